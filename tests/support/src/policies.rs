@@ -87,6 +87,7 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
             Algorithm::SlidingBuckets { buckets } if dice.below(2) == 0 => {
                 Algorithm::SlidingBuckets { buckets: dice.pick(&[1, 2, 3, 7, buckets, 60]) }
             }
+            Algorithm::Lockout { .. } => lockout(dice, period_us),
             other => other,
         };
         // Not every quota fits every algorithm; there are enough that do.
@@ -94,6 +95,13 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
             return policy;
         }
     }
+}
+
+/// Draws a lockout whose times are near the period of its quota.
+fn lockout(dice: &mut Dice, period_us: u64) -> Algorithm {
+    let first = dice.pick(&[1, period_us.div_ceil(3), period_us, period_us + 1, 1_000, 60_000_000]);
+    let longest = first * dice.pick(&[1, 1, 2, 3, 5, 1_000]);
+    Algorithm::Lockout { first: Duration::from_micros(first), longest: Duration::from_micros(longest) }
 }
 
 /// Draws a calendar window.

@@ -9,7 +9,10 @@ use std::fmt;
 
 use crate::{
     Algorithm, Error, Quota,
-    model::{algorithm::Buckets, lease::Terms},
+    model::{
+        algorithm::{Buckets, LockTimes},
+        lease::Terms,
+    },
 };
 use name::Name;
 pub(crate) use name::hash as hash_name;
@@ -169,6 +172,17 @@ impl Policy {
             _ => 1,
         };
         Buckets { width_us: self.quota.period_us().div_ceil(count), count }
+    }
+
+    /// Returns the times of [`Algorithm::Lockout`].
+    pub(crate) fn lock_times(&self) -> LockTimes {
+        match self.algorithm {
+            Algorithm::Lockout { first, longest } => {
+                LockTimes { first_us: first.as_micros() as u64, longest_us: longest.as_micros() as u64 }
+            }
+            // No other algorithm has the state that asks for them.
+            _ => LockTimes { first_us: 1, longest_us: 1 },
+        }
     }
 
     /// Returns the periods around a time. Only a calendar window has them.

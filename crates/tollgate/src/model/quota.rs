@@ -1,6 +1,7 @@
 mod text;
 
 use std::{fmt, time::Duration};
+pub(crate) use text::write_length;
 
 use crate::Error;
 
@@ -64,7 +65,7 @@ pub(crate) const MAX_EXACT: u64 = 1 << 53;
 pub(crate) const MAX_AMOUNT: u64 = 999_999_999_999_999;
 
 /// The longest period: 10 years of 365 days.
-const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
+pub(crate) const MAX_PERIOD_US: u64 = 10 * 365 * 86_400 * 1_000_000;
 
 /// The reasons for which a quota is refused.
 #[derive(Clone, Copy)]

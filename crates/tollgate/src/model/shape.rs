@@ -165,7 +165,7 @@ mod tests {
         let all = Algorithm::ALL;
         let mut lists: Vec<Vec<Algorithm>> = all.iter().map(|&first| vec![first]).collect();
         lists.extend(all.iter().flat_map(|&first| all.iter().map(move |&second| vec![first, second])));
-        lists.push(all.to_vec());
+        lists.push(all[..8].to_vec());
         lists.extend(all.map(|algorithm| vec![algorithm; 8]));
         let ids: Vec<ShapeId> = lists.iter().map(|list| ShapeId::of(set(list).shared())).collect();
         for (at, id) in ids.iter().enumerate() {

@@ -35,7 +35,7 @@ pub fn leased_algorithms() -> Vec<Algorithm> {
         Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets: 7 },
         other => other,
     };
-    let mut algorithms: Vec<_> = ALGORITHMS.into_iter().filter(|algorithm| !algorithm.is_queue()).map(few).collect();
+    let mut algorithms: Vec<_> = ALGORITHMS.into_iter().filter(|algorithm| algorithm.is_leasable()).map(few).collect();
     algorithms.insert(3, calendar);
     algorithms
 }

@@ -198,8 +198,8 @@ pub(crate) fn free(quota: &Quota, words: &Words) -> u64 {
 
 /// Returns the numbers that the script takes behind the amount.
 #[cfg(feature = "redis")]
-pub(super) fn args(quota: &Quota) -> (u64, Option<u64>) {
-    (quota.period_us(), Some(quota.burst()))
+pub(super) fn args(quota: &Quota) -> [Option<u64>; 3] {
+    [Some(quota.period_us()), Some(quota.burst()), None]
 }
 
 /// Returns the expiry of a bucket that is stored until this time: the end of the second, so that further charges within it do

@@ -48,10 +48,10 @@ impl Opening for Calendar {
         policy.periods(start_us).close
     }
 
-    /// The amount alone: the numbers of the periods depend on the time.
+    /// Nothing: the numbers of the periods depend on the time.
     #[cfg(feature = "redis")]
-    fn args(_policy: &Policy) -> (u64, Option<u64>) {
-        (0, None)
+    fn args(_policy: &Policy) -> [Option<u64>; 3] {
+        [None; 3]
     }
 
     fn length_us(start_us: u64, stored: u64) -> Option<u64> {

@@ -74,6 +74,15 @@ pub enum StoredState {
         /// The entries of the log.
         units: u64,
     },
+    /// A lockout (`k1`).
+    Lockout {
+        /// The end of the lockout. In a key that is not locked: the end of the window, in which the failures count.
+        until_us: u64,
+        /// The failures that count.
+        failures: u64,
+        /// The lockouts that have ended, until they are forgotten.
+        lockouts: u64,
+    },
 }
 
 /// The end of the numbers that a double holds exactly.
@@ -125,6 +134,13 @@ impl StoredState {
                 buckets.iter().filter(|(at, _)| *at >= first).map(|(_, units)| units).sum()
             }
             Self::SlidingLog { units } => *units,
+            Self::Lockout { until_us, failures, .. } => {
+                if now_us < *until_us {
+                    *failures
+                } else {
+                    0
+                }
+            }
         }
     }
 
@@ -172,6 +188,8 @@ impl StoredState {
                 last.filter(|_| is_full).map_or(now_us, |(at, _)| leaves(*at))
             }
             Self::SlidingLog { .. } => return None,
+            Self::Lockout { failures, .. } if *failures <= room => now_us,
+            Self::Lockout { until_us, .. } => *until_us,
         };
         Some(Duration::from_micros(at_us.saturating_sub(now_us)))
     }

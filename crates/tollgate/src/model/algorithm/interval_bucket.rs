@@ -173,8 +173,8 @@ impl Meter for State {
     }
 
     #[cfg(feature = "redis")]
-    fn args(policy: &Policy) -> (u64, Option<u64>) {
-        (policy.quota_ref().period_us(), Some(policy.quota_ref().burst()))
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
+        [Some(policy.quota_ref().period_us()), Some(policy.quota_ref().burst()), None]
     }
 
     #[cfg(feature = "redis")]

@@ -118,7 +118,7 @@ impl Meter for Bucket {
     }
 
     #[cfg(feature = "redis")]
-    fn args(policy: &Policy) -> (u64, Option<u64>) {
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
         bucket::args(policy.quota_ref())
     }
 

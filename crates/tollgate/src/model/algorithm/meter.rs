@@ -123,10 +123,10 @@ pub(crate) trait Meter: Sized + Clone + Default {
         None
     }
 
-    /// Returns the numbers that the script takes behind the amount of the quota: one or two.
+    /// Returns the numbers that the script takes behind the amount of the quota: up to three.
     #[cfg(feature = "redis")]
-    fn args(policy: &Policy) -> (u64, Option<u64>) {
-        (policy.quota_ref().period_us(), None)
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
+        [Some(policy.quota_ref().period_us()), None, None]
     }
 
     /// Returns the numbers of a ceiling that the script takes: one or two.

@@ -31,6 +31,7 @@ mod fixed_window;
 mod inspect;
 mod interval_bucket;
 mod leaky_bucket;
+mod lockout;
 mod meter;
 mod numbers;
 mod sliding_buckets;
@@ -48,6 +49,7 @@ mod window;
 mod window_from_first_hit;
 
 pub use inspect::StoredState;
+pub(crate) use lockout::LockTimes;
 use meter::Meter;
 #[cfg(feature = "testing")]
 pub(crate) use numbers::bound;
@@ -89,6 +91,7 @@ table! { $
     /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
     /// | [`SlidingBuckets`](Self::SlidingBuckets) | n in W | up to m + 1 counts | strict limits |
     /// | [`SlidingLog`](Self::SlidingLog) | n in W | up to n times | small strict limits, audit |
+    /// | [`Lockout`](Self::Lockout) | 2n − 1 in W, n in a lockout | three times, two counts | failed log-ins |
     ///
     /// ```
     /// use tollgate::{Algorithm, Policy, Quota};
@@ -131,7 +134,7 @@ table! { $
     #[doc(alias = "queue")]
     #[doc(alias = "traffic shaping")]
     LeakyBucket => leaky_bucket, "l1",
-        Facts { is_queue: true, ..Facts::VIRTUAL };
+        Facts { is_queue: true, is_leasable: false, ..Facts::VIRTUAL };
 
     /// Counts units in windows that start at multiples of W since the Unix epoch.
     ///
@@ -195,6 +198,26 @@ table! { $
     /// [`Policy::sliding_log`](crate::Policy::sliding_log).
     SlidingLog => sliding_log, "s1",
         Facts { words: 4, is_tagged: true, ..Facts::WINDOW };
+
+    /// Denies for a time after n failures within W of the first of them.
+    ///
+    /// The time of a lockout doubles with each one, up to the longest. See [`Policy::lockout`](crate::Policy::lockout).
+    #[doc(alias = "ban")]
+    #[doc(alias = "brute force")]
+    Lockout {
+        /// Sets the time of the first lockout: 1 µs to 3650 days.
+        first: std::time::Duration = std::time::Duration::from_secs(60),
+        /// Sets the longest time of a lockout, after which it is forgotten: at least that of the first, at most 3650 days.
+        longest: std::time::Duration = std::time::Duration::from_secs(3_600),
+    } => lockout, "k1",
+        Facts {
+            words: 4,
+            args: &["amount", "period", "lock", "longest"],
+            accrues_exactly: false,
+            is_leasable: false,
+            parse: Some(lockout::parse),
+            ..Facts::WINDOW
+        };
 }
 
 #[allow(

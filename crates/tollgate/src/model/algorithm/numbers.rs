@@ -54,9 +54,9 @@ pub(crate) fn most_spent(policy: &Policy) -> u64 {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::most_spent(policy))
 }
 
-/// Returns the numbers that a script takes behind the amount of a policy: one or two.
+/// Returns the numbers that a script takes behind the amount of a policy: up to three.
 #[cfg(feature = "redis")]
-pub(crate) fn args(policy: &Policy) -> (u64, Option<u64>) {
+pub(crate) fn args(policy: &Policy) -> [Option<u64>; 3] {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::args(policy))
 }
 

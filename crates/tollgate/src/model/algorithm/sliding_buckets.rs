@@ -189,9 +189,9 @@ impl Meter for State {
     }
 
     #[cfg(feature = "redis")]
-    fn args(policy: &Policy) -> (u64, Option<u64>) {
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
         let layout = policy.buckets();
-        (layout.width_us, Some(layout.count))
+        [Some(layout.width_us), Some(layout.count), None]
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Facts {
     pub(crate) is_queued: bool,
     /// Whether the second word of a level is a part of the first one: zero where the amount divides the period.
     pub(crate) is_parted: bool,
+    /// Whether replicas may take units in advance.
+    pub(crate) is_leasable: bool,
     /// Whether the tag of a check is stored, in a list.
     pub(crate) is_tagged: bool,
     /// Whether exactly k times the amount accrues in k whole periods.
@@ -62,6 +64,7 @@ impl Facts {
         is_queue: false,
         is_queued: false,
         is_parted: false,
+        is_leasable: true,
         is_tagged: false,
         accrues_exactly: true,
         parse: None,
@@ -195,7 +198,7 @@ macro_rules! table {
                     $(
                         $(#[cfg(feature = $feature)])?
                         Self::$Variant $({ $($field),+ })? => {
-                            let arguments: &[&dyn std::fmt::Display] = &[$($($field),+)?];
+                            let arguments: &[&dyn text::Argument] = &[$($($field),+)?];
                             text::write(f, self.name(), arguments)
                         }
                     )*
@@ -296,6 +299,21 @@ impl Algorithm {
     #[must_use]
     pub const fn is_queue(self) -> bool {
         self.facts().is_queue
+    }
+
+    /// Returns `true` when replicas may [lease](crate::Policy::leased) units of a policy of this algorithm.
+    ///
+    /// A leased unit has no place in the queue of a leaky bucket, and a lockout has none to give away.
+    ///
+    /// ```
+    /// use tollgate::Algorithm;
+    ///
+    /// assert!(Algorithm::TokenBucket.is_leasable());
+    /// assert!(!Algorithm::LeakyBucket.is_leasable());
+    /// ```
+    #[must_use]
+    pub const fn is_leasable(self) -> bool {
+        self.facts().is_leasable
     }
 
     /// Returns `true` when units return one by one, and not many at the same time.

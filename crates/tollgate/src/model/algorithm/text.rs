@@ -1,17 +1,49 @@
 //! Reads and writes an algorithm as text: `token_bucket`, `sliding_buckets(10)`.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use super::{Algorithm, ROWS};
-use crate::Error;
+use crate::{Error, model::quota};
 
 /// Writes the name of an algorithm, with its arguments in parentheses.
-pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, arguments: &[&dyn fmt::Display]) -> fmt::Result {
+pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, arguments: &[&dyn Argument]) -> fmt::Result {
     f.write_str(name)?;
     for (at, argument) in arguments.iter().enumerate() {
-        write!(f, "{}{argument}", if at == 0 { "(" } else { ", " })?;
+        f.write_str(if at == 0 { "(" } else { ", " })?;
+        argument.write(f)?;
     }
     f.write_str(if arguments.is_empty() { "" } else { ")" })
+}
+
+/// Writes an argument of an algorithm as it is read.
+pub(super) trait Argument {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+impl Argument for u16 {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(feature = "calendar")]
+impl Argument for crate::CalendarUnit {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(feature = "calendar")]
+impl Argument for crate::TimeZone {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Argument for Duration {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        quota::write_length(f, self.as_micros() as u64)
+    }
 }
 
 /// Returns what stands in the parentheses behind a name.
@@ -76,7 +108,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown algorithm \"token-bucket\", expected token_bucket, interval_bucket, leaky_bucket, fixed_window, \
-             window_from_first_hit, sliding_window, sliding_log or sliding_buckets(10)"
+             window_from_first_hit, sliding_window, sliding_log or sliding_buckets(10) or lockout(1m, 1h)"
         );
         for text in ["sliding_buckets()", "sliding_buckets(0)", "sliding_buckets(1001)", "sliding_buckets(+9)"] {
             let error = text.parse::<Algorithm>().unwrap_err().to_string();

@@ -58,8 +58,8 @@ pub(crate) trait Opening: Clone + Default {
 
     /// Returns the numbers that the script takes behind the amount.
     #[cfg(feature = "redis")]
-    fn args(policy: &Policy) -> (u64, Option<u64>) {
-        (policy.quota_ref().period_us(), None)
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
+        [Some(policy.quota_ref().period_us()), None, None]
     }
 }
 
@@ -134,7 +134,7 @@ impl<O: Opening> Meter for Window<O> {
     }
 
     #[cfg(feature = "redis")]
-    fn args(policy: &Policy) -> (u64, Option<u64>) {
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
         O::args(policy)
     }
 }

@@ -42,7 +42,8 @@ const LEAST_UNITS: u64 = 8;
 pub(crate) enum InvalidLease {
     Generation,
     Share,
-    Algorithm,
+    Queue,
+    Lockout,
     Burst,
 }
 
@@ -100,7 +101,10 @@ impl Lease {
             return Err(InvalidLease::Share);
         }
         if algorithm.is_queue() {
-            return Err(InvalidLease::Algorithm);
+            return Err(InvalidLease::Queue);
+        }
+        if !algorithm.is_leasable() {
+            return Err(InvalidLease::Lockout);
         }
         if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
             return Err(InvalidLease::Burst);
@@ -136,7 +140,8 @@ impl InvalidLease {
         match self {
             Self::Generation => "lease generation must be 100 ms to 60 s, in whole milliseconds",
             Self::Share => "lease share must be at least 1: one share-th of the burst may be outstanding",
-            Self::Algorithm => "a leaky bucket cannot be leased: a leased unit has no place in its queue",
+            Self::Queue => "a leaky bucket cannot be leased: a leased unit has no place in its queue",
+            Self::Lockout => "a lockout cannot be leased: it has no units to give away",
             Self::Burst => "lease share of the burst must be at least 8 units",
         }
     }
@@ -148,7 +153,7 @@ impl InvalidLease {
         Error::config(match self {
             Self::Generation => format!("{text}, got {:?} in policy {name}", lease.generation),
             Self::Share => format!("{text}, got 0 in policy {name}"),
-            Self::Algorithm => format!("{text}, in policy {name}"),
+            Self::Queue | Self::Lockout => format!("{text}, in policy {name}"),
             Self::Burst => {
                 format!("{text}, got {} (1/{} of {quota:?}) in policy {name}", lease.most(quota), lease.share)
             }

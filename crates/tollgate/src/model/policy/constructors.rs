@@ -1,5 +1,7 @@
 //! The constructors for literals, one for each algorithm.
 
+use std::time::Duration;
+
 use super::Policy;
 use crate::{Algorithm, Quota};
 
@@ -358,5 +360,68 @@ impl Policy {
     #[track_caller]
     pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
         Self::literal(name, Algorithm::SlidingLog, quota)
+    }
+
+    /// Locks a key for a time after n failures within W.
+    ///
+    /// For log-ins, for API keys that guess, and for clients that ignore `Retry-After`. A failure is a unit: charge it when a
+    /// request fails, with [`check`](crate::Limiter::check) or with the layer's `charge_on`. A success clears the key with
+    /// [`reset`](crate::Limiter::reset), or with the layer's `clear_on`.
+    ///
+    /// - The first failure opens a window of length W. The n-th failure in it locks the key. The first lockout takes `first`.
+    ///   Each further one takes twice the time of the one before, `longest` at most.
+    /// - `Retry-After` is the end of the lockout, exactly. Denied requests do not prolong it.
+    /// - Quiet forgives. The failures are forgotten when the window closes. The lockouts are forgotten `longest` after the end
+    ///   of the last one.
+    ///
+    /// A key that is locked again and again guesses n times in `longest`. In any interval of length W less than 2n failures
+    /// pass, as with [`window_from_first_hit`](Self::window_from_first_hit): fewer than n in one window, and n in the next.
+    /// The value in Redis has 40 bytes, and only keys that failed have one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// /// Three wrong passwords within 10 minutes lock an account for 1 minute, later for 2, 4, up to 60.
+    /// const LOGIN: Policy =
+    ///     Policy::lockout("login", Quota::new(3, Duration::from_secs(600)), Duration::from_secs(60), Duration::from_secs(3_600));
+    ///
+    /// let clock = Clock::manual(0);
+    /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), LOGIN);
+    /// for _wrong in 0..3 {
+    ///     assert!(limiter.check("anna").await?.is_allowed());
+    /// }
+    /// assert_eq!(limiter.check("anna").await?.retry_after(), Some(Duration::from_secs(60)));
+    ///
+    /// // The second lockout takes two minutes.
+    /// clock.advance(Duration::from_secs(60));
+    /// for _wrong in 0..3 {
+    ///     assert!(limiter.check("anna").await?.is_allowed());
+    /// }
+    /// assert_eq!(limiter.check("anna").await?.retry_after(), Some(Duration::from_secs(120)));
+    ///
+    /// // A success, or an operator, forgives.
+    /// limiter.reset("anna").await?;
+    /// assert!(limiter.check("anna").await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics when the name is not allowed, when the quota has a burst of its own, or when `first` is below 1 µs or above
+    /// `longest`, or `longest` is above 3650 days. In a `const` this fails the build.
+    ///
+    /// ```compile_fail
+    /// use std::time::Duration;
+    /// use tollgate::{Policy, Quota};
+    /// const BACKWARDS: Policy =
+    ///     Policy::lockout("login", Quota::per_hour(3), Duration::from_secs(60), Duration::from_secs(30));
+    /// # fn main() { let _ = BACKWARDS; }
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub const fn lockout(name: &'static str, quota: Quota, first: Duration, longest: Duration) -> Self {
+        Self::literal(name, Algorithm::Lockout { first, longest }, quota)
     }
 }

@@ -14,7 +14,8 @@ impl Policy {
     ///
     /// A store without leases makes a trip for each check. It enforces the same limit.
     ///
-    /// Every algorithm can be leased but the leaky bucket, because a leased unit has no place in its queue.
+    /// Every algorithm can be leased but two: a leased unit has no place in the queue of a leaky bucket, and a lockout has no
+    /// units to give away.
     ///
     /// ```
     /// use tollgate::{Lease, Policy, Quota};
@@ -57,7 +58,8 @@ impl Policy {
     /// # Errors
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when a generation is not 100 ms to 60 s in whole
-    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky bucket. A
+    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky
+    /// bucket and a lockout. A
     /// [blocked](crate::Quota::is_blocked) policy may be leased: no unit of it ever is.
     pub fn try_leased(mut self, lease: Lease) -> Result<Self, Error> {
         self.lease = lease

@@ -1,6 +1,8 @@
 //! The conditions of a valid policy. They are `const`, so that a literal is tested when it is compiled.
 
-use crate::{Algorithm, Error, Quota};
+use std::time::Duration;
+
+use crate::{Algorithm, Error, Quota, model::quota::MAX_PERIOD_US};
 
 /// The reasons for which a policy is refused.
 #[derive(Clone, Copy)]
@@ -12,6 +14,7 @@ pub(super) enum InvalidPolicy {
     BucketWidth,
     BucketAmount,
     LogAmount,
+    LockTimes,
     #[cfg(feature = "calendar")]
     CalendarPeriod,
 }
@@ -36,6 +39,9 @@ impl InvalidPolicy {
             Self::Buckets => "policy buckets must be 1 to 1000",
             Self::BucketWidth => "policy buckets must not exceed the period in microseconds",
             Self::BucketAmount => "policy quota amount must be at most 4294967295 for sliding buckets",
+            Self::LockTimes => {
+                "policy lockout times must be whole microseconds of 1 µs to 3650 days, and the first one at most the longest"
+            }
             Self::LogAmount => "policy quota amount must be at most 100000 for a sliding log",
             #[cfg(feature = "calendar")]
             Self::CalendarPeriod => {
@@ -53,7 +59,7 @@ impl InvalidPolicy {
             }
             #[cfg(feature = "calendar")]
             Self::CalendarPeriod => format!("{}, got {quota:?} in policy {name}", self.text()),
-            Self::Buckets => format!("{}, got {algorithm:?} in policy {name}", self.text()),
+            Self::Buckets | Self::LockTimes => format!("{}, got {algorithm:?} in policy {name}", self.text()),
         })
     }
 }
@@ -82,7 +88,14 @@ pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Re
         Algorithm::CalendarWindow { unit, .. } if unit.nominal().as_micros() as u64 != quota.period_us() => {
             Err(InvalidPolicy::CalendarPeriod)
         }
+        Algorithm::Lockout { first, longest } if !are_lock_times(first, longest) => Err(InvalidPolicy::LockTimes),
         Algorithm::SlidingLog if quota.amount() > MAX_LOG => Err(InvalidPolicy::LogAmount),
         _ => Ok(()),
     }
+}
+
+const fn are_lock_times(first: Duration, longest: Duration) -> bool {
+    let is_whole = first.subsec_nanos() % 1_000 == 0 && longest.subsec_nanos() % 1_000 == 0;
+    let (first, longest) = (first.as_micros(), longest.as_micros());
+    is_whole && first >= 1 && first <= longest && longest <= MAX_PERIOD_US as u128
 }

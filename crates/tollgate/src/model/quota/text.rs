@@ -128,8 +128,16 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Writes a period in one unit, or in several when that is shorter.
+/// Writes a period: the name of its unit, or its length.
 fn write_period(f: &mut fmt::Formatter<'_>, period_us: u64) -> fmt::Result {
+    match UNITS.into_iter().find(|(us, ..)| *us == period_us) {
+        Some((_, _, alone, _)) => f.write_str(alone),
+        None => write_length(f, period_us),
+    }
+}
+
+/// Writes a length of time in one unit, or in several when that is shorter.
+pub(crate) fn write_length(f: &mut fmt::Formatter<'_>, period_us: u64) -> fmt::Result {
     let mut several = String::new();
     let mut left = period_us;
     for (us, short, ..) in UNITS {
@@ -138,12 +146,9 @@ fn write_period(f: &mut fmt::Formatter<'_>, period_us: u64) -> fmt::Result {
             left %= us;
         }
     }
-    let Some((us, short, alone, _)) = UNITS.into_iter().find(|(us, ..)| period_us.is_multiple_of(*us)) else {
+    let Some((us, short, ..)) = UNITS.into_iter().find(|(us, ..)| period_us.is_multiple_of(*us)) else {
         return f.write_str(&several);
     };
-    if period_us == us {
-        return f.write_str(alone);
-    }
     let one = format!("{}{short}", period_us / us);
     f.write_str(if several.len() < one.len() { &several } else { &one })
 }

@@ -10,6 +10,7 @@ fn drain(policy: &Policy) -> u64 {
         algorithm if algorithm.is_continuous() => (b * w).div_ceil(n) + 1,
         algorithm if algorithm.has_burst() => b.div_ceil(n) * w,
         Algorithm::SlidingWindow => 2 * w,
+        Algorithm::Lockout { longest, .. } => 2 * w.max(longest.as_micros() as u64),
         Algorithm::SlidingBuckets { .. } => (layout.count + 1) * layout.width_us,
         _ => w,
     }

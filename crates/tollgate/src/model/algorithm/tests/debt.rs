@@ -63,6 +63,7 @@ fn longest(policy: &Policy) -> u64 {
     match policy.algorithm() {
         algorithm if algorithm.is_continuous() => (8 * b * w).div_ceil(n) + 1,
         algorithm if algorithm.has_burst() => (8 * b).div_ceil(n) * w,
+        Algorithm::Lockout { longest, .. } => 2 * w.max(longest.as_micros() as u64),
         _ => 2 * w + 4,
     }
 }

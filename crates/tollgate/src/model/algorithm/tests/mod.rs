@@ -117,6 +117,7 @@ fn all(quota: Quota, bursts: &[u64]) -> Vec<Policy> {
     for algorithm in Algorithm::ALL {
         let algorithm = match algorithm {
             Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets },
+            Algorithm::Lockout { .. } => Algorithm::Lockout { first: quota.period(), longest: quota.period() * 4 },
             other => other,
         };
         let bursts = if algorithm.has_burst() { bursts } else { &[] };

@@ -27,7 +27,7 @@ fn bucket() -> Policy {
 
 /// Returns a policy of every algorithm that can be leased.
 fn every() -> Vec<Policy> {
-    let algorithms = Algorithm::ALL.into_iter().filter(|algorithm| !algorithm.is_queue());
+    let algorithms = Algorithm::ALL.into_iter().filter(|algorithm| algorithm.is_leasable());
     let policies = algorithms.map(|algorithm| policy(algorithm, 100, Duration::from_secs(1)));
     #[cfg(feature = "calendar")]
     let policies = policies.chain([calendar_window()]);

@@ -83,8 +83,8 @@ pub(super) fn named(name: &str) -> &'static str {
 /// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are
 /// whole numbers below 2^53, so a double holds them exactly.
 pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
-    let (second, third) = algorithm::args(policy);
-    [policy.quota_ref().amount(), second].into_iter().chain(third).chain(lease_numbers(policy))
+    let behind = algorithm::args(policy).into_iter().flatten();
+    std::iter::once(policy.quota_ref().amount()).chain(behind).chain(lease_numbers(policy))
 }
 
 /// Returns the numbers of the ceiling of a request, in the order in which a script takes them.

@@ -8,7 +8,7 @@ const FRAMES: [fn(&[Algorithm], Form) -> Script; 7] =
 
 /// Lists the algorithms that can be leased.
 fn leasable() -> impl Iterator<Item = Algorithm> {
-    algorithms().into_iter().filter(|algorithm| !algorithm.is_queue())
+    algorithms().into_iter().filter(|algorithm| algorithm.is_leasable())
 }
 
 /// Lists every algorithm, calendar windows included.
@@ -141,6 +141,8 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
             "period" => policy.quota().period().as_micros() as u64,
             "burst" => policy.quota().burst(),
             "width" => policy.buckets().width_us,
+            "lock" => policy.lock_times().first_us,
+            "longest" => policy.lock_times().longest_us,
             "buckets" => policy.buckets().count,
             _ => panic!("{name} is no number of a policy"),
         });

@@ -1,0 +1,251 @@
+//! Counts failures, and locks the key for a time when there are too many.
+
+#[cfg(feature = "testing")]
+use super::stored::{Value, doubles};
+use super::{
+    Algorithm, Meter, StoredState,
+    inspect::{self, whole},
+    numbers::{Numbers, Words},
+    text::{arguments, shown},
+};
+use crate::{
+    Error, Policy, Quota,
+    model::{cost::Ask, quota::Span},
+};
+
+/// The most lockouts that are counted. The time of one has reached its longest long before.
+const MOST_LEVEL: u64 = 64;
+
+/// The times of a lockout, in microseconds.
+pub(crate) struct LockTimes {
+    pub(crate) first_us: u64,
+    pub(crate) longest_us: u64,
+}
+
+/// What a key has failed, on the heap: nearly every key has failed nothing, and its state stays small.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct State(Option<Box<Failures>>);
+
+/// The failures of a key, and its lockouts.
+///
+/// The key is *locked* while its failures are as many as the amount of the quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Failures {
+    /// The time of the first failure that counts: the start of the window.
+    start_us: u64,
+    /// The failures that count.
+    count: u64,
+    /// The end of the lockout, while the key is locked.
+    until_us: u64,
+    /// The lockouts that have ended, until they are forgotten.
+    level: u64,
+    /// The end of the last of them.
+    ended_us: u64,
+}
+
+impl Failures {
+    fn is_locked(&self, policy: &Policy) -> bool {
+        self.count > 0 && self.count >= policy.quota_ref().amount()
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.count == 0 && self.level == 0
+    }
+
+    /// Returns the time of the lockout that follows this state, in microseconds: it doubles each time.
+    fn lock_us(&self, policy: &Policy) -> u64 {
+        let lock = policy.lock_times();
+        (u128::from(lock.first_us) << self.level).min(u128::from(lock.longest_us)) as u64
+    }
+
+    /// Brings the failures to `now_us`. Returns whether a time lay ahead of the clock.
+    fn settle(&mut self, policy: &Policy, now_us: u64) -> bool {
+        if self.is_locked(policy) && self.until_us <= now_us {
+            (self.level, self.ended_us, self.count) = ((self.level + 1).min(MOST_LEVEL), self.until_us, 0);
+        }
+        let is_locked = self.is_locked(policy);
+        let most_us = if is_locked { now_us + self.lock_us(policy) } else { u64::MAX };
+        let is_ahead = self.count > 0 && self.start_us > now_us
+            || is_locked && self.until_us > most_us
+            || self.level > 0 && self.ended_us > now_us;
+        self.start_us = self.start_us.min(now_us);
+        self.until_us = self.until_us.min(most_us);
+        self.ended_us = self.ended_us.min(now_us);
+        if !is_locked && now_us - self.start_us >= policy.quota_ref().period_us() {
+            self.count = 0;
+        }
+        if self.count == 0 {
+            self.start_us = now_us;
+        }
+        if !is_locked && now_us - self.ended_us >= policy.lock_times().longest_us {
+            (self.level, self.ended_us) = (0, 0);
+        }
+        is_ahead
+    }
+
+    /// Counts failures. Those in a locked key, which were under way, do not prolong the lockout.
+    fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64) {
+        let was_locked = self.is_locked(policy);
+        if self.count == 0 {
+            self.start_us = now_us;
+        }
+        self.count += cost;
+        if !was_locked && self.is_locked(policy) {
+            self.until_us = now_us + self.lock_us(policy);
+        }
+    }
+
+    /// Takes back failures of the window in which they were counted, and with them the lockout to which they led.
+    fn refund(&mut self, spent_us: u64, cost: u64) {
+        if spent_us >= self.start_us {
+            self.count = self.count.saturating_sub(cost);
+        }
+    }
+
+    fn fresh_at(&self, policy: &Policy) -> u64 {
+        let longest_us = policy.lock_times().longest_us;
+        if self.is_locked(policy) {
+            return self.until_us + longest_us;
+        }
+        let forgotten_us = if self.level > 0 { self.ended_us + longest_us } else { 0 };
+        let closed_us = if self.count > 0 { self.start_us + policy.quota_ref().period_us() } else { 0 };
+        forgotten_us.max(closed_us)
+    }
+}
+
+impl State {
+    fn get(&self) -> Failures {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Changes the failures in their place.
+    fn change(&mut self, change: impl FnOnce(&mut Failures)) {
+        change(self.0.get_or_insert_default());
+        self.0.take_if(|failures| failures.is_fresh());
+    }
+}
+
+impl Meter for State {
+    #[inline]
+    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let Some(mut failures) = self.0.clone() else { return (Self(None), false) };
+        let is_mended = failures.settle(policy, now_us);
+        (Self(Some(failures).filter(|failures| !failures.is_fresh())), is_mended)
+    }
+
+    #[inline]
+    fn fits(&self, policy: &Policy, _now_us: u64, ask: Ask) -> bool {
+        ask.cost == 0 || self.get().count + ask.cost <= ask.limit(policy.quota_ref().amount())
+    }
+
+    #[inline]
+    fn charge(&mut self, policy: &Policy, now_us: u64, cost: u64, _tag: &[u8]) {
+        self.change(|failures| failures.charge(policy, now_us, cost));
+    }
+
+    fn spent(&self) -> u64 {
+        self.get().count
+    }
+
+    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
+        self.change(|failures| failures.refund(spent_us, cost));
+    }
+
+    /// Returns the failures, and the times until the window closes, until the lockout ends, and until the lockouts that have
+    /// ended are forgotten. A time is 0 when there is nothing to wait for.
+    #[inline]
+    fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
+        let Some(failures) = &self.0 else { return [0; 4] };
+        let left = |at_us: u64, is_open: bool| if is_open { at_us.saturating_sub(now_us) } else { 0 };
+        [
+            failures.count,
+            left(failures.start_us + policy.quota_ref().period_us(), failures.count > 0),
+            left(failures.until_us, failures.is_locked(policy)),
+            left(failures.ended_us + policy.lock_times().longest_us, failures.level > 0),
+        ]
+    }
+
+    fn fresh_at(&self, policy: &Policy) -> u64 {
+        self.get().fresh_at(policy)
+    }
+
+    #[cfg(feature = "testing")]
+    fn to_value(&self, policy: &Policy) -> Value {
+        let failures = self.get();
+        let Failures { start_us, count, until_us, level, ended_us } = failures;
+        let closed_us = if failures.is_locked(policy) { until_us } else { start_us + policy.quota_ref().period_us() };
+        Value::Bytes(doubles(&[start_us, closed_us, count, level, ended_us]))
+    }
+
+    fn decode(value: &[u8]) -> Option<StoredState> {
+        let ([_, until_us, failures, lockouts, _], []) = inspect::doubles(value)? else { return None };
+        let (until_us, failures, lockouts) = (whole(until_us)?, whole(failures)?, whole(lockouts)?);
+        (until_us > 0).then_some(StoredState::Lockout { until_us, failures, lockouts })
+    }
+
+    #[cfg(feature = "testing")]
+    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
+        let (quota, lock) = (policy.quota_ref(), policy.lock_times());
+        let pause_us = quota.period_us().min(lock.first_us);
+        Some(u128::from(quota.amount()) * (u128::from(span_us.saturating_sub(1).div_ceil(pause_us)) + 1))
+    }
+
+    fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
+        let ([count, closes_us, until_us, forgotten_us], amount) = (*words, policy.quota_ref().amount());
+        let (more_us, reset_us) = match until_us {
+            0 => (closes_us, closes_us.max(forgotten_us)),
+            until_us => (until_us, until_us + policy.lock_times().longest_us),
+        };
+        let room = ask.limit(amount).saturating_sub(count);
+        Numbers {
+            remaining: amount.saturating_sub(count),
+            retry_us: if ask.cost > room { more_us } else { 0 },
+            reset_us,
+            more_us,
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    fn unspend(policy: &Policy, words: &mut Words, units: u64) {
+        words[0] = words[0].saturating_sub(units);
+        if words[0] < policy.quota_ref().amount() {
+            words[2] = 0;
+        }
+    }
+
+    /// Returns a state that ages as the one with these words. The words do not tell how many lockouts came before, and nobody
+    /// asks.
+    #[cfg(feature = "redis")]
+    fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
+        let [count, closes_us, until_us, forgotten_us] = *words;
+        let failures = Failures {
+            start_us: (now_us + closes_us).saturating_sub(policy.quota_ref().period_us()),
+            count,
+            until_us: now_us + until_us,
+            level: u64::from(forgotten_us > 0),
+            ended_us: (now_us + forgotten_us).saturating_sub(policy.lock_times().longest_us),
+        };
+        Some(Self(Some(failures).filter(|failures| !failures.is_fresh()).map(Box::new)))
+    }
+
+    #[cfg(feature = "redis")]
+    fn args(policy: &Policy) -> [Option<u64>; 3] {
+        let lock = policy.lock_times();
+        [policy.quota_ref().period_us(), lock.first_us, lock.longest_us].map(Some)
+    }
+}
+
+/// Reads the times of a lockout from `rest`: `(1m, 1h)`.
+pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
+    let Some((first, longest)) = arguments(rest).and_then(|arguments| arguments.split_once(',')) else {
+        let text = shown(text);
+        let message = format!("algorithm {text:?} needs its first and its longest time, as in lockout(1m, 1h)");
+        return Err(Error::config(message));
+    };
+    let (first, longest) = (Quota::parse_period(first.trim())?, Quota::parse_period(longest.trim())?);
+    if first > longest {
+        let text = shown(text);
+        return Err(Error::config(format!("algorithm {text:?} must not have a first time above its longest time")));
+    }
+    Ok(Algorithm::Lockout { first, longest })
+}
