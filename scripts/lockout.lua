@@ -71,7 +71,9 @@ end
 if spent >= start_1 then
   count_1 = math.max(count_1 - cost_1, 0)
 end
---@ store
+do
+  --@ store
+end
 
 --@ words
 local first_1, second_1, third_1, fourth_1 = count_1, 0, 0, 0
@@ -82,7 +84,7 @@ if count_1 > 0 and count_1 >= amount_1 then
   third_1 = until_1 - now
 end
 if level_1 > 0 then
-  fourth_1 = ended_1 + longest_1 - now
+  fourth_1 = math.max(ended_1 + longest_1 - now, 0)
 end
 
 --@ like fixed_window

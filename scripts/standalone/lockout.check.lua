@@ -89,7 +89,7 @@ if count_1 > 0 and count_1 >= amount_1 then
   third_1 = until_1 - now
 end
 if level_1 > 0 then
-  fourth_1 = ended_1 + longest_1 - now
+  fourth_1 = math.max(ended_1 + longest_1 - now, 0)
 end
 if not fits_1 then first_1 = -1 - first_1 end
 return { first_1, second_1, third_1, fourth_1, now }

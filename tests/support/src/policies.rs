@@ -104,6 +104,29 @@ fn lockout(dice: &mut Dice, period_us: u64) -> Algorithm {
     Algorithm::Lockout { first: Duration::from_micros(first), longest: Duration::from_micros(longest) }
 }
 
+/// Returns a policy whose other times, if it has some, are its period.
+///
+/// # Panics
+///
+/// Panics when the quota is not valid for the algorithm.
+pub fn of_one_period(algorithm: Algorithm, quota: Quota) -> PolicySet {
+    let algorithm = match algorithm {
+        Algorithm::Lockout { .. } => Algorithm::Lockout { first: quota.period(), longest: quota.period() },
+        other => other,
+    };
+    Policy::try_new("p", algorithm, quota).expect("a policy").into()
+}
+
+/// Returns the period of a policy in microseconds, or the longest time of its lockout if that is longer.
+pub fn longest_us(policy: &Policy) -> u64 {
+    let period = policy.quota().period();
+    let longest = match policy.algorithm() {
+        Algorithm::Lockout { longest, .. } => period.max(longest),
+        _ => period,
+    };
+    longest.as_micros() as u64
+}
+
 /// Draws a calendar window.
 ///
 /// # Panics

@@ -14,9 +14,9 @@ fn law_10_a_clock_that_goes_back_keeps_a_drained_key_drained_until_the_time_to_r
         let set = PolicySet::from(policy.clone());
         let period = policy.quota().period().as_micros() as u64;
         let refill = u128::from(period) * u128::from(policy.quota().burst()) / u128::from(policy.quota().amount());
-        let drain_us = period.max(refill as u64);
+        let drain_us = policies::longest_us(&policy).max(refill as u64);
         // The units of a window or a sub-window still count while the next one lasts.
-        let drain_us = if policies::accrues_exactly(algorithm) { drain_us } else { 2 * period };
+        let drain_us = if policies::accrues_exactly(algorithm) { drain_us } else { 2 * drain_us };
         // In the middle of a window.
         let now = subject.now();
         subject.set_now(now - now % period + period / 2);

@@ -57,7 +57,7 @@ fn law_21_critical_checks_within_what_is_left_are_never_denied() {
         let quota = policy.quota();
         // An interval bucket is filled with its burst at most.
         let (burst, amount) = (quota.burst(), quota.amount().min(quota.burst()));
-        let period = quota.period().as_micros() as u64;
+        let period = policies::longest_us(&policy);
         let left = burst - priority.units_of(burst);
         // Half of what is left, so that an algorithm which counts more than the last period has room too.
         let pace = u128::from(period) * u128::from(burst) * 2 / (u128::from(amount) * u128::from(left));

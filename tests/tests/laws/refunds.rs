@@ -92,7 +92,7 @@ fn law_12_a_reset_makes_the_state_fresh() {
 fn law_20_late_refunds_give_no_unit_twice() {
     on_both_stores(|subject, _, algorithm| {
         let period = Duration::from_secs(10);
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::new(10, period)).expect("a policy"));
+        let set = policies::of_one_period(algorithm, Quota::new(10, period));
         let (all, life_us) = (Costs::new(Cost::new(10)), 3_600_000_000);
         for at in 0..60 {
             if let Some(wait) = subject.reserve(&set, &key(), &id(at), &all, life_us).retry_after() {

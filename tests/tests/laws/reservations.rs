@@ -84,7 +84,7 @@ fn law_15_what_is_spent_is_the_sum_of_all_final_costs_and_of_what_was_not_settle
         // So long a period that nothing returns meanwhile.
         let amount = 1_000 + dice.below(9_000);
         let year = std::time::Duration::from_secs(365 * 86_400);
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::new(amount, year)).expect("a policy"));
+        let set = policies::of_one_period(algorithm, Quota::new(amount, year));
         let (mut spent, mut held) = (0, Vec::new());
         for at in 0..40 {
             match dice.below(3) {
@@ -184,7 +184,7 @@ fn law_16_at_the_reset_time_a_debt_is_paid() {
 fn law_16_a_commit_of_any_cost_spends_at_most_eight_bursts() {
     on_both_stores(|subject, dice: &mut Dice, algorithm| {
         let amount = 1 + dice.below(100);
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::per_minute(amount)).expect("a policy"));
+        let set = policies::of_one_period(algorithm, Quota::per_minute(amount));
         for at in 0..3 {
             let _ = reserve(subject, &set, &id(at.to_string()), 0);
             assert_eq!(commit(subject, &set, &id(at.to_string()), u64::MAX), Settlement::Settled);
