@@ -11,7 +11,7 @@ use std::{
 use http::{StatusCode, response};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tollgate::{Cost, Costs, Decision, Key, Limiter};
+use tollgate::{Algorithm, Cost, Costs, Decision, Key, Limiter, Policy, PolicySet};
 
 /// Describes how an admitted request ended.
 ///
@@ -63,9 +63,17 @@ impl<'a> Outcome<'a> {
 /// Computes the final costs of a request from its outcome and the decision that admitted it.
 type FinalCosts = dyn Fn(Outcome<'_>, &Decision) -> Costs + Send + Sync;
 
+/// Decides what follows a response.
+#[derive(Clone)]
+pub(crate) struct FinalCost {
+    cost: CostOfOutcome,
+    /// Selects the responses that clear the lockouts of their key.
+    clears: Option<Arc<dyn Fn(StatusCode) -> bool + Send + Sync>>,
+}
+
 /// Computes the final cost of a request from its outcome.
 #[derive(Clone)]
-pub(crate) enum FinalCost {
+pub(crate) enum CostOfOutcome {
     /// One cost for all policies, from the cost that was charged.
     One(Arc<dyn Fn(Outcome<'_>, Cost) -> Cost + Send + Sync>),
     /// A cost for each policy, from the decision that charged them.
@@ -79,6 +87,25 @@ pub(crate) enum Due {
 }
 
 impl FinalCost {
+    /// Sets the cost in the options of a layer.
+    pub(crate) fn set_cost(options: &mut Option<Self>, cost: CostOfOutcome) {
+        let clears = options.take().and_then(|before| before.clears);
+        *options = Some(Self { cost, clears });
+    }
+
+    /// Sets the responses that clear lockouts in the options of a layer.
+    pub(crate) fn set_clears(options: &mut Option<Self>, clears: impl Fn(StatusCode) -> bool + Send + Sync + 'static) {
+        let keeps = || CostOfOutcome::One(Arc::new(|_, charged| charged));
+        let cost = options.take().map_or_else(keeps, |before| before.cost);
+        *options = Some(Self { cost, clears: Some(Arc::new(clears)) });
+    }
+
+    fn is_cleared(&self, outcome: Outcome<'_>) -> bool {
+        self.clears.as_ref().zip(outcome.status()).is_some_and(|(clears, status)| clears(status))
+    }
+}
+
+impl CostOfOutcome {
     /// Returns whether a request of any cost is charged after this outcome.
     fn is_charged(&self, outcome: Outcome<'_>) -> bool {
         match self {
@@ -132,6 +159,13 @@ pub(crate) struct Charged {
 impl Charged {
     /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet.
     fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<&Due>) {
+        self.settle_cost(&final_cost.cost, outcome, due);
+        if final_cost.is_cleared(outcome) {
+            clear_lockouts(&self.limiter, &self.key);
+        }
+    }
+
+    fn settle_cost(&self, final_cost: &CostOfOutcome, outcome: Outcome<'_>, due: Option<&Due>) {
         match due {
             None => {
                 if let Some(surplus) = final_cost.surplus(&self.decision, outcome) {
@@ -172,6 +206,20 @@ pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, costs: C
     in_background(is_in_process, async move {
         if let Err(error) = limiter.refund_decision(key, &decision, costs).await {
             tracing::debug!(%error, "a refund failed");
+        }
+    });
+}
+
+/// Clears the lockouts of a key in the background. Policies of other algorithms keep what is spent.
+fn clear_lockouts(limiter: &Limiter, key: &Key) {
+    let is_lockout = |policy: &&Policy| matches!(policy.algorithm(), Algorithm::Lockout { .. });
+    // No error: the names are those of a set.
+    let Ok(lockouts) = PolicySet::try_new(limiter.policies().iter().filter(is_lockout).cloned()) else { return };
+    let is_in_process = limiter.is_in_process();
+    let (limiter, key) = (limiter.with_policies(lockouts), key.clone());
+    in_background(is_in_process, async move {
+        if let Err(error) = limiter.reset(key).await {
+            tracing::debug!(%error, "lockouts were not cleared");
         }
     });
 }

@@ -13,10 +13,11 @@ fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
     (0..).zip(algorithms).map(named).collect()
 }
 
-/// Every algorithm in one set, then eight times each.
+/// Every algorithm in two sets, then eight times each.
 fn largest() -> impl Iterator<Item = PolicySet> {
     let alike = ALGORITHMS.into_iter().map(|algorithm| policies([algorithm; 8]));
-    std::iter::once(policies(ALGORITHMS)).chain(alike).map(PolicySet::from)
+    let (first, last) = (ALGORITHMS.into_iter().take(8), ALGORITHMS.into_iter().rev().take(8));
+    [policies(first), policies(last)].into_iter().chain(alike).map(PolicySet::from)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tollgate::{Cost, Costs, Decision, Limiter};
 
 use super::RateLimitBuilder;
 use crate::{
-    charge::{FinalCost, Outcome},
+    charge::{CostOfOutcome, FinalCost, Outcome},
     rate_limit::{limit::RequestLimiterSource, reservation::ReservationBuilder},
 };
 
@@ -95,6 +95,46 @@ impl<K, R> RateLimitBuilder<K, R> {
         builder
     }
 
+    /// Clears the [lockouts](tollgate::Policy::lockout) of the key after responses with a matching status.
+    ///
+    /// The failures and the lockouts of the key are forgotten, as by [`Limiter::reset`](tollgate::Limiter::reset). Policies of
+    /// other algorithms keep what is spent. Failures are charged with [`charge_on`](Self::charge_on) or
+    /// [`charge_after`](Self::charge_after).
+    ///
+    /// **Do not clear the lockout of an address**: who has one account of their own would log in to it now and then, and guess
+    /// the passwords of all others. Clear the lockout of the account alone.
+    ///
+    /// ```
+    /// # use http::{Request, Response, StatusCode};
+    /// # use std::time::Duration;
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::lockout("login", Quota::per_hour(2), minute, hour));
+    /// let layer = RateLimitLayer::builder(limiter, Global)
+    ///     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
+    ///     .clear_on(|status| status.is_success())
+    ///     .build();
+    /// let service = layer.layer(service_fn(|request: Request<StatusCode>| async move {
+    ///     Ok::<_, std::convert::Infallible>(Response::builder().status(*request.body()).body(String::new()).unwrap())
+    /// }));
+    ///
+    /// let mut statuses = Vec::new();
+    /// for status in [401, 200, 401, 401, 200] {
+    ///     let request = Request::new(StatusCode::from_u16(status).unwrap());
+    ///     statuses.push(service.clone().oneshot(request).await.unwrap().status().as_u16());
+    /// }
+    /// // The success forgave the first failure. Two more lock the key, also for the right password.
+    /// assert_eq!(statuses, [401, 200, 401, 401, 429]);
+    /// # }
+    /// ```
+    pub fn clear_on(mut self, is_cleared: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        FinalCost::set_clears(&mut self.options.final_cost, is_cleared);
+        self
+    }
+
     /// Sets the final cost after the response. The difference to the initial charge is refunded.
     ///
     /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
@@ -131,7 +171,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
-        self.options.final_cost = Some(FinalCost::One(Arc::new(final_cost)));
+        FinalCost::set_cost(&mut self.options.final_cost, CostOfOutcome::One(Arc::new(final_cost)));
         self.options.charges_after = false;
         self
     }
@@ -167,7 +207,7 @@ impl<K, R> RateLimitBuilder<K, R> {
         final_costs: impl Fn(Outcome<'_>, &Decision) -> C + Send + Sync + 'static,
     ) -> Self {
         let final_costs = move |outcome: Outcome<'_>, decision: &Decision| final_costs(outcome, decision).into();
-        self.options.final_cost = Some(FinalCost::Each(Arc::new(final_costs)));
+        FinalCost::set_cost(&mut self.options.final_cost, CostOfOutcome::Each(Arc::new(final_costs)));
         self.options.charges_after = false;
         self
     }

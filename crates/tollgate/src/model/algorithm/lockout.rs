@@ -35,7 +35,7 @@ struct Failures {
     start_us: u64,
     /// The failures that count.
     count: u64,
-    /// The end of the lockout, while the key is locked.
+    /// The end of the lockout, while the key is locked. Otherwise that of the window.
     until_us: u64,
     /// The lockouts that have ended, until they are forgotten.
     level: u64,
@@ -80,7 +80,15 @@ impl Failures {
         if !is_locked && now_us - self.ended_us >= policy.lock_times().longest_us {
             (self.level, self.ended_us) = (0, 0);
         }
+        self.close(policy);
         is_ahead
+    }
+
+    /// Ends the window where the quota says, unless the key is locked.
+    fn close(&mut self, policy: &Policy) {
+        if !self.is_locked(policy) {
+            self.until_us = self.start_us + policy.quota_ref().period_us();
+        }
     }
 
     /// Counts failures. Those in a locked key, which were under way, do not prolong the lockout.
@@ -93,13 +101,15 @@ impl Failures {
         if !was_locked && self.is_locked(policy) {
             self.until_us = now_us + self.lock_us(policy);
         }
+        self.close(policy);
     }
 
     /// Takes back failures of the window in which they were counted, and with them the lockout to which they led.
-    fn refund(&mut self, spent_us: u64, cost: u64) {
+    fn refund(&mut self, policy: &Policy, spent_us: u64, cost: u64) {
         if spent_us >= self.start_us {
             self.count = self.count.saturating_sub(cost);
         }
+        self.close(policy);
     }
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
@@ -108,7 +118,7 @@ impl Failures {
             return self.until_us + longest_us;
         }
         let forgotten_us = if self.level > 0 { self.ended_us + longest_us } else { 0 };
-        let closed_us = if self.count > 0 { self.start_us + policy.quota_ref().period_us() } else { 0 };
+        let closed_us = if self.count > 0 { self.until_us } else { 0 };
         forgotten_us.max(closed_us)
     }
 }
@@ -147,8 +157,8 @@ impl Meter for State {
         self.get().count
     }
 
-    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
-        self.change(|failures| failures.refund(spent_us, cost));
+    fn refund(&mut self, policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
+        self.change(|failures| failures.refund(policy, spent_us, cost));
     }
 
     /// Returns the failures, and the times until the window closes, until the lockout ends, and until the lockouts that have
@@ -170,11 +180,9 @@ impl Meter for State {
     }
 
     #[cfg(feature = "testing")]
-    fn to_value(&self, policy: &Policy) -> Value {
-        let failures = self.get();
-        let Failures { start_us, count, until_us, level, ended_us } = failures;
-        let closed_us = if failures.is_locked(policy) { until_us } else { start_us + policy.quota_ref().period_us() };
-        Value::Bytes(doubles(&[start_us, closed_us, count, level, ended_us]))
+    fn to_value(&self, _policy: &Policy) -> Value {
+        let Failures { start_us, count, until_us, level, ended_us } = self.get();
+        Value::Bytes(doubles(&[start_us, until_us, count, level, ended_us]))
     }
 
     fn decode(value: &[u8]) -> Option<StoredState> {
@@ -221,7 +229,7 @@ impl Meter for State {
         let failures = Failures {
             start_us: (now_us + closes_us).saturating_sub(policy.quota_ref().period_us()),
             count,
-            until_us: now_us + until_us,
+            until_us: now_us + if until_us > 0 { until_us } else { closes_us },
             level: u64::from(forgotten_us > 0),
             ended_us: (now_us + forgotten_us).saturating_sub(policy.lock_times().longest_us),
         };
