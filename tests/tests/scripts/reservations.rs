@@ -175,7 +175,7 @@ fn every_mistake_in_the_scripts_of_reservations_is_found() {
         let alteration = Alteration::new(right, wrong);
         let alter = |text: &str| alteration.apply(text);
         let is_found =
-            (0..10).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), &alter).is_err());
+            (0..20).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), &alter).is_err());
         assert!(alteration.was_applied(), "the script has no such text: {mistake}");
         if !is_found {
             survivors.push(mistake);

@@ -187,7 +187,10 @@ fn change(tables: &mut impl Tables, check: Check<'_>, now_us: u64, spent_us: u64
             Change::Owe(cost) => loaded.is_written = state.owe(policy, now_us, cost),
             Change::Refund(cost, end) => {
                 state.refund(policy, now_us, spent_us, cost, end);
-                loaded.is_written = state.fresh_at(policy) > now_us;
+                // The time is that of a stored state: one in debt has its mark.
+                let mut stored = state.clone();
+                stored.mark_debt(policy, now_us);
+                loaded.is_written = stored.fresh_at(policy) > now_us;
                 if !loaded.is_written {
                     fresh.push(policy);
                 }

@@ -144,6 +144,18 @@ fn a_bucket_whose_debt_is_paid_is_stored_as_before() {
     }
 }
 
+/// A debt of 10¹⁵ units is as many as the mark of a debt.
+#[test]
+fn a_refund_forgives_no_debt_that_is_as_large_as_its_mark() {
+    let burst = 999_999_999_999_999;
+    let bench = Bench::new(Policy::interval_bucket("p", quota(burst, 1_000)));
+    bench.owe(burst + 2);
+    bench.refund(1, None);
+    assert!(!bench.admits(1));
+    bench.pass(1_000);
+    assert_eq!(bench.remaining(), burst - 1);
+}
+
 #[test]
 fn a_queue_takes_back_its_last_place_alone() {
     let bench = Bench::new(Policy::leaky_bucket("p", quota(10, 1_000)));
