@@ -109,6 +109,7 @@ fn lockout(dice: &mut Dice, period_us: u64) -> Algorithm {
 /// # Panics
 ///
 /// Panics when the quota is not valid for the algorithm.
+#[must_use]
 pub fn of_one_period(algorithm: Algorithm, quota: Quota) -> PolicySet {
     let algorithm = match algorithm {
         Algorithm::Lockout { .. } => Algorithm::Lockout { first: quota.period(), longest: quota.period() },
@@ -118,6 +119,7 @@ pub fn of_one_period(algorithm: Algorithm, quota: Quota) -> PolicySet {
 }
 
 /// Returns the period of a policy in microseconds, or the longest time of its lockout if that is longer.
+#[must_use]
 pub fn longest_us(policy: &Policy) -> u64 {
     let period = policy.quota().period();
     let longest = match policy.algorithm() {

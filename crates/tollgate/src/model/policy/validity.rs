@@ -95,7 +95,7 @@ pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Re
 }
 
 const fn are_lock_times(first: Duration, longest: Duration) -> bool {
-    let is_whole = first.subsec_nanos() % 1_000 == 0 && longest.subsec_nanos() % 1_000 == 0;
+    let is_whole = first.subsec_nanos().is_multiple_of(1_000) && longest.subsec_nanos().is_multiple_of(1_000);
     let (first, longest) = (first.as_micros(), longest.as_micros());
     is_whole && first >= 1 && first <= longest && longest <= MAX_PERIOD_US as u128
 }
