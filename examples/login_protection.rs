@@ -1,4 +1,4 @@
-//! Limits failed log-ins by address in a layer, and by user name in the handler. Successful log-ins are not counted.
+//! Locks out failed log-ins, by address in a layer and by user name in the handler. Successful log-ins are not counted.
 //!
 //! ```text
 //! cargo run --example login_protection
@@ -8,13 +8,18 @@
 //! curl -i http://127.0.0.1:3000/login --json '{"user": "berta", "password": "secret"}'
 //! ```
 //!
-//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After`, and nothing else.
+//! Three wrong passwords for `anna` get 401, the fourth attempt gets 429 with `Retry-After`, and nothing else. The lockout
+//! takes five minutes, the next one ten, and so on up to a day. A right password before forgives the wrong ones.
 //! `ANNA` is the same user, and `nobody`, who does not exist, gets the same answers. Ten wrong passwords from one
-//! address, for any users, also lead to 429, and so do thirty for one user from all addresses. A right password costs
-//! nothing, so `berta` can log in as often as she likes, and thirty log-ins of one office at once all pass.
+//! address, for any users, also lock it out, and so do thirty for one user from all addresses within an hour. A right password
+//! costs nothing, so `berta` can log in as often as she likes, and thirty log-ins of one office at once all pass.
+//!
+//! A right password forgives the user and not the address (`clear_on` is an option of the handler's layer alone). Otherwise
+//! who has one account could log in to it now and then, and guess the passwords of all others. The limit of a user from all
+//! addresses is a window and not a lockout, so that an attacker locks out nobody for a day.
 //!
 //! A layer sees the head of a request, so it limits by address, before the body is read. The user name is in the body,
-//! so the handler limits by it, with a [`HandlerLimiter`] that has the options of the layer. Both answer alike. The
+//! so the handler limits by it, with a [`HandlerLimiter`] that has the options of a layer. Both answer alike. The
 //! password is in the body too, because query strings end up in access logs. Redis holds a keyed digest of the name and
 //! not the name itself. Set `KEY_SECRET` to 32 random bytes, the same in all instances.
 //!
@@ -46,15 +51,19 @@ use tollgate_tower::{
     rejection::Empty,
 };
 
-/// Limits the guesses for one user from one address. With the address in the key, a client cannot lock out users elsewhere
+/// The times of the first lockout and of the longest.
+const LOCK: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(86_400)];
+
+/// Locks out guesses for one user from one address. With the address in the key, a client cannot lock out users elsewhere
 /// with a few guesses.
-const GUESSES: Policy = Policy::window_from_first_hit("guesses", Quota::new(3, Duration::from_secs(300))).at_level(2);
+const GUESSES: Policy =
+    Policy::lockout("guesses", Quota::new(3, Duration::from_secs(300)), LOCK[0], LOCK[1]).at_level(2);
 
 /// Limits the guesses for one user from all addresses.
 const USER: Policy = Policy::window_from_first_hit("guesses-user", Quota::per_hour(30)).at_level(1);
 
-/// Limits the guesses for all users from one address.
-const ADDRESS: Policy = Policy::window_from_first_hit("guesses-address", Quota::new(10, Duration::from_secs(300)));
+/// Locks out guesses for all users from one address.
+const ADDRESS: Policy = Policy::lockout("guesses-address", Quota::new(10, Duration::from_secs(300)), LOCK[0], LOCK[1]);
 
 #[derive(serde::Deserialize)]
 struct LogIn {
@@ -111,12 +120,15 @@ async fn main() -> Result<(), Failure> {
             .deadline(Duration::from_secs(1))
             .build()
     };
-    let by_address = RateLimitLayer::builder(closed(vec![ADDRESS]), PeerIp::new())
-        .charge_after(|status| status == StatusCode::UNAUTHORIZED)
-        .header_format(HeaderFormat::None)
-        .respond_with(Empty)
-        .build();
-    let guesses = by_address.handler_limiter(closed(vec![GUESSES, USER]));
+    let failures = |policies| {
+        RateLimitLayer::builder(closed(policies), PeerIp::new())
+            .charge_after(|status| status == StatusCode::UNAUTHORIZED)
+            .header_format(HeaderFormat::None)
+            .respond_with(Empty)
+    };
+    let by_address = failures(vec![ADDRESS]).build();
+    let by_user = failures(vec![GUESSES, USER]).clear_on(|status| status.is_success()).build();
+    let guesses = by_user.handler_limiter(closed(vec![GUESSES, USER]));
     let secret = KeySecret::new(env::var("KEY_SECRET").unwrap_or_else(|_| "not for production".to_owned()));
     let router = Router::new()
         .route("/login", post(log_in))

@@ -103,6 +103,25 @@ fn thirty_right_log_ins_at_once_all_pass_and_the_fourth_wrong_one_does_not() {
 }
 
 #[test]
+fn a_right_password_forgives_the_user_and_not_the_address() {
+    let redis = RedisServer::start();
+    for url in [None, Some(redis.url())] {
+        let service = Service::start(url.as_deref());
+        let attempts = ["guess", "guess", "secret", "guess", "guess", "secret", "guess", "guess", "guess", "secret"];
+        let statuses = attempts.map(|password| service.log_in("anna", password).status);
+        assert_eq!(statuses, [401, 401, 200, 401, 401, 200, 401, 401, 401, 429], "{url:?}");
+        // Seven wrong ones came from this address. Three more lock it, although others log in meanwhile.
+        let guesses = ["nobody", "somebody", "whoever"];
+        for user in guesses {
+            assert_eq!(service.log_in("berta", "secret").status, 200);
+            assert_eq!(service.log_in(user, "guess").status, 401, "{url:?}");
+        }
+        assert_eq!(service.log_in("berta", "secret").status, 429, "{url:?}");
+        service.stop();
+    }
+}
+
+#[test]
 fn the_handler_denies_as_the_layer_does() {
     let service = Service::start(None);
     for attempt in 0..10 {

@@ -1,6 +1,8 @@
 //! Shows that the comparison with the Rust functions finds mistakes: each mutant is a mistake of other limiters, built
 //! into a script, and has to be found.
 
+use std::time::Duration;
+
 use tollgate::{Algorithm, CalendarUnit, TimeZone};
 use tollgate_test_support::{
     Alteration, InRedis,
@@ -22,6 +24,8 @@ const fn mutant(mistake: &'static str, algorithm: Algorithm, right: &'static str
 const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
 
 use Algorithm::{FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WindowFromFirstHit};
+
+const LOCKOUT: Algorithm = Algorithm::Lockout { first: Duration::from_secs(1), longest: Duration::from_secs(5) };
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
@@ -332,6 +336,62 @@ const MUTANTS: &[Mutant] = &[
         "local forever = true",
     ),
     mutant("the log's clock goes back", SlidingLog, "elseif newest_1 < now then", "else"),
+    mutant("a lockout does not end", LOCKOUT, "count >= amount_1 and stop <= now then", "false then"),
+    mutant(
+        "a lockout ends late",
+        LOCKOUT,
+        "count >= amount_1 and stop <= now then",
+        "count >= amount_1 and stop < now then",
+    ),
+    mutant("lockouts are not counted", LOCKOUT, "math.min(level + 1, 64), stop, 0", "level, stop, 0"),
+    mutant(
+        "the end of a lockout is forgotten",
+        LOCKOUT,
+        "math.min(level + 1, 64), stop, 0",
+        "math.min(level + 1, 64), now, 0",
+    ),
+    mutant(
+        "failures outlive their lockout",
+        LOCKOUT,
+        "math.min(level + 1, 64), stop, 0",
+        "math.min(level + 1, 64), stop, count - 1",
+    ),
+    mutant("a lockout does not double", LOCKOUT, "math.min(lock_1 * 2 ^ level_1, longest_1)", "lock_1"),
+    mutant(
+        "a lockout has no longest time",
+        LOCKOUT,
+        "math.min(lock_1 * 2 ^ level_1, longest_1)",
+        "lock_1 * 2 ^ level_1",
+    ),
+    mutant("a time ahead of the clock is kept", LOCKOUT, "math.min(start, now), math.min(ended, now)", "start, ended"),
+    mutant("a lockout ahead of the clock is kept", LOCKOUT, "until_1 = math.min(stop, most)", "until_1 = stop"),
+    mutant(
+        "a corrected lockout is not stored",
+        LOCKOUT,
+        "mended_1 = count > 0 and start > now or",
+        "mended_1 = false and",
+    ),
+    mutant("failures are never forgotten", LOCKOUT, "count > 0 and now - start < period_1 then", "count > 0 then"),
+    mutant("failures are forgotten late", LOCKOUT, "now - start < period_1 then", "now - start <= period_1 then"),
+    mutant("lockouts are never forgotten", LOCKOUT, "(locked or now - ended < longest_1)", "true"),
+    mutant("lockouts are forgotten late", LOCKOUT, "now - ended < longest_1", "now - ended <= longest_1"),
+    mutant("a failure in a locked key prolongs the lockout", LOCKOUT, "and count_1 - cost_1 < amount_1 then", "then"),
+    mutant(
+        "a key is locked too late",
+        LOCKOUT,
+        "if count_1 >= amount_1 and count_1 - cost_1",
+        "if count_1 > amount_1 and count_1 - cost_1",
+    ),
+    mutant(
+        "a locked key expires with its lockout",
+        LOCKOUT,
+        "local fresh_1 = until_1 + longest_1",
+        "local fresh_1 = until_1",
+    ),
+    mutant("the lockouts expire with the window", LOCKOUT, "level_1 > 0 and ended_1 + longest_1 or 0)", "0)"),
+    mutant("failures of another window come back", LOCKOUT, "if spent >= start_1 then", "if true then"),
+    mutant("the time of a lockout is not told", LOCKOUT, "third_1 = until_1 - now", "third_1 = 0"),
+    mutant("the memory of lockouts is not told", LOCKOUT, "math.max(ended_1 + longest_1 - now, 0)", "0"),
 ];
 
 /// Mistakes in the scripts of checks under ceilings.

@@ -23,4 +23,7 @@
 #![doc = "\nNever more than ten in a second, and sometimes fewer.\n\n"]
 #![doc = "## [Sliding log](crate::Policy::sliding_log)\n\n"]
 #![doc = include_str!("plots/sliding_log.md")]
-#![doc = "\nNever more than ten in a second, and never fewer when ten would fit.\n"]
+#![doc = "\nNever more than ten in a second, and never fewer when ten would fit.\n\n"]
+#![doc = "## [Lockout](crate::Policy::lockout)\n\n"]
+#![doc = include_str!("plots/lockout.md")]
+#![doc = "\nEach request is a failure. The tenth one locks the key for a minute.\n"]
