@@ -77,7 +77,7 @@ fn with_allocator(info: &AllocationInfo) -> i64 {
 }
 
 #[test]
-fn a_tenant_with_a_quota_of_its_own_takes_less_than_200_bytes() {
+fn a_tenant_with_a_quota_of_its_own_takes_less_than_230_bytes() {
     let _alone = alone();
     let named =
         Policy::try_new("a-name-of-the-longest-kind-that-there-may-be", Algorithm::TokenBucket, Quota::per_day(1));
@@ -93,7 +93,7 @@ fn a_tenant_with_a_quota_of_its_own_takes_less_than_200_bytes() {
             tenant = Some(script);
         });
         assert_eq!(made.count_current, 2, "a policy and a set: {made:?}");
-        assert!((1..200).contains(&with_allocator(&made)), "{made:?}");
+        assert!((1..230).contains(&with_allocator(&made)), "{made:?}");
         assert_eq!(made.bytes_max, made.bytes_current as u64, "nothing else is allocated in between");
         drop(tenant);
     }
@@ -151,7 +151,7 @@ fn a_hundred_thousand_tenants_with_quotas_of_their_own_share_one_limiter() {
         "bytes for each tenant: {size} for the limiter, {made} for its set, {in_use} for the state of a key, {in_outage} more in an outage"
     );
     assert_eq!(size, 2 * size_of::<usize>());
-    assert!((1..200).contains(&(size as i64 + made)), "{made} bytes");
+    assert!((1..230).contains(&(size as i64 + made)), "{made} bytes");
     assert!((1..200).contains(&in_use), "{in_use} bytes");
     assert!((1..400).contains(&in_outage), "{in_outage} bytes");
     // All of them have one script.

@@ -76,7 +76,8 @@ async fn a_server_in_order_has_no_findings_and_keeps_no_key() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let each = ALGORITHMS.into_iter().map(|algorithm| set(&[algorithm]));
-    assert_eq!(store.diagnose(each.chain([set(&ALGORITHMS)])).await.expect("it answers"), []);
+    let [first, last] = [&ALGORITHMS[..8], &ALGORITHMS[ALGORITHMS.len() - 8..]];
+    assert_eq!(store.diagnose(each.chain([set(first), set(last)])).await.expect("it answers"), []);
     assert_eq!(server.keys_and_expires(), (0, 0));
 }
 

@@ -224,6 +224,7 @@ impl<H> GrpcStatus<H> {
             }
             Reason::NoPermit(denied) => self.template.no_permit(denied, rejection.retry_after().unwrap_or_default()),
             Reason::Blocked => self.template.blocked(),
+            Reason::Forbidden => Status::permission_denied("calls from this network are not served"),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) => key_error_status(error),
             Reason::Overloaded(_) => self.template.overloaded(rejection.retry_after().unwrap_or_default()),

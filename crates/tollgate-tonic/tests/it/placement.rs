@@ -15,10 +15,11 @@ use tollgate_tonic::{
 };
 use tollgate_tower::{
     HeaderFormat, Rejection, Respond,
-    key::{Global, PeerIp},
+    key::{Global, Networks, PeerIp},
     rejection::{Empty, Problem},
 };
 use tonic::{
+    Code,
     server::NamedService,
     service::{LayerExt, Routes},
     transport::Server,
@@ -38,6 +39,18 @@ async fn the_whole_server_is_limited() {
 #[tokio::test]
 async fn the_whole_server_is_limited_by_a_remote_store() {
     let mut client = client_behind(tollgate_tonic::layer(remote_limiter(TWO), Metadata::new("x-api-key"))).await;
+    assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
+}
+
+#[tokio::test]
+async fn a_denied_network_is_not_permitted() {
+    let denied = Networks::parse("", "127.0.0.0/8").unwrap();
+    let layer = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"))
+        .networks(denied.clone(), |parts| PeerIp::new().address(parts))
+        .build();
+    let mut client = client_behind(layer).await;
+    assert_eq!(codes(&mut client, "acme", 2).await, [Code::PermissionDenied; 2]);
+    denied.replace([], []).unwrap();
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
 }
 

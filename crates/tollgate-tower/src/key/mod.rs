@@ -26,6 +26,7 @@ mod function;
 mod global;
 mod header;
 mod network;
+mod networks;
 mod peer;
 mod prefixes;
 mod route;
@@ -40,6 +41,7 @@ pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use global::Global;
 pub use header::Header;
 pub use network::{Network, NetworkError};
+pub use networks::{NetworkVerdict, Networks};
 pub use peer::PeerIp;
 pub use prefixes::Prefixes;
 #[cfg(feature = "axum")]

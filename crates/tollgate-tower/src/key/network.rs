@@ -1,4 +1,8 @@
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
 
 /// Describes a network by an address and a prefix length, such as `10.0.0.0/8`.
 ///
@@ -28,7 +32,7 @@ impl Network {
     pub fn try_new(address: IpAddr, prefix: u8) -> Result<Self, NetworkError> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         if prefix > width {
-            return Err(NetworkError(format!("{address}/{prefix}")));
+            return Err(NetworkError::not_a_network(&format!("{address}/{prefix}")));
         }
         match address.to_canonical() {
             // A network of IPv4-mapped addresses is a network of IPv4 addresses.
@@ -56,6 +60,29 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Returns the first and the last address.
+    pub(super) fn range(&self) -> (IpAddr, IpAddr) {
+        match self.address {
+            IpAddr::V4(address) => {
+                let own = u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
+                let first = address.to_bits() & !own;
+                (Ipv4Addr::from_bits(first).into(), Ipv4Addr::from_bits(first | own).into())
+            }
+            IpAddr::V6(address) => {
+                let own = u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
+                let first = address.to_bits() & !own;
+                (Ipv6Addr::from_bits(first).into(), Ipv6Addr::from_bits(first | own).into())
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn prefix(&self) -> u8 {
+        self.prefix
+    }
+}
+
 impl From<IpAddr> for Network {
     /// Creates the network of this single address.
     fn from(address: IpAddr) -> Self {
@@ -69,7 +96,7 @@ impl FromStr for Network {
 
     /// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || NetworkError(text.to_owned());
+        let error = || NetworkError::not_a_network(text);
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
@@ -92,13 +119,27 @@ impl fmt::Display for Network {
     }
 }
 
-/// Reports text that is not a network.
+/// Reports text that is not a network, or a network in two lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError(String);
 
+impl NetworkError {
+    fn not_a_network(text: &str) -> Self {
+        Self(format!("network must be an address or an address with a prefix, such as 10.0.0.0/8, got {text:?}"))
+    }
+
+    pub(super) fn in_line(self, line: usize) -> Self {
+        Self(format!("line {line}: {}", self.0))
+    }
+
+    pub(super) fn in_both_lists(first: IpAddr) -> Self {
+        Self(format!("network of {first} must not be both allowed and denied"))
+    }
+}
+
 impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "network must be an address or an address with a prefix, such as 10.0.0.0/8, got {:?}", self.0)
+        f.write_str(&self.0)
     }
 }
 

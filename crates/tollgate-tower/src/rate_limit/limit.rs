@@ -1,4 +1,4 @@
-use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use foldhash::fast::RandomState;
 use http::request::Parts;
@@ -16,6 +16,7 @@ use crate::{
     charge::FinalCost,
     gate::FromParts,
     headers::{HeaderOptions, HeaderWriter},
+    key::{KeyError, Networks},
     labels::MetricLabels,
     metrics::{LimitMetrics, LookedUpMetrics},
     rate_limit::{
@@ -200,10 +201,17 @@ pub(crate) struct Options {
     pub(crate) wait: Option<Duration>,
     pub(crate) headers: Arc<HeaderOptions>,
     pub(crate) partition_secret: Option<KeySecret>,
+    pub(crate) networks: Option<Box<NetworkOptions>>,
     pub(crate) is_shadow: bool,
     pub(crate) exposes_decisions: bool,
     pub(crate) rpc_name: Option<RpcNameOf>,
     pub(crate) request_limiter: Option<RequestLimiterSource>,
+}
+
+/// Stores the lists of networks, and how the address of a request is found.
+pub(crate) struct NetworkOptions {
+    pub(crate) networks: Networks,
+    pub(crate) address: FromParts<Result<IpAddr, KeyError>>,
 }
 
 impl Options {

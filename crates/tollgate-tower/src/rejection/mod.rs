@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [denied](Reason::Denied) | 429 | whole seconds, rounded up, at least 1 |
 //! | [blocked](Reason::Blocked) | 429 | none, because waiting does not help |
+//! | [forbidden](Reason::Forbidden) | 403 | none, because waiting does not help |
 //! | [cost never fits](Reason::CostNeverFits) | 413 | none, because waiting does not help |
 //! | [missing key](Reason::MissingKey) | 400, or 500 when the service is misconfigured | none |
 //! | [unavailable](Reason::Unavailable) | 503 | none |

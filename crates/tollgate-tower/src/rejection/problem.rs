@@ -222,7 +222,7 @@ fn detail(rejection: &Rejection<'_>) -> Option<String> {
         }
         Reason::CostNeverFits(error) => Some(error.to_string()),
         Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => Some(error.to_string()),
-        Reason::Blocked | Reason::MissingKey(_) | Reason::Unavailable(_) => None,
+        Reason::Blocked | Reason::Forbidden | Reason::MissingKey(_) | Reason::Unavailable(_) => None,
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Reason<'a> {
     /// A limit has an [amount of 0](tollgate::Quota::is_blocked): a tenant that is
     /// [suspended](tollgate::limiter::Selection::Blocked), or a rule of 0 requests.
     Blocked,
+    /// The client is in a [denied network](crate::RateLimitBuilder::networks).
+    Forbidden,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),
     /// The request has no key.
@@ -46,13 +48,14 @@ pub enum Reason<'a> {
 }
 
 impl Reason<'_> {
-    /// Returns the stable word for logs and metrics: `denied`, `blocked`, `cost_never_fits`,
-    /// `missing_key`, `unavailable`, `no_permit` or `overloaded`.
+    /// Returns the stable word for logs and metrics: `denied`, `blocked`, `forbidden`,
+    /// `cost_never_fits`, `missing_key`, `unavailable`, `no_permit` or `overloaded`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Denied(_) => "denied",
             Self::Blocked => "blocked",
+            Self::Forbidden => "forbidden",
             Self::CostNeverFits(_) => "cost_never_fits",
             Self::MissingKey(_) => "missing_key",
             Self::Unavailable(_) => "unavailable",
@@ -99,11 +102,12 @@ impl<'a> Rejection<'a> {
         self.request
     }
 
-    /// Returns the status that fits the reason: 429, 413, 400, 500 or 503.
+    /// Returns the status that fits the reason: 429, 403, 413, 400, 500 or 503.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
             Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Forbidden => StatusCode::FORBIDDEN,
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => StatusCode::BAD_REQUEST,
             Reason::MissingKey(_) => StatusCode::INTERNAL_SERVER_ERROR,

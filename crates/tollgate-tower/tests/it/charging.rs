@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
-use tollgate::{Cost, Limiter, Outage};
+use tollgate::{Cost, Limiter, Outage, Policy, Quota};
 use tollgate_tower::{Outcome, RateLimitLayer, key::Global};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
@@ -345,4 +345,71 @@ async fn costs_that_name_no_policy_are_a_wrong_set_up_also_when_the_store_answer
         let layer = RateLimitLayer::builder(limiter, Global).costs(|_| [("three", 1)]).charge_after(|_| true).build();
         assert_eq!(statuses(&layer, 1).await, [StatusCode::INTERNAL_SERVER_ERROR]);
     }
+}
+
+/// The statuses of one key, of which each is what the service answers to the request.
+async fn answers(layer: &RateLimitLayer<Global>, asked: &[u16]) -> Vec<u16> {
+    let service = layer.layer(service_fn(|request: Request<u16>| async move {
+        Ok::<_, Infallible>(Response::builder().status(*request.body()).body(String::new()).unwrap())
+    }));
+    let mut answers = Vec::new();
+    for &status in asked {
+        answers.push(service.clone().oneshot(Request::new(status)).await.unwrap().status().as_u16());
+        refunds_are_done().await;
+    }
+    answers
+}
+
+const LOCKOUT: Policy = Policy::lockout(
+    "login",
+    Quota::new(3, Duration::from_secs(600)),
+    Duration::from_secs(60),
+    Duration::from_secs(3_600),
+);
+
+#[tokio::test(start_paused = true)]
+async fn a_success_clears_the_lockout_and_leaves_other_policies() {
+    let set = || [LOCKOUT, TWO.with_quota(Quota::per_day(100)).unwrap()];
+    let both = [Limiter::new(still(), set()), Limiter::new(Late(still()), set())];
+    for (limiter, after) in both.into_iter().zip([false, true]) {
+        let layer = RateLimitLayer::builder(limiter.clone(), Global).clear_on(|status| status == StatusCode::OK);
+        let failed = |status| status == StatusCode::UNAUTHORIZED;
+        // The order of the options does not matter.
+        let layer = if after { layer.charge_after(failed).build() } else { layer.charge_on(failed).build() };
+        assert_eq!(
+            answers(&layer, &[401, 401, 200, 401, 500, 401, 401, 200]).await,
+            [401, 401, 200, 401, 500, 401, 401, 429]
+        );
+        assert_eq!(remaining(&limiter, "all", "login").await, 0);
+        assert_eq!(left(&limiter).await, 95);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_that_was_under_way_forgives_the_lockout_of_the_failures_beside_it() {
+    let limiter = Limiter::new(still(), LOCKOUT);
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .charge_on(|status| status == StatusCode::UNAUTHORIZED)
+        .clear_on(|status| status == StatusCode::OK)
+        .build();
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let service = layer.layer(service_fn(|request: Request<u16>| {
+        let gate = Arc::clone(&gate);
+        async move {
+            if *request.body() == 200 {
+                gate.notified().await;
+            }
+            Ok::<_, Infallible>(Response::builder().status(*request.body()).body(String::new()).unwrap())
+        }
+    }));
+    let status = async |status: u16| service.clone().oneshot(Request::new(status)).await.unwrap().status().as_u16();
+    let rest = async {
+        // The attempt that is under way counts until its response, so two failures lock the key.
+        let seen = [status(401).await, status(401).await, status(401).await];
+        gate.notify_one();
+        seen
+    };
+    let (success, seen) = tokio::join!(status(200), rest);
+    assert_eq!((success, seen), (200, [401, 401, 429]));
+    assert_eq!(remaining(&limiter, "all", "login").await, 3);
 }

@@ -14,6 +14,7 @@ mod header_options;
 mod joint;
 mod labels;
 mod looked_up;
+mod networks;
 mod observability;
 mod placement;
 mod raw_requests;

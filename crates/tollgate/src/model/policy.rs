@@ -86,7 +86,7 @@ impl Policy {
     /// With an amount of 0 the policy blocks: see [`Quota::is_blocked`].
     ///
     /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
-    /// policy takes less than 200 bytes. A key that has spent under one quota continues under the other: the state is
+    /// policy takes less than 230 bytes. A key that has spent under one quota continues under the other: the state is
     /// that of the policy's name.
     ///
     /// ```

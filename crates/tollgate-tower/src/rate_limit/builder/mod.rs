@@ -3,16 +3,17 @@
 mod charging;
 mod headers;
 
-use std::{fmt, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use http::request::Parts;
 use tollgate::{Cost, Costs, Priority};
 
 use crate::{
     gate::GateOptions,
+    key::{KeyError, Networks},
     labels::MetricLabels,
     rate_limit::{
-        limit::{CostOf, Options},
+        limit::{CostOf, NetworkOptions, Options},
         limiters::LimiterSource,
         reservation::{EstimateOf, ReserveOptions},
         shared::Shared,
@@ -163,6 +164,51 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// ```
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.gate.exempt = Some(Box::new(exempt));
+        self
+    }
+
+    /// Exempts the clients of some networks, and rejects those of others with 403.
+    ///
+    /// The layer asks the lists before its limiter. `address` finds the address of the client, as
+    /// [`PeerIp::address`](crate::key::PeerIp::address) or [`ForwardedIp::address`](crate::key::ForwardedIp::address) does. A
+    /// request without an address is rejected as one without a key. [Exempt](Self::exempt) requests are not looked up. In
+    /// [shadow mode](Self::shadow) no request is rejected.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// use std::net::SocketAddr;
+    /// use tollgate_tower::{RateLimitLayer, key::{Networks, PeerIp}};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+    /// let networks = Networks::parse("10.0.0.0/8", "192.0.2.0/24").unwrap();
+    /// let layer = RateLimitLayer::builder(limiter, PeerIp::new())
+    ///     .networks(networks.clone(), |parts| PeerIp::new().address(parts))
+    ///     .build();
+    /// let service = layer.layer(service);
+    /// let status = async |address: &str| {
+    ///     let peer: SocketAddr = format!("{address}:443").parse().unwrap();
+    ///     let request = Request::builder().extension(peer).body(()).unwrap();
+    ///     service.clone().oneshot(request).await.unwrap().status().as_u16()
+    /// };
+    /// assert_eq!([status("10.0.0.1").await, status("10.0.0.1").await], [200, 200]);
+    /// assert_eq!(status("192.0.2.7").await, 403);
+    /// assert_eq!([status("203.0.113.5").await, status("203.0.113.5").await], [200, 429]);
+    ///
+    /// // While the service runs:
+    /// networks.replace([], []).unwrap();
+    /// assert_eq!([status("192.0.2.7").await, status("192.0.2.7").await], [200, 429]);
+    /// # }
+    /// ```
+    pub fn networks(
+        mut self,
+        networks: Networks,
+        address: impl Fn(&Parts) -> Result<IpAddr, KeyError> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.networks = Some(Box::new(NetworkOptions { networks, address: Box::new(address) }));
         self
     }
 

@@ -1,0 +1,284 @@
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+
+use super::network::{Network, NetworkError};
+
+/// Lists networks whose clients are never limited, and networks whose clients are never served.
+///
+/// A layer asks the lists before its limiter: see [`RateLimitBuilder::networks`](crate::RateLimitBuilder::networks). Of several
+/// networks that contain an address, the smallest decides. So an allowed address may lie in a denied network, and the other way
+/// round. A look-up is one binary search, also among a hundred thousand networks.
+///
+/// Clones share the lists. [`replace`](Self::replace) exchanges them while requests run.
+///
+/// ```
+/// use tollgate_tower::key::{NetworkVerdict, Networks};
+///
+/// let networks = Networks::parse("10.0.0.0/8\n# The monitoring.\n192.0.2.7", "192.0.2.0/24")?;
+/// let verdict = |address: &str| networks.verdict(address.parse().unwrap());
+/// assert_eq!(verdict("10.1.2.3"), NetworkVerdict::Allowed);
+/// assert_eq!(verdict("192.0.2.7"), NetworkVerdict::Allowed);
+/// assert_eq!(verdict("192.0.2.8"), NetworkVerdict::Denied);
+/// assert_eq!(verdict("2001:db8::1"), NetworkVerdict::Limited);
+///
+/// networks.replace([], ["2001:db8::/32".parse()?])?;
+/// assert_eq!(networks.verdict("2001:db8::1".parse().unwrap()), NetworkVerdict::Denied);
+/// # Ok::<(), tollgate_tower::key::NetworkError>(())
+/// ```
+#[derive(Clone)]
+pub struct Networks(Arc<ArcSwap<Lists>>);
+
+/// Tells what becomes of the requests of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NetworkVerdict {
+    /// The requests are exempt from the limit.
+    Allowed,
+    /// The requests are rejected.
+    Denied,
+    /// No list has the address: the limiter decides.
+    Limited,
+}
+
+impl Networks {
+    /// Creates the lists of allowed and denied networks.
+    ///
+    /// # Errors
+    ///
+    /// Fails when one network is in both lists.
+    pub fn try_new(
+        allowed: impl IntoIterator<Item = Network>,
+        denied: impl IntoIterator<Item = Network>,
+    ) -> Result<Self, NetworkError> {
+        Lists::new(allowed, denied).map(|lists| Self(Arc::new(ArcSwap::from_pointee(lists))))
+    }
+
+    /// Creates the lists from texts with one network in each line: `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+    ///
+    /// Empty lines, and what follows a `#`, are skipped.
+    ///
+    /// ```
+    /// use tollgate_tower::key::Networks;
+    ///
+    /// let error = Networks::parse("", "10.0.0.0/8\n10.0.0.0/33").unwrap_err();
+    /// let expected = "line 2: network must be an address or an address with a prefix, such as 10.0.0.0/8, got \"10.0.0.0/33\"";
+    /// assert_eq!(error.to_string(), expected);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails when a line is no network, and when one network is in both lists.
+    pub fn parse(allowed: &str, denied: &str) -> Result<Self, NetworkError> {
+        Self::try_new(read(allowed)?, read(denied)?)
+    }
+
+    /// Exchanges both lists. Requests that are under way keep what the old lists said.
+    ///
+    /// # Errors
+    ///
+    /// Fails when one network is in both lists. The old lists then stay.
+    pub fn replace(
+        &self,
+        allowed: impl IntoIterator<Item = Network>,
+        denied: impl IntoIterator<Item = Network>,
+    ) -> Result<(), NetworkError> {
+        self.0.store(Arc::new(Lists::new(allowed, denied)?));
+        Ok(())
+    }
+
+    /// Returns what becomes of the requests of an address. An IPv4-mapped IPv6 address counts as IPv4.
+    #[must_use]
+    pub fn verdict(&self, address: IpAddr) -> NetworkVerdict {
+        let lists = self.0.load();
+        match address.to_canonical() {
+            IpAddr::V4(address) => lists.v4.verdict(address.to_bits()),
+            IpAddr::V6(address) => lists.v6.verdict(address.to_bits()),
+        }
+    }
+}
+
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = self.0.load();
+        f.debug_struct("Networks").field("networks", &lists.count).finish_non_exhaustive()
+    }
+}
+
+fn read(text: &str) -> Result<Vec<Network>, NetworkError> {
+    let lines = (1..).zip(text.lines()).map(|(at, line)| (at, line.split('#').next().unwrap_or_default().trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty());
+    lines.map(|(at, line)| line.parse().map_err(|error: NetworkError| error.in_line(at))).collect()
+}
+
+/// Both lists, as ranges of addresses.
+struct Lists {
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
+    count: usize,
+}
+
+impl Lists {
+    fn new(
+        allowed: impl IntoIterator<Item = Network>,
+        denied: impl IntoIterator<Item = Network>,
+    ) -> Result<Self, NetworkError> {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let allowed = allowed.into_iter().map(|network| (network, NetworkVerdict::Allowed));
+        let denied = denied.into_iter().map(|network| (network, NetworkVerdict::Denied));
+        for (network, verdict) in allowed.chain(denied) {
+            match network.range() {
+                (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((first.to_bits(), last.to_bits(), verdict)),
+                (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((first.to_bits(), last.to_bits(), verdict)),
+                _ => unreachable!("a network has addresses of one version"),
+            }
+        }
+        let count = v4.len() + v6.len();
+        let (v4, v6) = (
+            Ranges::new(v4, |last| last.checked_add(1)).map_err(|first| IpAddr::from(Ipv4Addr::from_bits(first))),
+            Ranges::new(v6, |last| last.checked_add(1)).map_err(|first| IpAddr::from(Ipv6Addr::from_bits(first))),
+        );
+        let twice = |address| NetworkError::in_both_lists(address);
+        Ok(Self { v4: v4.map_err(twice)?, v6: v6.map_err(twice)?, count })
+    }
+}
+
+/// Divides all addresses into ranges with one verdict each. Each begins where the one before ends.
+struct Ranges<A> {
+    starts: Vec<A>,
+    verdicts: Vec<NetworkVerdict>,
+}
+
+impl<A: Copy + Ord + Default> Ranges<A> {
+    /// Returns the first address of a network that is in both lists as an error.
+    fn new(mut networks: Vec<(A, A, NetworkVerdict)>, next: impl Fn(A) -> Option<A>) -> Result<Self, A> {
+        // A network comes before those that it contains: two networks never overlap in part.
+        networks.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        if let Some(pair) =
+            networks.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 == pair[1].1 && pair[0].2 != pair[1].2)
+        {
+            return Err(pair[0].0);
+        }
+        let mut ranges = Self { starts: vec![A::default()], verdicts: vec![NetworkVerdict::Limited] };
+        // The networks that contain the current address, the smallest last.
+        let mut open: Vec<(A, NetworkVerdict)> = Vec::new();
+        for (first, last, verdict) in networks {
+            ranges.close(&mut open, Some(first), &next);
+            ranges.begin(first, verdict);
+            open.push((last, verdict));
+        }
+        ranges.close(&mut open, None, &next);
+        Ok(ranges)
+    }
+
+    /// Ends the networks that do not reach `before`, the smallest first.
+    fn close(&mut self, open: &mut Vec<(A, NetworkVerdict)>, before: Option<A>, next: impl Fn(A) -> Option<A>) {
+        while let Some((last, _)) = open.pop_if(|(last, _)| before.is_none_or(|before| *last < before)) {
+            let verdict = open.last().map_or(NetworkVerdict::Limited, |(_, verdict)| *verdict);
+            if let Some(start) = next(last) {
+                self.begin(start, verdict);
+            }
+        }
+    }
+
+    fn begin(&mut self, start: A, verdict: NetworkVerdict) {
+        if self.starts.last() == Some(&start) {
+            self.starts.pop();
+            self.verdicts.pop();
+        }
+        if self.verdicts.last() != Some(&verdict) {
+            self.starts.push(start);
+            self.verdicts.push(verdict);
+        }
+    }
+
+    fn verdict(&self, address: A) -> NetworkVerdict {
+        // The first range begins with the first address.
+        self.verdicts[self.starts.partition_point(|start| *start <= address) - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    /// Returns the verdict of the smallest network that contains the address.
+    fn searched(networks: &[(Network, NetworkVerdict)], address: IpAddr) -> NetworkVerdict {
+        let found = networks.iter().filter(|(network, _)| network.contains(address));
+        found.max_by_key(|(network, _)| network.prefix()).map_or(NetworkVerdict::Limited, |(_, verdict)| *verdict)
+    }
+
+    #[test]
+    fn the_smallest_network_decides_as_a_plain_search_says() {
+        for seed in 0..60 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut networks: Vec<(Network, NetworkVerdict)> = Vec::new();
+            for _ in 0..random.usize(0..40) {
+                // Few bits, so that networks lie in each other, and at both ends of the addresses.
+                let address = if random.bool() {
+                    IpAddr::from(Ipv4Addr::from_bits(random.u32(0..16).reverse_bits() | random.u32(0..4)))
+                } else {
+                    IpAddr::from(Ipv6Addr::from_bits(random.u128(0..16).reverse_bits() | random.u128(0..4)))
+                };
+                let width = if address.is_ipv4() { 32 } else { 128 };
+                let prefix = random.choice([0, 1, 2, 3, 4, 5, width - 2, width - 1, width]).unwrap();
+                let network = Network::try_new(address, prefix).unwrap();
+                let verdict = if random.bool() { NetworkVerdict::Allowed } else { NetworkVerdict::Denied };
+                if networks.iter().all(|(other, _)| other.range() != network.range()) {
+                    networks.push((network, verdict));
+                }
+            }
+            let of = |verdict| networks.iter().filter(move |entry| entry.1 == verdict).map(|entry| entry.0);
+            let lists = Networks::try_new(of(NetworkVerdict::Allowed), of(NetworkVerdict::Denied)).unwrap();
+            for _ in 0..400 {
+                let v4 = random.u32(0..32).reverse_bits() | random.u32(0..5);
+                let v6 = random.u128(0..32).reverse_bits() | random.u128(0..5);
+                let ends = [0, v4, !v4, u32::MAX].map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits)));
+                let wide = [0, v6, !v6, u128::MAX].map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits)));
+                for address in ends.into_iter().chain(wide) {
+                    let expected = searched(&networks, address.to_canonical());
+                    assert_eq!(lists.verdict(address), expected, "seed {seed}, {address} in {networks:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_network_in_both_lists_is_an_error_that_names_it_and_keeps_the_old_lists() {
+        let networks = Networks::try_new([network("10.0.0.0/8")], []).unwrap();
+        let error = networks.replace([network("192.0.2.9/24")], [network("192.0.2.0/24")]).unwrap_err();
+        assert_eq!(error.to_string(), "network of 192.0.2.0 must not be both allowed and denied");
+        assert_eq!(networks.verdict("10.0.0.1".parse().unwrap()), NetworkVerdict::Allowed);
+    }
+
+    #[test]
+    fn a_mapped_address_counts_as_ipv4() {
+        let networks = Networks::parse("", "::ffff:10.0.0.0/104").unwrap();
+        for address in ["10.1.2.3", "::ffff:10.1.2.3"] {
+            assert_eq!(networks.verdict(address.parse().unwrap()), NetworkVerdict::Denied);
+        }
+    }
+
+    #[test]
+    fn lists_are_exchanged_while_requests_ask_them() {
+        let networks = Networks::parse("10.0.0.0/8", "").unwrap();
+        std::thread::scope(|scope| {
+            let asked = networks.clone();
+            let asking = scope.spawn(move || {
+                while asked.verdict("10.0.0.1".parse().unwrap()) == NetworkVerdict::Allowed {
+                    std::hint::spin_loop();
+                }
+            });
+            networks.replace([], [network("10.0.0.0/8")]).unwrap();
+            asking.join().unwrap();
+        });
+    }
+}
