@@ -375,7 +375,6 @@ const MUTANTS: &[Mutant] = &[
     mutant("failures are forgotten late", LOCKOUT, "now - start < period_1 then", "now - start <= period_1 then"),
     mutant("lockouts are never forgotten", LOCKOUT, "(locked or now - ended < longest_1)", "true"),
     mutant("lockouts are forgotten late", LOCKOUT, "now - ended < longest_1", "now - ended <= longest_1"),
-    mutant("a failure in a locked key prolongs the lockout", LOCKOUT, "and count_1 - cost_1 < amount_1 then", "then"),
     mutant(
         "a key is locked too late",
         LOCKOUT,
@@ -412,6 +411,7 @@ const CAPPED: &[Mutant] = &[
         "- now < limits.ceiling_wait_1",
     ),
     mutant("a debt has no end", IntervalBucket, "used_1 <= burst_1 * 7 then", "true then"),
+    mutant("a failure in a locked key prolongs the lockout", LOCKOUT, "and count_1 - cost_1 < amount_1 then", "then"),
     mutant("a debt of missing units is not marked", IntervalBucket, "used_1 + 1000000000000000", "used_1"),
     mutant("the ceiling of a window is its amount", FixedWindow, "<= limits.ceiling_1", "<= amount_1"),
     mutant("the second ceiling is the first", FixedWindow, "<= limits.ceiling_2", "<= limits.ceiling_1"),
