@@ -162,7 +162,7 @@ impl Batch {
     pub(super) fn into_calls(self, server: &Server) -> SmallVec<[Group; 1]> {
         match server.is_in_cluster() {
             true => self.groups.into_iter().flat_map(Group::by_slot).collect(),
-            false => self.groups.into_iter().flat_map(Group::small_calls).collect(),
+            false => self.groups,
         }
     }
 }

@@ -39,9 +39,6 @@ const COUNTS: usize = 64;
 /// The most numbers in a reply. Lua returns at most 8000 values from a function.
 const MOST_NUMBERS: usize = 4_000;
 
-/// Up to so many checks leave as calls of their own, which the server decides sooner than a call over many keys.
-const FEW: usize = 3;
-
 impl Group {
     /// Creates a group with one check.
     pub(super) fn of(sender: ReplySender, capacity: usize) -> Self {
@@ -102,14 +99,6 @@ impl Group {
             }
             at.unwrap_or(groups)
         })
-    }
-
-    /// Splits a small group into one for each check.
-    pub(super) fn small_calls(self) -> SmallVec<[Self; 1]> {
-        match self.checks {
-            2..=FEW if self.checks == self.subjects.len() => self.regrouped(|groups, _| groups),
-            _ => smallvec![self],
-        }
     }
 
     /// Distributes the subjects. `place` is given the number of groups so far and a subject, and returns the group.

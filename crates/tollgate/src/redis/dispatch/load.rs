@@ -124,18 +124,16 @@ impl SpeedMeter {
     }
 }
 
-/// Hints whether anything waits for the server or is under way to it. Only speed depends on it.
+/// Hints whether checks are so few that each caller sends its own. Only speed depends on it.
 #[derive(Debug)]
 pub(super) struct Traffic(AtomicU8);
 
-/// Nothing waits, and nothing is under way.
-const NONE: u8 = 0;
+/// The most checks under way that their callers sent. With more, the calls that the batches of the worker save are worth
+/// its wake-ups.
+pub(super) const MOST_DIRECT: u8 = 16;
 
-/// One check was sent by its caller.
-const DIRECT: u8 = 1;
-
-/// The worker has checks to send, or waits for answers.
-const QUEUED: u8 = 2;
+/// The worker has checks to send.
+const QUEUED: u8 = u8::MAX;
 
 impl Traffic {
     /// Creates the hint for a server without a worker, which has to be started first.
@@ -143,24 +141,28 @@ impl Traffic {
         Self(AtomicU8::new(QUEUED))
     }
 
-    /// Notes that a check was queued.
+    /// Notes that a check was queued. The callers queue their checks from now on.
     pub(super) fn queued(&self) {
         self.0.store(QUEUED, Ordering::Relaxed);
     }
 
-    /// Notes that the worker has nothing to do.
+    /// Notes that the worker has little to do. The callers send their checks from now on.
     pub(super) fn rests(&self) {
-        self.0.store(NONE, Ordering::Relaxed);
+        self.update(|direct| (direct == QUEUED).then_some(0));
     }
 
-    /// Returns whether the caller may send its check. If so, no other caller may until it is answered.
+    /// Returns whether the caller may send its check.
     pub(super) fn begins_direct(&self) -> bool {
-        self.0.compare_exchange(NONE, DIRECT, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.update(|direct| (direct < MOST_DIRECT).then_some(direct + 1))
     }
 
-    /// Notes that a check that its caller sent was answered, or given up.
+    /// Notes that a check that its caller sent was answered, or given up. It may have been sent before the worker began.
     pub(super) fn ends_direct(&self) {
-        let _ = self.0.compare_exchange(DIRECT, NONE, Ordering::Relaxed, Ordering::Relaxed);
+        self.update(|direct| (1..=MOST_DIRECT).contains(&direct).then_some(direct - 1));
+    }
+
+    fn update(&self, next: impl Fn(u8) -> Option<u8>) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 }
 
@@ -169,18 +171,22 @@ mod traffic_tests {
     use super::*;
 
     #[test]
-    fn one_caller_at_a_time_sends_its_check_and_none_while_checks_are_queued() {
+    fn a_few_callers_send_their_checks_and_none_while_checks_are_queued() {
         let traffic = Traffic::new();
         assert!(!traffic.begins_direct(), "no worker rests yet");
         traffic.rests();
-        assert!(traffic.begins_direct() && !traffic.begins_direct());
+        (0..MOST_DIRECT).for_each(|_| assert!(traffic.begins_direct()));
+        assert!(!traffic.begins_direct());
         traffic.ends_direct();
-        assert!(traffic.begins_direct());
+        assert!(traffic.begins_direct() && !traffic.begins_direct());
         traffic.queued();
         traffic.ends_direct();
         assert!(!traffic.begins_direct(), "the end of a direct check does not hide the queue");
         traffic.rests();
-        assert!(traffic.begins_direct());
+        // One that was sent before ends now.
+        traffic.ends_direct();
+        (0..MOST_DIRECT).for_each(|_| assert!(traffic.begins_direct()));
+        assert!(!traffic.begins_direct());
     }
 }
 

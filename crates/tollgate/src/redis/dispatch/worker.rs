@@ -9,7 +9,7 @@ use std::{
 use super::{
     batch::{self, Batch, BatchLimit},
     dispatcher::Inbox,
-    load::SpeedMeter,
+    load::{MOST_DIRECT, SpeedMeter},
     request::overloaded,
     sent::SentBatches,
     window::Window,
@@ -30,6 +30,10 @@ const PARTS: usize = 4;
 /// The checks, waiting and under way, that are few. Near a server they are not divided, because a call of a part would cost
 /// more than the time that it saves.
 const FEW: usize = batch::MOST_KEYS;
+
+/// The checks at a time that are so few that their callers send them again. Half of those that callers may send, so that
+/// the two do not take turns.
+const LITTLE: usize = MOST_DIRECT as usize / 2;
 
 /// The part by which the peak of the checks falls with each batch.
 const PEAK_FALLS: usize = 16;
@@ -128,7 +132,9 @@ impl Worker {
                 return;
             }
             let is_full = self.sent.has_refused() || (!is_empty && !self.has_room(waiting));
-            if is_empty && self.sent.is_empty() {
+            if is_empty && (self.sent.is_empty() || self.peak <= LITTLE) {
+                // Until its checks were few for a while.
+                self.peak = FEW;
                 self.inbox.traffic.rests();
             }
             if is_full || is_empty {
