@@ -26,7 +26,7 @@ use crate::{
 
 /// Resolves to the decision of one server.
 ///
-/// The check is queued when it is first polled, or sent at once if nothing else keeps the server busy. A caller that
+/// The check is queued when it is first polled, or sent at once while checks are few. A caller that
 /// gives up before its batch left takes the check out of the queue, and nothing is charged. Afterwards the charge
 /// stands. A caller that gives up at its deadline counts as a miss.
 ///

@@ -67,7 +67,7 @@ impl Dispatcher {
         &self.timer
     }
 
-    /// Lets the caller send its check if nothing else keeps the server busy. Otherwise gives the sender back.
+    /// Lets the caller send its check while checks are few. Otherwise gives the sender back.
     pub(super) fn direct(&self, sender: ReplySender) -> Result<DirectCheck, ReplySender> {
         DirectCheck::begin(sender, &self.inbox, &self.server)
     }
@@ -236,7 +236,7 @@ impl KnownScripts {
 
 /// A check that its caller sends, without the queue and the worker.
 ///
-/// It costs one wake-up less before the call and one less after it. A second check that comes meanwhile takes the queue.
+/// It costs one wake-up less before the call and one less after it.
 ///
 /// When the caller gives up before the deadline, a call that the connection has not written yet is not sent.
 pub(super) struct DirectCheck {
@@ -246,7 +246,7 @@ pub(super) struct DirectCheck {
 
 type Outcome = Result<Result<Decision, Error>, NoReply>;
 
-/// Lets another caller send its check when this one is answered, or its caller gave up.
+/// Notes that the check was answered, or its caller gave up.
 struct Turn(Arc<Inbox>);
 
 impl Drop for Turn {
@@ -256,7 +256,7 @@ impl Drop for Turn {
 }
 
 impl DirectCheck {
-    /// Prepares the call, if nothing waits for the server, nothing is under way to it, and there is a connection.
+    /// Prepares the call, if nothing waits for the server, few checks are under way to it, and there is a connection.
     /// Otherwise gives the sender back.
     ///
     /// A check without a deadline takes the queue, where it ends when the breaker opens.

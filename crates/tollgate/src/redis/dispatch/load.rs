@@ -153,12 +153,12 @@ impl Traffic {
 
     /// Returns whether the caller may send its check.
     pub(super) fn begins_direct(&self) -> bool {
-        self.update(|direct| (direct < MOST_DIRECT).then_some(direct + 1))
+        self.update(|direct| (direct < MOST_DIRECT).then(|| direct + 1))
     }
 
     /// Notes that a check that its caller sent was answered, or given up. It may have been sent before the worker began.
     pub(super) fn ends_direct(&self) {
-        self.update(|direct| (1..=MOST_DIRECT).contains(&direct).then_some(direct - 1));
+        self.update(|direct| (1..=MOST_DIRECT).contains(&direct).then(|| direct - 1));
     }
 
     fn update(&self, next: impl Fn(u8) -> Option<u8>) -> bool {
