@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{Cost, Policy, Quota, RedisStore};
+use tollgate::{Cost, Limiter, Policy, Quota, RedisStore};
 use tollgate_test_support::{patient_limiter, remaining};
 use tollgate_tests::RedisServer;
 
@@ -49,30 +49,41 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     assert!(calls < 3_000, "{calls} calls for 3000 checks: they were gathered");
 }
 
-/// Sixteen callers are too few to be divided: each part would be a call of its own.
-#[tokio::test]
-async fn few_callers_share_their_calls() {
-    const CALLERS: u64 = 16;
-    const CHECKS: u64 = 200;
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
-    let before = server.calls("evalsha") + server.calls("eval");
-    let callers: Vec<_> = (0..CALLERS)
+/// Lets so many callers check keys of their own, one after the other. Returns the calls of scripts for each check.
+async fn calls_per_check(server: &RedisServer, limiter: &Limiter, callers: u64, checks: u64) -> f64 {
+    let calls = || server.calls("evalsha") + server.calls("eval");
+    let before = calls();
+    let tasks: Vec<_> = (0..callers)
         .map(|caller| {
             let limiter = limiter.clone();
             tokio::spawn(async move {
-                for at in 0..CHECKS {
+                for at in 0..checks {
                     assert!(limiter.check((caller, at)).await.expect("a decision").is_allowed());
                 }
             })
         })
         .collect();
-    for caller in callers {
-        caller.await.expect("a caller");
+    for task in tasks {
+        task.await.expect("a caller");
     }
-    let calls = server.calls("evalsha") + server.calls("eval") - before;
-    assert!(calls * 4 < CALLERS * CHECKS, "{calls} calls for {} checks", CALLERS * CHECKS);
+    (calls() - before) as f64 / (callers * checks) as f64
+}
+
+/// So many callers send their own checks, which is sooner than to share calls. With more, calls are worth sharing.
+#[tokio::test]
+async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
+    // The worker starts with the first check.
+    assert!(limiter.check("first").await.expect("a decision").is_allowed());
+    let few = calls_per_check(&server, &limiter, 16, 200).await;
+    let many = calls_per_check(&server, &limiter, 48, 200).await;
+    // After the many, few callers send their own checks again.
+    calls_per_check(&server, &limiter, 4, 200).await;
+    let again = calls_per_check(&server, &limiter, 4, 200).await;
+    println!("calls for each check: {few} of 16 callers, {many} of 48, {again} of 4");
+    assert!(few > 0.9 && many < 0.6 && again > 0.9, "{few} {many} {again}");
 }
 
 #[tokio::test]
