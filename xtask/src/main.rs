@@ -27,6 +27,7 @@ mod package;
 mod plots;
 mod pypi;
 mod release;
+mod request;
 mod servers;
 mod simulate;
 mod tally;
@@ -116,6 +117,10 @@ Tasks:
         semantic versions, and a rehearsal of the publication. Takes the better
         part of an hour the first time. Tools are installed into the target
         directory. docs/contributors/release.md is the checklist.
+  request
+        Counts the source files that work for a request through a layer with a
+        fixed limiter over Redis, by callgrind. Installs valgrind by the package
+        manager if it is not found; VALGRIND may name a binary.
   simulate [--write] | simulate leases [SCHEDULES]
         Simulates how processes share a server, with the code of the store that
         limits what is under way. Takes seconds of a minute, and gives the same
@@ -140,6 +145,7 @@ fn main() -> ExitCode {
         Some("lint") => lint::run(&rest),
         Some("mutants") => mutants::run(&rest),
         Some("release") => release::run(&rest),
+        Some("request") => request::run(&rest),
         Some("plots") => plots::run(&rest),
         Some("simulate") => simulate::run(&rest),
         Some("help" | "--help" | "-h") => {

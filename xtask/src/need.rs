@@ -111,6 +111,20 @@ const BROWSER_NEEDS: &[Need] = &[
     },
 ];
 
+/// Lists the programs that `cargo xtask request` starts.
+const REQUEST_NEEDS: &[Need] = &[
+    REDIS,
+    Need {
+        name: "callgrind",
+        binaries: &["valgrind"],
+        variable: "VALGRIND",
+        apt: "valgrind",
+        brew: "valgrind",
+        is_required: true,
+        fallback: None,
+    },
+];
+
 /// Finds or installs all programs that the tests start; `target` is the target directory.
 ///
 /// Returns the environment of the tests: the variable of each program found, and its path.
@@ -142,6 +156,15 @@ pub(crate) fn provide_for_faults(target: &Path) -> Result<Vec<(&'static str, Pat
 /// As [`provide`].
 pub(crate) fn provide_for_browser(target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     provide_all(BROWSER_NEEDS, target)
+}
+
+/// As [`provide`], with the programs that count the files of a request, and no others.
+///
+/// # Errors
+///
+/// As [`provide`].
+pub(crate) fn provide_for_request(target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    provide_all(REQUEST_NEEDS, target)
 }
 
 fn provide_all(needs: &[Need], target: &Path) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
