@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     failure::{self, Failure},
-    workspace::Workspace,
+    workspace::{AS_TESTED, BENCHES, Workspace},
 };
 
 /// The text of a badge in the pages of rustdoc.
@@ -24,9 +24,14 @@ const RUSTDOC: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
 /// # Errors
 ///
 /// When rustdoc warns, or when the pages of a published crate with features show no badge.
-pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
-    let mut doc = workspace.cargo_workspace("doc");
-    doc.args(["--no-deps", "--all-features"]).env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
+pub(crate) fn check(workspace: &Workspace, with_benches: bool) -> Result<(), Failure> {
+    let mut doc = workspace.cargo_members("doc", with_benches);
+    doc.args(["--no-deps", "--all-features", "--lib"]).env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
+    // With these programs by name and an example, what clippy has compiled serves the documentation too.
+    for program in workspace.documented_programs().filter(|program| with_benches || *program != BENCHES) {
+        doc.args(["--bin", program]);
+    }
+    doc.args(AS_TESTED);
     doc.env("RUSTDOC", wrapper(workspace.target())?);
     failure::run(&mut doc)?;
     for member in workspace.published_members() {

@@ -1,12 +1,10 @@
 //! `cargo xtask lint`: checks the sources.
 
-use std::process::Command;
-
 use crate::{
     circles, deny, documentation,
     failure::{self, Failure},
     links, metadata, package, release,
-    workspace::{BENCHES, Workspace},
+    workspace::Workspace,
 };
 
 /// Runs every lint, also after one has failed, so that one run shows all findings.
@@ -30,15 +28,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     step("formatting", formatting(&workspace));
-    step("clippy", clippy(&workspace, workspace.cargo_workspace("clippy")));
-    if with_benches && workspace.has(BENCHES) {
-        let mut benches = workspace.cargo("clippy");
-        benches.args(["--package", BENCHES]);
-        step("clippy on the benches", clippy(&workspace, benches));
-    }
+    step("clippy", clippy(&workspace, with_benches));
     step("circles", circles::check(&workspace));
     step("links", links::check(&workspace));
-    step("documentation", documentation::check(&workspace));
+    step("documentation", documentation::check(&workspace, with_benches));
     step("packages", package::check(&workspace));
     step("metadata", metadata::check(&workspace));
     step("unused dependencies", release::unused(&workspace));
@@ -57,8 +50,9 @@ fn formatting(workspace: &Workspace) -> Result<(), Failure> {
     failure::run(workspace.cargo("fmt").args(["--all", "--check"]))
 }
 
-fn clippy(workspace: &Workspace, mut command: Command) -> Result<(), Failure> {
+fn clippy(workspace: &Workspace, with_benches: bool) -> Result<(), Failure> {
     available(workspace, "clippy", "clippy")?;
+    let mut command = workspace.cargo_members("clippy", with_benches);
     failure::run(command.args(["--all-targets", "--all-features", "--", "-D", "warnings"]))
 }
 

@@ -25,6 +25,7 @@ mod mutants;
 mod need;
 mod package;
 mod plots;
+mod programs;
 mod pypi;
 mod release;
 mod request;

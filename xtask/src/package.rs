@@ -60,7 +60,10 @@ pub(crate) fn rehearse(workspace: &Workspace) -> Result<(), Failure> {
 
 /// Lets cargo use the compiled dependencies of the workspace. A packed crate does not have the profile of the workspace.
 fn share<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
-    command.env("CARGO_TARGET_DIR", workspace.target()).env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+    for variable in ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG"] {
+        command.env(variable, "line-tables-only");
+    }
+    command.env("CARGO_TARGET_DIR", workspace.target())
 }
 
 /// Returns the scripts by their packed names: `scripts/NAME.lua`.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: finds what the tests need, then runs every test.
 
 use std::{
+    ffi::OsString,
     io::{self, BufRead, BufReader, Write},
     process::{Command, ExitStatus, Stdio},
 };
@@ -8,11 +9,16 @@ use std::{
 use crate::{
     failure::{self, Failure},
     foreign, need,
+    programs::{self, Job, Program},
     tally::Tally,
     workspace::Workspace,
 };
 
-/// Runs all tests of the workspace, doc tests included, and prints how many ran.
+/// The programs that take longest, the longest first. They start first, so that the last one does not run alone.
+const LONGEST: [&str; 0] = [];
+
+/// Runs all tests of the workspace, doc tests included, and prints how many ran. With arguments, runs what they select by
+/// `cargo test`.
 ///
 /// # Errors
 ///
@@ -20,20 +26,55 @@ use crate::{
 /// fails, and when no test ran at all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
-    let mut command = command(&workspace, arguments);
-    for (variable, binary) in need::provide(workspace.target())? {
-        command.env(variable, binary);
+    let needs = needs(&workspace)?;
+    if arguments.is_empty() {
+        return everything(&workspace, &needs);
     }
-    match foreign::provide(workspace.target()) {
-        Ok(python) => command.env(foreign::VARIABLE, python),
-        Err(failure) => {
-            eprintln!("{}", foreign::left_out(&failure));
-            command.env_remove(foreign::VARIABLE)
-        }
-    };
+    let mut command = command(&workspace, arguments);
+    give(&mut command, &needs);
     let (status, tally) = stream(&mut command, &mut io::stdout())?;
     println!("\n{tally}");
     verdict(status, tally)
+}
+
+/// Compiles everything, and then runs the programs and the doc tests side by side.
+fn everything(workspace: &Workspace, needs: &[Variable]) -> Result<(), Failure> {
+    let mut programs = programs::compile(workspace, &[])?;
+    programs.sort_by_key(|program| LONGEST.iter().position(|title| *title == program.title).unwrap_or(LONGEST.len()));
+    let libraries = programs::libraries()?;
+    let mut jobs: Vec<_> = programs.iter().map(|program: &Program| program.job(&libraries)).collect();
+    // They are compiled as they run, which takes long.
+    let mut doc = workspace.cargo_workspace("test");
+    doc.args(["--quiet", "--all-features", "--no-fail-fast", "--doc"]);
+    jobs.insert(0, Job { title: "doc tests".to_owned(), command: doc });
+    for job in &mut jobs {
+        give(&mut job.command, needs);
+    }
+    let done = programs::run(jobs, &mut io::stdout())?;
+    println!("\n{}", programs::sum(&done));
+    programs::verdict(&done)
+}
+
+/// A variable of the tests, and its value. Without a value it is removed.
+type Variable = (&'static str, Option<OsString>);
+
+/// Finds or installs what the tests need, and returns where it is.
+fn needs(workspace: &Workspace) -> Result<Vec<Variable>, Failure> {
+    let needs = need::provide(workspace.target())?.into_iter();
+    let mut needs: Vec<_> = needs.map(|(variable, binary)| (variable, Some(binary.into()))).collect();
+    let python =
+        foreign::provide(workspace.target()).inspect_err(|failure| eprintln!("{}", foreign::left_out(failure)));
+    needs.push((foreign::VARIABLE, python.ok().map(Into::into)));
+    Ok(needs)
+}
+
+fn give(command: &mut Command, needs: &[Variable]) {
+    for (variable, value) in needs {
+        match value {
+            Some(value) => command.env(variable, value),
+            None => command.env_remove(variable),
+        };
+    }
 }
 
 fn command(workspace: &Workspace, arguments: &[String]) -> Command {
@@ -52,7 +93,7 @@ fn chooses_packages(arguments: &[String]) -> bool {
 }
 
 /// Passes standard output through line by line while counting.
-pub(crate) fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus, Tally), Failure> {
+fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(ExitStatus, Tally), Failure> {
     let spelled = failure::spelled(command);
     let broken = |error: io::Error| Failure::new(format!("`{spelled}`: {error}"));
     eprintln!("$ {spelled}");
@@ -71,7 +112,7 @@ pub(crate) fn stream(command: &mut Command, screen: &mut impl Write) -> Result<(
     Ok((child.wait().map_err(broken)?, tally))
 }
 
-pub(crate) fn verdict(status: ExitStatus, tally: Tally) -> Result<(), Failure> {
+fn verdict(status: ExitStatus, tally: Tally) -> Result<(), Failure> {
     if tally.failed > 0 {
         Err(Failure::new(format!("{} of {} tests failed", tally.failed, tally.ran())))
     } else if !status.success() {

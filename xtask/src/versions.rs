@@ -4,18 +4,18 @@ use std::{fs, io, path::Path, process::Command};
 
 use crate::{
     failure::{self, Failure},
+    programs::{self, Program},
     servers::{self, SERVERS, Server},
     tally::Tally,
-    test,
     workspace::Workspace,
 };
 
 /// The programs of tests, and what is chosen of each. Mutants show that the tests see mistakes, on one server as on another.
-const PROGRAMS: &[(&str, &[&str])] = &[
-    ("laws", &[]),
+const PROGRAMS: [(&str, &[&str]); 4] = [
     ("scripts", &["agree", "--skip=mutant", "--skip=mistake"]),
-    ("permits", &["agreement", "--skip=mutant"]),
     ("store", &["suite::", "refusing_servers::"]),
+    ("laws", &[]),
+    ("permits", &["agreement", "--skip=mutant"]),
 ];
 
 /// The steps of each stream. `cargo xtask test` makes 260 000, on one server.
@@ -41,11 +41,12 @@ struct Options {
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments)?;
     let workspace = Workspace::load()?;
+    let compiled = programs::compile(&workspace, &PROGRAMS.map(|(name, _)| ["--test", name]).concat())?;
     let (mut passed, mut failed, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for server in &options.servers {
         let provided = server.provide(workspace.target());
         match provided.and_then(|binary| Ok((server.version(&binary)?, binary))) {
-            Ok((version, binary)) => match try_on(&workspace, server, &version, &binary) {
+            Ok((version, binary)) => match try_on(&compiled, server, &version, &binary) {
                 Ok(tally) => passed.push((*server, version, tally)),
                 Err(failure) => failed.push(format!("{} {version}: {failure}", server.product)),
             },
@@ -66,21 +67,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Runs the programs on one server.
-fn try_on(workspace: &Workspace, server: &Server, version: &str, binary: &Path) -> Result<Tally, Failure> {
-    let mut sum = Tally::default();
-    for (program, choice) in PROGRAMS {
-        // The whole workspace with all features, as the tests are built: then nothing is compiled twice.
-        let mut command = workspace.cargo_workspace("test");
-        command.args(["--quiet", "--all-features", "--test", program, "--"]).args(*choice);
+fn try_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) -> Result<Tally, Failure> {
+    let libraries = programs::libraries()?;
+    let mut jobs = Vec::new();
+    for (name, choice) in PROGRAMS {
+        let program = compiled.iter().find(|program| program.name == name);
+        let program = program.ok_or_else(|| Failure::new(format!("cargo has compiled no tests {name}")))?;
+        let mut job = program.job(&libraries);
+        job.title = format!("{} on {} {version}", job.title, server.product);
+        let command = &mut job.command;
         // What has Valkey in its name starts another server.
-        command.arg("--skip=valkey").args(server.lacks.iter().map(|test| format!("--skip={test}")));
+        command.arg("--quiet").args(choice).arg("--skip=valkey");
+        command.args(server.lacks.iter().map(|test| format!("--skip={test}")));
         command.env("REDIS_SERVER", binary).env("SERVER_VERSION", server.line_of_info(version));
         command.env("STREAM_STEPS", STEPS);
-        let (status, tally) = test::stream(&mut command, &mut io::stdout())?;
-        test::verdict(status, tally)?;
-        sum.add(tally);
+        jobs.push(job);
     }
-    Ok(sum)
+    let done = programs::run(jobs, &mut io::stdout())?;
+    programs::verdict(&done).map(|()| programs::sum(&done))
 }
 
 impl Options {

@@ -13,6 +13,10 @@ use crate::failure::{self, Failure};
 /// The package of the benches. It compiles the peers, so the tests and the quick lints leave it out.
 pub(crate) const BENCHES: &str = "tollgate-benches";
 
+/// Adds a small example to what cargo builds or documents. Only then it counts the features of dev-dependencies, and the
+/// libraries are those of the tests.
+pub(crate) const AS_TESTED: [&str; 2] = ["--example", "recorder"];
+
 #[derive(Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
@@ -96,9 +100,16 @@ impl Workspace {
 
     /// Returns the command `cargo <subcommand> --workspace` without the benches.
     pub(crate) fn cargo_workspace(&self, subcommand: &str) -> Command {
+        self.cargo_members(subcommand, false)
+    }
+
+    /// Returns the command `cargo <subcommand> --workspace`, with or without the benches.
+    ///
+    /// The benches are never a command of their own: their dependencies would have other features, and be compiled again.
+    pub(crate) fn cargo_members(&self, subcommand: &str, with_benches: bool) -> Command {
         let mut command = self.cargo(subcommand);
         command.arg("--workspace");
-        if self.has(BENCHES) {
+        if !with_benches && self.has(BENCHES) {
             command.args(["--exclude", BENCHES]);
         }
         command
@@ -108,8 +119,16 @@ impl Workspace {
     /// Then nothing is compiled twice.
     pub(crate) fn cargo_build(&self, programs: &[&str]) -> Command {
         let mut command = self.cargo_workspace("build");
-        command.args(["--quiet", "--profile", "test", "--all-features"]).args(programs);
+        command.args(["--quiet", "--profile", "test", "--all-features"]).args(AS_TESTED).args(programs);
         command
+    }
+
+    /// Returns the programs that have documentation.
+    pub(crate) fn documented_programs(&self) -> impl Iterator<Item = &str> {
+        let targets = self.members.iter().filter_map(|member| member.package["targets"].as_array()).flatten();
+        targets
+            .filter(|target| target["doc"] == true && target["kind"][0] == "bin")
+            .filter_map(|target| target["name"].as_str())
     }
 }
 

@@ -1,0 +1,254 @@
+//! Compiles the test programs and runs them side by side: while one waits for a server or a timer, another computes.
+//!
+//! Cargo runs one program after the other. Many tests wait, so half of a machine would be idle.
+
+use std::{
+    collections::VecDeque,
+    io::{self, BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::{
+    failure::{self, Failure},
+    tally::Tally,
+    workspace::Workspace,
+};
+
+/// The most programs that run at a time. Each runs as many of its tests at a time as the machine has processors.
+const SIDE_BY_SIDE: usize = 2;
+
+/// A compiled test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// The package and the target: `tollgate-tests store`.
+    pub(crate) title: String,
+    /// The name of its target.
+    pub(crate) name: String,
+    executable: PathBuf,
+    manifest: PathBuf,
+}
+
+/// A command whose output is that of tests.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) title: String,
+    pub(crate) command: Command,
+}
+
+/// The result of a job.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) title: String,
+    pub(crate) status: ExitStatus,
+    pub(crate) tally: Tally,
+}
+
+/// Compiles the test programs that these arguments of `cargo test` select.
+///
+/// # Errors
+///
+/// When one of them does not compile.
+pub(crate) fn compile(workspace: &Workspace, arguments: &[&str]) -> Result<Vec<Program>, Failure> {
+    let mut build = workspace.cargo_workspace("test");
+    build.args(["--all-features", "--no-run", "--message-format=json-render-diagnostics"]).args(arguments);
+    eprintln!("$ {}", failure::spelled(&build));
+    Ok(failure::output(&mut build)?.lines().filter_map(Program::parse).collect())
+}
+
+impl Program {
+    /// Reads a message of cargo. Returns `None` when it is about something else.
+    fn parse(message: &str) -> Option<Self> {
+        let message: Value = serde_json::from_str(message).ok()?;
+        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+            return None;
+        }
+        let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+        let target = &message["target"];
+        let name = target["name"].as_str()?.to_owned();
+        let package = manifest.parent()?.file_name()?.to_string_lossy();
+        let part = target["kind"][0].as_str().filter(|kind| *kind != "test").unwrap_or(&name);
+        Some(Self {
+            title: format!("{package} {part}"),
+            name,
+            executable: message["executable"].as_str()?.into(),
+            manifest,
+        })
+    }
+
+    /// Returns the command that runs its tests as cargo does: in the directory of its package, with the libraries of the
+    /// compiler, which the tests of a macro load.
+    pub(crate) fn job(&self, libraries: &Path) -> Job {
+        let directory = self.manifest.parent().unwrap_or(Path::new("."));
+        let mut command = Command::new(&self.executable);
+        command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
+        let variable = if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
+        command.env(variable, libraries);
+        Job { title: self.title.clone(), command }
+    }
+}
+
+/// Returns the directory of the compiler's libraries.
+///
+/// # Errors
+///
+/// When the compiler cannot be started.
+pub(crate) fn libraries() -> Result<PathBuf, Failure> {
+    let path = failure::output(Command::new("rustc").args(["--print", "target-libdir"]))?;
+    Ok(path.trim().into())
+}
+
+/// Runs the jobs, the first ones first, and prints the output of each as it ends. All of them run, also after one has failed.
+///
+/// # Errors
+///
+/// When one of them cannot be started.
+pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Vec<Done>, Failure> {
+    let (jobs, done) = (Mutex::new(VecDeque::from(jobs)), Mutex::new(Vec::new()));
+    let screen = Mutex::new(screen);
+    let work = || {
+        while let Some(mut job) = { lock(&jobs).pop_front() } {
+            let (result, output) = job.run();
+            // The tests are counted also when the reader of the output has gone (`| head`).
+            let mut screen = lock(&screen);
+            let _ = screen.write_all(&output).and_then(|()| screen.flush());
+            lock(&done).push(result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(work);
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Job {
+    /// Runs the command. Returns its result, and its output behind a line with its title.
+    fn run(&mut self) -> (Result<Done, Failure>, Vec<u8>) {
+        let mut output = format!("\n     Running {}\n", self.title).into_bytes();
+        let broken = |error: io::Error| Failure::new(format!("cannot run {}: {error}", self.title));
+        let mut tally = Tally::default();
+        let ended = Self::stream(&mut self.command, &mut output, &mut tally).map_err(broken);
+        (ended.map(|status| Done { title: self.title.clone(), status, tally }), output)
+    }
+
+    fn stream(command: &mut Command, output: &mut Vec<u8>, tally: &mut Tally) -> io::Result<ExitStatus> {
+        // One pipe for both, so that the lines keep their order.
+        let (reader, writer) = io::pipe()?;
+        command.stdin(Stdio::null()).stderr(writer.try_clone()?).stdout(writer);
+        let mut child = command.spawn()?;
+        // The command holds the ends of the pipe on which it would be read for ever.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (mut reader, mut line) = (BufReader::new(reader), Vec::new());
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            tally.read(&String::from_utf8_lossy(&line));
+            output.append(&mut line);
+        }
+        child.wait()
+    }
+}
+
+/// Returns the sum of all tests.
+///
+/// # Errors
+///
+/// Names the programs that failed, and says when no test ran.
+pub(crate) fn verdict(done: &[Done]) -> Result<(), Failure> {
+    let tally = sum(done);
+    let failed: Vec<_> = done.iter().filter(|done| !done.status.success()).map(|done| done.title.as_str()).collect();
+    if !failed.is_empty() || tally.failed > 0 {
+        let (failed, titles) = (tally.failed, failed.join(", "));
+        Err(Failure::new(format!("{failed} of {} tests failed, in {titles}", tally.ran())))
+    } else if tally.ran() == 0 {
+        Err(Failure::new("no test ran, so nothing is shown"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns the sum of the counts.
+pub(crate) fn sum(done: &[Done]) -> Tally {
+    let mut sum = Tally::default();
+    done.iter().for_each(|done| sum.add(done.tally));
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(title: &str, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job { title: title.to_owned(), command }
+    }
+
+    #[test]
+    fn a_message_about_a_test_program_is_read_and_others_are_not() {
+        let message = r#"{"reason":"compiler-artifact","manifest_path":"/house/tests/Cargo.toml","target":{"name":"laws","kind":["test"]},
+            "profile":{"test":true},"executable":"/house/target/debug/deps/laws-1"}"#;
+        let program = Program::parse(message).expect("a test program");
+        assert_eq!((program.title.as_str(), program.name.as_str()), ("tests laws", "laws"));
+        let job = program.job(Path::new("/libraries"));
+        assert_eq!(job.command.get_program(), "/house/target/debug/deps/laws-1");
+        assert_eq!(job.command.get_current_dir(), Some(Path::new("/house/tests")));
+        for other in [r#""test":false"#, r#""test":true"#] {
+            assert_eq!(Program::parse(&message.replace(r#""test":true"#, other)).is_some(), other.contains("true"));
+        }
+        let unit_tests = message.replace(r#"["test"]"#, r#"["lib"]"#);
+        assert_eq!(Program::parse(&unit_tests).expect("a test program").title, "tests lib");
+        assert_eq!(Program::parse(&message.replace(r#""/house/target/debug/deps/laws-1""#, "null")), None);
+        assert_eq!(Program::parse(r#"{"reason":"build-finished","success":true}"#), None);
+    }
+
+    #[test]
+    fn two_jobs_run_side_by_side_and_the_output_of_each_stays_together() {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        // Each waits for the other.
+        let meet = |mine: &str, other: &str| {
+            let result = "test result: ok. 1 passed; 0 failed; 0 ignored;";
+            let wait =
+                format!("for _ in $(seq 6000); do [ -e {other} ] && break; sleep 0.01; done; [ -e {other} ] || exit 1");
+            let script = format!("echo {mine} 1; touch {mine}; {wait}; echo {mine} 2 >&2; echo {result:?}");
+            let mut job = sh(mine, &script);
+            job.command.current_dir(directory.path());
+            job
+        };
+        let mut screen = Vec::new();
+        let done = run(vec![meet("a", "b"), meet("b", "a")], &mut screen).expect("sh is everywhere");
+        assert!(verdict(&done).is_ok());
+        assert_eq!(sum(&done).to_string(), "2 passed, 0 failed, 0 skipped");
+        let screen = String::from_utf8(screen).expect("text");
+        for name in ["a", "b"] {
+            assert!(screen.contains(&format!("Running {name}\n{name} 1\n{name} 2\ntest result")), "{screen}");
+        }
+    }
+
+    #[test]
+    fn failed_tests_crashed_programs_and_empty_runs_are_failures() {
+        let verdict_of = |scripts: &[&str]| {
+            let jobs = scripts.iter().enumerate().map(|(at, script)| sh(&format!("job{at}"), script)).collect();
+            let done = run(jobs, &mut io::sink()).expect("sh is everywhere");
+            verdict(&done).map_err(|failure| failure.to_string())
+        };
+        let passes = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'";
+        let fails = "echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored;'; exit 101";
+        assert_eq!(verdict_of(&[passes, passes]), Ok(()));
+        assert_eq!(verdict_of(&[fails, passes]), Err("1 of 3 tests failed, in job0".to_owned()));
+        assert_eq!(verdict_of(&[passes, "exit 134"]), Err("0 of 1 tests failed, in job1".to_owned()));
+        assert!(verdict_of(&["echo 'test result: ok. 0 passed; 0 failed; 4 ignored;'"]).is_err());
+        assert!(
+            run(vec![Job { title: "gone".to_owned(), command: Command::new("/no/such/program") }], &mut io::sink())
+                .is_err()
+        );
+    }
+}
