@@ -255,6 +255,7 @@ pub struct Costs {
 impl Costs {
     /// Creates costs of `cost` for all policies.
     #[must_use]
+    #[inline]
     pub fn new(cost: Cost) -> Self {
         Self { others: Some(cost), named: SmallVec::new(), priority: Priority::CRITICAL }
     }
@@ -298,6 +299,12 @@ impl Costs {
         self.priority
     }
 
+    /// Returns the cost of a critical check that asks the same of all policies.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<Cost> {
+        self.others.filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
+    }
+
     /// Returns the cost for each policy of a set, under the share of the priority.
     pub(crate) fn ranked(&self, policies: &PolicySet) -> Result<Charge, Error> {
         self.priority.rank(policies, self.charge(policies)?)
@@ -329,6 +336,7 @@ fn names(policies: &PolicySet) -> String {
 
 impl From<Cost> for Costs {
     /// Sets one cost for all policies.
+    #[inline]
     fn from(cost: Cost) -> Self {
         Self::new(cost)
     }
