@@ -22,7 +22,7 @@ use crate::{Error, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 /// assert_eq!(Cost::default(), Cost::ONE);
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_hour(100)));
-/// let decision = limiter.check_cost("acme", Cost::new(25)).await?;
+/// let decision = limiter.check("acme").cost(Cost::new(25)).await?;
 /// assert_eq!(decision.state("rows").unwrap().remaining(), 75);
 /// # Ok(()) }
 /// ```
@@ -233,13 +233,13 @@ impl PartialEq<ChargeRef<'_>> for Charge {
 ///         Policy::token_bucket("tokens", Quota::per_minute(10_000)),
 ///     ],
 /// );
-/// let decision = limiter.check_costs("acme", [("requests", 1), ("tokens", 850)]).await?;
+/// let decision = limiter.check("acme").cost([("requests", 1), ("tokens", 850)]).await?;
 /// assert_eq!(decision.state("requests").unwrap().remaining(), 59);
 /// assert_eq!(decision.state("tokens").unwrap().remaining(), 9_150);
 ///
 /// // The same with a cost for all policies that are not named.
 /// let costs = Costs::new(Cost::ONE).with("tokens", Cost::new(9_200));
-/// let decision = limiter.check_costs("acme", costs).await?;
+/// let decision = limiter.check("acme").cost(costs).await?;
 /// assert!(decision.is_denied());
 /// assert_eq!(decision.state("requests").unwrap().remaining(), 59);
 /// # Ok(()) }
@@ -371,7 +371,7 @@ impl fmt::Debug for Costs {
 /// the check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The
 /// stored state is the same under every ceiling.
 ///
-/// A [`Priority`] and [`Limiter::until_ready`](crate::Limiter::until_ready) set ceilings. A [`Store`](crate::Store) keeps them:
+/// A [`Priority`] and [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) set ceilings. A [`Store`](crate::Store) keeps them:
 /// see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {
