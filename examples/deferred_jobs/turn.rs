@@ -44,7 +44,7 @@ impl Turns {
     /// Waits for a turn, and returns `None` when none is due within `longest`.
     pub(crate) async fn within(&self, longest: Duration) -> Result<Option<Turn>, Failure> {
         let asked = now_us();
-        let decision = self.0.until_ready(KEY, longest).await?;
+        let decision = self.0.check(KEY).wait(longest).await?;
         let due_us = asked + decision.delay().as_micros() as u64;
         Ok(decision.is_allowed().then_some(Turn { due_us }))
     }

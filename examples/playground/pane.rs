@@ -140,7 +140,7 @@ impl Pane {
 
     /// Returns what the policies have left for `key`, and spends nothing.
     pub(crate) async fn level(&self, key: &str) -> Level {
-        match self.handle.peek(charged(self.name, key)).await {
+        match self.handle.load().peek(charged(self.name, key)).await {
             Ok(state) => Level::of(&state),
             Err(error) => Level { degraded: Some(error.kind().as_str()), ..Level::default() },
         }

@@ -49,7 +49,7 @@ async fn spend(limiter: Limiter, task: u64) -> Vec<String> {
         let (key, dice) = (state >> 40 & (KEYS - 1), state >> 50 & 0xf);
         // Mostly one unit, some peeks, and costs that exceed a small rest.
         let cost = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 2, 2, 3, 5][dice as usize];
-        let decision = limiter.check_cost(key, Cost::new(cost)).await.expect("a decision");
+        let decision = limiter.check(key).cost(Cost::new(cost)).await.expect("a decision");
         lines.push(format!("{} {key} {cost} {}", testing::at_us(&decision), described(&decision)));
         if dice == 3 {
             // Units accrue meanwhile.

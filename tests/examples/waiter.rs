@@ -42,7 +42,7 @@ async fn wait_in_queue(limiter: Limiter, turns: u32) -> Vec<(u128, u128, u128)> 
     let mut times = Vec::new();
     for _ in 0..turns {
         let asked = now_us();
-        let decision = limiter.until_ready("hot", Duration::from_secs(20)).await.expect("a decision");
+        let decision = limiter.check("hot").wait(Duration::from_secs(20)).await.expect("a decision");
         times.push((asked, now_us(), decision.delay().as_micros()));
         assert!(decision.is_allowed(), "the queue is long enough for all: {decision:?}");
     }

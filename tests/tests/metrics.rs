@@ -79,7 +79,7 @@ fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
             check(&named, "acme").await;
         }
         let _ = named.peek("acme").await.expect("a state");
-        let _ = named.check_cost("acme", Cost::new(3)).await.expect_err("the cost never fits");
+        let _ = named.check("acme").cost(Cost::new(3)).await.expect_err("the cost never fits");
         check(&unnamed, "acme").await;
         let series = Series::of(&snapshotter);
         assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=allowed"), 2);

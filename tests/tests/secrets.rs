@@ -52,11 +52,11 @@ impl Output {
 /// Uses every operation of the limiter with this key.
 async fn use_up(output: &Output, limiter: &Limiter, key: &Key) {
     for cost in [1, 1, 1, 1, 0, 100] {
-        match limiter.check_tagged(key.clone(), Cost::new(cost), API_KEY).await {
+        match limiter.check(key.clone()).cost(Cost::new(cost)).tag(API_KEY).await {
             Ok(decision) => {
                 output.debug(&decision);
                 decision.states().for_each(|state| output.debug(&state));
-                if let Err(error) = limiter.refund_decision(key.clone(), &decision, Cost::new(1)).await {
+                if let Err(error) = limiter.refund(key.clone(), Cost::new(1)).of(&decision).await {
                     output.error(&error);
                 }
             }
@@ -64,13 +64,8 @@ async fn use_up(output: &Output, limiter: &Limiter, key: &Key) {
         }
     }
     let report = |answer: Result<(), Error>| answer.unwrap_or_else(|error| output.error(&error));
-    report(limiter.until_ready(key.clone(), Duration::ZERO).await.map(|decision| output.debug(&decision)));
-    report(
-        limiter
-            .check_tagged(key.clone(), Cost::ONE, [API_KEY; 9].concat())
-            .await
-            .map(|decision| output.debug(&decision)),
-    );
+    report(limiter.check(key.clone()).wait(Duration::ZERO).await.map(|decision| output.debug(&decision)));
+    report(limiter.check(key.clone()).tag(&[API_KEY; 9].concat()).await.map(|decision| output.debug(&decision)));
     report(limiter.entries(key.clone(), 10).await.map(drop));
     report(limiter.reset(key.clone()).await);
     output.debug(limiter);

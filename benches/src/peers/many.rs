@@ -53,7 +53,7 @@ impl Decide for Many {
     async fn decide(&self, key: usize) -> Answer {
         let limiter = &self.limiters[key % self.limiters.len()];
         let cost = Cost::new(self.costs.next());
-        match limiter.check_cost(self.keys[key].as_str(), cost).await {
+        match limiter.check(self.keys[key].as_str()).cost(cost).await {
             Ok(decision) => match decision.degraded() {
                 None => Answer::by_store(decision.is_allowed()),
                 Some(reason) => Answer::WithoutStore(reason),

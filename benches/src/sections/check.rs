@@ -98,7 +98,7 @@ fn ours<'a>(
 ) -> Case<'a, f64> {
     let limiter = Limiter::new(MemoryStore::new(), policies);
     let check = move |key: &String| {
-        let answer = limiter.check(key.as_str()).into_ready().expect("an in-process store does not wait");
+        let answer = limiter.check(key.as_str()).into_future().into_ready().expect("an in-process store does not wait");
         let decision = answer.expect("an in-process store decides");
         look(&decision);
         decision.is_allowed()

@@ -66,7 +66,8 @@ pub(super) fn probe(name: &str) -> [f64; 4] {
             let store = MemoryStore::builder().max_keys(max).build();
             let limiter = Limiter::new(store.clone(), Policy::token_bucket("a", Quota::per_hour(1_000)));
             let figures = fill(|key| {
-                let answer = limiter.check(key.as_str()).into_ready().expect("an in-process store does not wait");
+                let answer =
+                    limiter.check(key.as_str()).into_future().into_ready().expect("an in-process store does not wait");
                 answer.expect("an in-process store decides").is_allowed()
             });
             // The store keeps its bound, and does not remove many more keys than necessary.

@@ -6,7 +6,7 @@ use crate::options::{Options, Wait};
 
 const NOT_A_FUNCTION: &str = "`limited` applies to an async function or method";
 const NO_BODY: &str = "`limited` applies to a function with a body: place it on the method in the `impl` block";
-const NOT_ASYNC: &str = "a limited function must be `async`: in other functions, call `Limiter::blocking`";
+const NOT_ASYNC: &str = "a limited function must be `async`: in other functions, call `Limiter::block_on`";
 const NO_RESULT: &str = "a limited function must return a `Result`, because a call may be denied: \
                          its error type must implement `From<tollgate::Denied>` and `From<tollgate::Error>`";
 

@@ -10,7 +10,7 @@ use proc_macro::TokenStream;
 ///
 /// Use it for work that is not a request: mails, jobs, calls of somebody else's API. Use the layers of `tollgate-tower` and
 /// `tollgate-tonic` for requests. To limit a part of a function, write the line that the attribute stands for:
-/// `limiter.until_ready(key, wait).await?.into_result()?`.
+/// `limiter.check(key).wait(wait).await?.into_result()?`.
 ///
 /// ```
 /// use std::{sync::LazyLock, time::Duration};
@@ -43,7 +43,7 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `limiter` | `Limiter`, or any type that derefs to it | the limiter; required |
 /// | `key` | `Into<Key>` | identifies the client, tenant or resource whose quota is spent; required |
-/// | `wait` | text such as `"2s"` or `"1m30s"`, or a `Duration` | waits up to this time instead of denying: see `Limiter::until_ready` |
+/// | `wait` | text such as `"2s"` or `"1m30s"`, or a `Duration` | waits up to this time instead of denying: see `CheckBuilder::wait` |
 /// | `cost` | `Into<Cost>` | the units that a call spends; 1 by default |
 /// | `crate` | a path | the `tollgate` crate under another name |
 ///

@@ -37,7 +37,7 @@
 //! | read limits from a file that may change | `RuleLimiter::for_requests` of the crate `tollgate-rules` |
 //! | serve gRPC and HTTP on one port | [`builder`] with [`GrpcStatus::or_http`] |
 //! | charge each message of a stream | [`messages`] |
-//! | decide in a handler, after the message was read | [`Limiter::check_cost`](tollgate::Limiter::check_cost), then [`status`] |
+//! | decide in a handler, after the message was read | [`Limiter::check`](tollgate::Limiter::check), then [`status`] |
 //! | limit where only an interceptor fits | [`RateLimitInterceptor`], which lists its restrictions |
 //!
 //! Where an interceptor denies calls, put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside. It keeps the

@@ -204,7 +204,7 @@ pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, costs: C
     let is_in_process = limiter.is_in_process();
     let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
     in_background(is_in_process, async move {
-        if let Err(error) = limiter.refund_decision(key, &decision, costs).await {
+        if let Err(error) = limiter.refund(key, costs).of(&decision).await {
             tracing::debug!(%error, "a refund failed");
         }
     });
@@ -229,7 +229,7 @@ fn charge(limiter: &Limiter, key: &Key, costs: Costs) {
     let is_in_process = limiter.is_in_process();
     let (limiter, key) = (limiter.clone(), key.clone());
     in_background(is_in_process, async move {
-        if let Err(error) = limiter.check_costs(key, costs).await {
+        if let Err(error) = limiter.check(key).cost(costs).await {
             tracing::debug!(%error, "a charge after the response failed");
         }
     });

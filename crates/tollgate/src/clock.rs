@@ -109,7 +109,7 @@ impl Clock {
     ///
     /// // Returns at once in real time.
     /// let start = Instant::now();
-    /// assert!(limiter.until_ready("acme", Duration::from_secs(300)).await?.is_allowed());
+    /// assert!(limiter.check("acme").wait(Duration::from_secs(300)).await?.is_allowed());
     /// assert_eq!(start.elapsed().as_secs(), 60);
     /// # Ok(()) }
     /// ```

@@ -154,7 +154,7 @@ pub mod tenants {
 
 pub use error::{Error, ErrorKind};
 #[doc(inline)]
-pub use limiter::{BlockingLimiter, Limiter, LimiterBuilder, LimiterHandle, Outage};
+pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
 pub use model::{Algorithm, Cost, Costs, Decision, Denied, Key, KeySecret, Lease, Policy, PolicySet, Priority, Quota};
 #[cfg(feature = "calendar")]
 pub use model::{CalendarUnit, TimeZone};

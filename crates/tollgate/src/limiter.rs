@@ -1,5 +1,6 @@
 //! Checks keys against policies on a store, and says what a check found.
 
+mod ask;
 mod blocking;
 mod builder;
 mod denied_keys;
@@ -18,18 +19,17 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 #[doc(inline)]
 pub use crate::model::{Entry, KeyState, PolicyState};
 use crate::{
-    Cost, Costs, Decision, Error, Key, PolicySet, Store,
+    Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{outage::Fallback, wait::queue::WaitQueues},
     model::{cost::ChargeRef, entry::TAG_BYTES},
     store::{Check, CheckFuture, Deadline, Guard, PendingCheck, StoreFuture, answer_by},
 };
-pub use blocking::BlockingLimiter;
+pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
 pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use handle::LimiterHandle;
 pub use outage::{Outage, Replicas};
 pub(crate) use reservation::Reservation;
-pub(crate) use reserve::Reserve;
 pub use selection::{Limited, Selection};
 pub use tenants::LimiterFuture;
 
@@ -37,7 +37,7 @@ pub use tenants::LimiterFuture;
 ///
 /// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
 /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one. Threads without a runtime use
-/// [`blocking`](Self::blocking).
+/// [`block_on`](Self::block_on).
 ///
 /// A limiter is cheap to clone. Clones share state, and so do limiters that differ in their policies alone: see
 /// [`with_policies`](Self::with_policies). Put limits on the same key into one limiter: they are decided in
@@ -52,11 +52,11 @@ pub use tenants::LimiterFuture;
 ///     MemoryStore::new(),
 ///     Policy::token_bucket("rows", Quota::per_second(100)),
 /// );
-/// let decision = limiter.check_cost("acme", Cost::new(30)).await?;
+/// let decision = limiter.check("acme").cost(Cost::new(30)).await?;
 /// assert_eq!(decision.state("rows").unwrap().remaining(), 70);
 ///
 /// // A cost that can never fit is an error, not a denial: no wait would help.
-/// let error = limiter.check_cost("acme", Cost::new(101)).await.unwrap_err();
+/// let error = limiter.check("acme").cost(Cost::new(101)).await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 /// # Ok(()) }
 /// ```
@@ -68,205 +68,6 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Spends one unit of every policy, or nothing.
-    ///
-    /// # Errors
-    ///
-    /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
-    /// [`Outage`] always decides.
-    ///
-    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
-    /// store is outside the process. No `Outage` decides then, and nothing is sent: [`blocking`](Self::blocking) is for
-    /// such threads.
-    ///
-    /// # Cancellation
-    ///
-    /// A dropped future may have spent the unit: the store may have decided already.
-    pub fn check(&self, key: impl Into<Key>) -> CheckFuture {
-        self.check_cost(key, Cost::ONE)
-    }
-
-    /// Spends `cost` units of every policy, or nothing.
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check). Fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when
-    /// the cost is above the burst of a policy, and with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the
-    /// key has fewer levels or branches than a policy meters; the store is not asked then. Fails with
-    /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a cluster has all branches of the key:
-    /// see [`can_decide`](Self::can_decide).
-    pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
-        self.check_key(&key.into(), cost)
-    }
-
-    /// Spends `cost` units of every policy, or nothing, for a borrowed key.
-    ///
-    /// Saves the copy of the key that [`check_cost`](Self::check_cost) makes.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_cost`](Self::check_cost).
-    pub fn check_key(&self, key: &Key, cost: Cost) -> CheckFuture {
-        self.inner.check(&self.policies, key, ChargeRef::from(cost), &[])
-    }
-
-    /// Spends from each policy the units that `costs` names for it, or nothing.
-    ///
-    /// One atomic step decides over all policies. See [`Costs`] for an example, and [`Key::child`] and [`Key::beside`]
-    /// for policies that count several keys in one step.
-    ///
-    /// # Errors
-    ///
-    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name
-    /// a policy that the limiter does not have, or do not name each of them.
-    pub fn check_costs(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> CheckFuture {
-        let costs: Costs = costs.into();
-        match costs.ranked(&self.policies) {
-            Ok(charge) => self.check_charge(&key.into(), charge.borrow()),
-            Err(error) => self.inner.refuse(&self.policies, error),
-        }
-    }
-
-    pub(crate) fn check_charge(&self, key: &Key, charge: ChargeRef<'_>) -> CheckFuture {
-        self.inner.check(&self.policies, key, charge, &[])
-    }
-
-    /// Spends `cost` units of every policy, or nothing, and stores `tag` beside them in every
-    /// [sliding log](crate::Algorithm::SlidingLog) of the set.
-    ///
-    /// Use a tag to see later which user, of all that share the key, spent the units: see
-    /// [`entries`](Self::entries). Other algorithms ignore the tag.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::sliding_log("log-in", Quota::per_minute(2)));
-    /// for user in ["ann", "bob", "eve"] {
-    ///     // The address is the key. The user is the tag.
-    ///     let _ = limiter.check_tagged("192.0.2.7", Cost::ONE, user).await?;
-    /// }
-    /// let entries = limiter.entries("192.0.2.7", 10).await?;
-    /// let users: Vec<_> = entries.iter().map(|entry| entry.tag()).collect();
-    /// assert_eq!(users, [b"bob", b"ann"]); // Eve was denied. A denial is not stored.
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`check_cost`](Self::check_cost). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of
-    /// more than 64 bytes.
-    pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
-        self.inner.check(&self.policies, &key.into(), cost.into(), tag.as_ref())
-    }
-
-    /// Returns what every policy has left for the key, and spends nothing. [`peek_cost`](Self::peek_cost) also returns
-    /// when a cost fits.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
-    /// let _ = limiter.check("acme").await?;
-    /// assert_eq!(limiter.peek("acme").await?.state("api").unwrap().remaining(), 9);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`check`](Self::check).
-    pub async fn peek(&self, key: impl Into<Key>) -> Result<KeyState, Error> {
-        self.peek_cost(key, Cost::ZERO).await
-    }
-
-    /// Returns what every policy has left for the key, and when a check at these costs would be admitted: one [`Cost`]
-    /// for all policies, or [`Costs`] for each. Spends nothing, and is not counted.
-    ///
-    /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered.
-    /// After a change of its period or of the rate of a bucket, it is exact from the next check on.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
-    ///
-    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-    /// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
-    /// let _ = limiter.check_cost("acme", Cost::new(8)).await?;
-    ///
-    /// // When would five fit?
-    /// let state = limiter.peek_cost("acme", Cost::new(5)).await?;
-    /// assert_eq!(state.retry_after(), Some(Duration::from_millis(300)));
-    /// assert_eq!(state.state("api").unwrap().remaining(), 2);
-    /// assert_eq!(limiter.peek_cost("acme", Cost::new(2)).await?.retry_after(), None);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`check_costs`](Self::check_costs). Fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) over a
-    /// store that does not [look ahead](Store::look).
-    pub async fn peek_cost(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> Result<KeyState, Error> {
-        let costs: Costs = costs.into();
-        let charge = costs.ranked(&self.policies)?;
-        self.inner.look(&self.policies, &key.into(), charge.borrow()).await.map(KeyState::new)
-    }
-
-    /// Refunds up to `cost` units of every policy, and never more than is spent now. A limiter that
-    /// [blocks](PolicySet::is_blocked) refunds nothing.
-    ///
-    /// The units count as spent at this moment. Prefer [`refund_decision`](Self::refund_decision) when the decision is at
-    /// hand: it names the time at which the units were spent, and gives no unit back that has accrued again.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be reached before the deadline. The units then stay spent until they accrue again.
-    pub async fn refund(&self, key: impl Into<Key>, cost: Cost) -> Result<(), Error> {
-        self.inner.refund(&self.policies, &key.into(), cost.into(), None).await
-    }
-
-    /// Refunds up to `costs` of the units that `decision` spent on `key`: one [`Cost`] for all policies, or [`Costs`] for
-    /// each.
-    ///
-    /// The units count as if they had come back at once. So never more is refunded than is spent now, and nothing to a
-    /// window that opened after the decision. A token bucket returns what cannot have accrued again since: all units for
-    /// nearly its drain time if it was drained, and none after the time of the units if it was full. For work that
-    /// takes longer, [reserve](Self::reserve): the bucket then remembers what was missing. A decision that spent
-    /// nothing (a denial, or a decision without the store) refunds nothing.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
-    /// let decision = limiter.check_cost("acme", Cost::new(10)).await?;
-    /// // The work needed only 4 units.
-    /// limiter.refund_decision("acme", &decision, Cost::new(6)).await?;
-    /// assert_eq!(limiter.peek("acme").await?.state("day").unwrap().remaining(), 96);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`refund`](Self::refund). Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy
-    /// that did not decide, or do not name each of them.
-    pub async fn refund_decision(
-        &self,
-        key: impl Into<Key>,
-        decision: &Decision,
-        costs: impl Into<Costs>,
-    ) -> Result<(), Error> {
-        // The decision may be that of another limiter of the same store, or of this one before its policies changed.
-        let policies = decision.policies();
-        let charge = costs.into().charge(policies)?;
-        if decision.is_denied() || decision.is_degraded() {
-            return Ok(());
-        }
-        let charge = charge.borrow().at_most(decision.charge(), policies.len());
-        self.inner.refund(policies, &key.into(), charge.borrow(), Some(decision)).await
-    }
-
     /// Makes the key fresh: every policy has its whole burst again.
     ///
     /// Resets only the states that belong to this key alone. The outer levels of a nested key are shared with other keys
@@ -510,49 +311,16 @@ impl LimiterInner {
         })
     }
 
-    /// Returns what a check would decide. It is neither charged nor counted.
-    async fn look(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Result<Decision, Error> {
-        if policies.is_blocked() {
-            return Ok(Decision::blocked(policies, charge));
-        }
-        policies.admits(charge).and_then(|()| policies.reaches(key))?;
-        let check = Check { deadline: self.deadline(), ..Check::of(policies, key, charge) };
-        match self.call(check, |check| self.store.look(check)).await {
-            Ok(look) => {
-                if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {
-                    self.fallback.answered(deadline.start());
-                }
-                Ok(look)
-            }
-            Err(error) if self.is_in_process => Err(error),
-            Err(error) => self.fallback.look(check, error),
-        }
-    }
-
-    async fn refund(
-        &self,
-        policies: &PolicySet,
-        key: &Key,
-        charge: ChargeRef<'_>,
-        decision: Option<&Decision>,
-    ) -> Result<(), Error> {
-        if charge.cost == Cost::ZERO || policies.is_blocked() {
-            return Ok(());
-        }
-        policies.reaches(key)?;
-        self.call(Check::of(policies, key, charge), |check| self.store.refund(check, decision)).await
-    }
-
     /// Calls the store, and waits for its answer until the deadline.
-    async fn call<T: Unpin>(
+    fn call<T: Send + Unpin + 'static>(
         &self,
         check: Check<'_>,
         call: impl FnOnce(Check<'_>) -> StoreFuture<T>,
-    ) -> Result<T, Error> {
-        let deadline = check.deadline.or_else(|| self.deadline());
+    ) -> StoreFuture<T> {
+        let deadline = self.deadline();
         match call(Check { deadline, ..check }).into_ready() {
-            Ok(answer) => answer,
-            Err(pending) => answer_by(deadline, pending).await,
+            Ok(answer) => StoreFuture::ready(answer),
+            Err(pending) => StoreFuture::pending(answer_by(deadline, pending)),
         }
     }
 

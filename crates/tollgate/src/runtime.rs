@@ -36,7 +36,7 @@ pub(crate) fn current() -> Result<Handle, Error> {
         return Err(Error::new(
             ErrorKind::NoRuntime,
             "there is no tokio runtime in this thread, and the call may have to wait: await it inside a tokio runtime, or use \
-             Limiter::blocking",
+             Limiter::block_on",
         ));
     };
     match has_timers(runtime.id()) {

@@ -60,7 +60,7 @@ pub fn run_caller(url: &str) {
             let policy = Policy::try_new("p", algorithm, Quota::per_hour(20)).expect("a policy");
             let limiter = patient_limiter(store.clone(), policy);
             for cost in [1, 9, 6, 3, 1] {
-                let decision = limiter.check_cost("acme", Cost::new(cost)).await.expect("a decision");
+                let decision = limiter.check("acme").cost(Cost::new(cost)).await.expect("a decision");
                 let word = if decision.is_allowed() { "allowed" } else { "denied" };
                 let remaining = decision.states().next().expect("a state").remaining();
                 println!("{algorithm:?} {cost} {word} {remaining}");

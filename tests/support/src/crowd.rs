@@ -139,7 +139,7 @@ async fn ask_until(until: Instant, limiter: Limiter, max_wait: Duration, pause: 
     let mut answers = Answers::default();
     while Instant::now() < until {
         let asked = now_us();
-        let decision = limiter.until_ready("hot", max_wait).await.expect("a decision");
+        let decision = limiter.check("hot").wait(max_wait).await.expect("a decision");
         let (came, delay) = (now_us(), decision.delay().as_micros() as u64);
         let Some(retry) = decision.retry_after() else {
             answers.turns.push(asked + delay);

@@ -55,7 +55,8 @@ fn law_01_threads_never_get_more_than_the_burst_together() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..1_000 {
-                    let decision = limiter.check("hot").into_ready().expect("in process").expect("a decision");
+                    let decision =
+                        limiter.check("hot").into_future().into_ready().expect("in process").expect("a decision");
                     passed.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
                 }
             });

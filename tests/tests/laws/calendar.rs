@@ -233,8 +233,8 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
     let year = Policy::calendar_window("year", 5, CalendarUnit::Year, TimeZone::UTC);
     let limiter = Limiter::new(store, [year.clone(), Policy::token_bucket("burst", Quota::per_second(1_000))]);
     let exact = Limiter::new(MemoryStore::new(), year);
-    let decision = limiter.check_cost("acme", Cost::new(2)).await.expect("a decision");
-    let _ = exact.check_cost("acme", Cost::new(2)).await.expect("a decision");
+    let decision = limiter.check("acme").cost(Cost::new(2)).await.expect("a decision");
+    let _ = exact.check("acme").cost(Cost::new(2)).await.expect("a decision");
     let expected = exact.peek("acme").await.expect("a state").state("year").expect("a policy").reset_after();
     let found = decision.state("year").expect("a policy").reset_after();
     assert!(found.abs_diff(expected) < Duration::from_secs(60), "{found:?} {expected:?}");
@@ -246,7 +246,7 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
         admitted += u64::from(check.await.expect("a decision").is_allowed());
     }
     assert_eq!(admitted, 3);
-    limiter.refund_decision("acme", &decision, Cost::new(2)).await.expect("a refund");
+    limiter.refund("acme", Cost::new(2)).of(&decision).await.expect("a refund");
     assert_eq!(limiter.peek("acme").await.expect("a state").state("year").expect("a policy").remaining(), 2);
     limiter.reset("acme").await.expect("a reset");
     assert_eq!(limiter.peek("acme").await.expect("a state").state("year").expect("a policy").remaining(), 5);
@@ -260,7 +260,7 @@ async fn an_outage_limits_a_replica_to_its_share_of_the_period() {
     let limiter = Limiter::builder(store).policies(month).on_outage(Outage::local(4)).build();
     let mut admitted = 0;
     for _ in 0..6 {
-        let decision = limiter.check_key(&Key::new("acme"), Cost::ONE).await.expect("a decision");
+        let decision = limiter.check_key(&Key::new("acme")).await.expect("a decision");
         assert!(decision.is_degraded());
         admitted += u64::from(decision.is_allowed());
     }

@@ -48,7 +48,7 @@ async fn law_06_a_cost_that_never_fits_is_an_outcome_of_its_own_and_changes_noth
         let policy = Policy::try_new(name, algorithm, Quota::per_hour(5)).expect("a policy");
         let limiters = [patient_limiter(redis.clone(), policy.clone()), patient_limiter(MemoryStore::new(), policy)];
         for limiter in limiters {
-            let error = limiter.check_cost("acme", Cost::new(6)).await.expect_err("the burst is 5");
+            let error = limiter.check("acme").cost(Cost::new(6)).await.expect_err("the burst is 5");
             assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
             assert_eq!(support::remaining(&limiter, "acme").await, 5);
         }
@@ -129,7 +129,7 @@ async fn law_06_a_cost_above_the_smallest_burst_of_a_set_never_fits() {
             let limiters = [patient_limiter(redis.clone(), set.clone()), patient_limiter(MemoryStore::new(), set)];
             for limiter in limiters {
                 for cost in [6, 9, 10, u64::MAX] {
-                    let error = limiter.check_cost("acme", Cost::new(cost)).await.expect_err("one burst is 5");
+                    let error = limiter.check("acme").cost(Cost::new(cost)).await.expect_err("one burst is 5");
                     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst, "{algorithm:?} {amounts:?} {cost}");
                     let text = error.to_string();
                     assert!(text.contains(&format!("cost {cost} exceeds the burst 5 of policy of-5")), "{text}");

@@ -86,7 +86,7 @@ async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
     let longest = [0xff_u8; 64];
     let tags: [&[u8]; 4] = [b"ann", b"", b"a\0b\r\n", &longest];
     for tag in tags {
-        assert!(limiter.check_tagged("192.0.2.7", Cost::ONE, tag).await.expect("a decision").is_allowed());
+        assert!(limiter.check("192.0.2.7").tag(tag).await.expect("a decision").is_allowed());
     }
     let entries = limiter.entries("192.0.2.7", 10).await.expect("entries");
     assert_eq!(
@@ -99,14 +99,14 @@ async fn entries_are_the_newest_first_with_their_tags_and_bounded() {
     assert_eq!(two, entries[..2]);
     assert!(limiter.entries("192.0.2.7", 0).await.expect("entries").is_empty());
 
-    let error = limiter.check_tagged("192.0.2.7", Cost::ONE, [0; 65]).await.expect_err("no decision");
+    let error = limiter.check("192.0.2.7").tag(&[0; 65]).await.expect_err("no decision");
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Config, "tag must be at most 64 bytes, got 65"));
 
     // A cost of two exceeds the rest. A denied attempt adds no entry, an admitted one adds an entry per unit.
-    assert!(limiter.check_tagged("192.0.2.7", Cost::new(2), "eve").await.expect("a decision").is_denied());
+    assert!(limiter.check("192.0.2.7").cost(Cost::new(2)).tag("eve").await.expect("a decision").is_denied());
     assert_eq!(limiter.entries("192.0.2.7", 10).await.expect("entries"), entries);
     limiter.reset("192.0.2.7").await.expect("a reset");
-    assert!(limiter.check_tagged("192.0.2.7", Cost::new(3), "bob").await.expect("a decision").is_allowed());
+    assert!(limiter.check("192.0.2.7").cost(Cost::new(3)).tag("bob").await.expect("a decision").is_allowed());
     let entries = limiter.entries("192.0.2.7", 10).await.expect("entries");
     assert_eq!(entries.iter().map(tollgate::limiter::Entry::tag).collect::<Vec<_>>(), [b"bob"; 3]);
 

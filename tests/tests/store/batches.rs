@@ -23,7 +23,7 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
             let cost = Cost::new(1 + at % 2);
             tokio::spawn(async move {
                 let key = if at % 5 == 0 { "hot".to_owned() } else { format!("key {}", at % 7) };
-                let decision = limiter.check_cost(key.as_str(), cost).await.expect("a decision");
+                let decision = limiter.check(key.as_str()).cost(cost).await.expect("a decision");
                 (key, at % 3, if decision.is_allowed() { cost.units() } else { 0 })
             })
         })
@@ -109,7 +109,7 @@ async fn dropped_futures_do_not_change_the_answers_of_others() {
                 // Each key has a cost of its own, so that an answer to the wrong caller is found.
                 tokio::spawn(async move {
                     let cost = 1 + at;
-                    let decision = limiter.check_cost((round, at), Cost::new(cost)).await.expect("a decision");
+                    let decision = limiter.check((round, at)).cost(Cost::new(cost)).await.expect("a decision");
                     let left = decision.states().next().expect("a state").remaining();
                     assert_eq!(left, 1_000_000 - cost);
                 })

@@ -34,11 +34,11 @@ async fn every_call_is_blocked(store: &(impl Store + Clone), policies: &PolicySe
     let check = Check::new(policies, &key, Cost::ONE);
     let decisions = [
         limiter.check("acme").await,
-        limiter.check_cost("acme", Cost::ZERO).await,
-        limiter.check_cost("acme", Cost::new(u64::MAX)).await,
-        limiter.check_tagged("acme", Cost::ONE, "ann").await,
-        limiter.until_ready("acme", wait).await,
-        limiter.until_ready_cost("acme", Cost::new(9), wait).await,
+        limiter.check("acme").cost(Cost::ZERO).await,
+        limiter.check("acme").cost(Cost::new(u64::MAX)).await,
+        limiter.check("acme").tag("ann").await,
+        limiter.check("acme").wait(wait).await,
+        limiter.check("acme").cost(Cost::new(9)).wait(wait).await,
         limiter.reserve("acme", Cost::new(9)).id(id.clone()).await.map(|held| held.decision().clone()),
         limiter.reserve("acme", Cost::new(9)).capped().max_wait(wait).await.map(|held| held.decision().clone()),
         store.check(check).await,
@@ -103,7 +103,7 @@ async fn a_counter_continues_after_a_block_and_may_be_reset_within_one() {
     let limiter = Limiter::builder(MemoryStore::new()).policies(DAY).denied_keys(denied_keys.clone()).build();
     let blocked = limiter.with_policies(DAY.with_quota(Quota::per_day(0)).expect("a policy"));
     let left = async || limiter.peek("acme").await.expect("a state").state("day").expect("a policy").remaining();
-    assert!(limiter.check_cost("acme", Cost::new(4)).await.expect("a decision").is_allowed());
+    assert!(limiter.check("acme").cost(Cost::new(4)).await.expect("a decision").is_allowed());
     assert!(blocked.check("acme").await.expect("a decision").is_blocked());
     assert_eq!((left().await, denied_keys.total()), (6, 1));
     blocked.reset("acme").await.expect("a reset");

@@ -30,7 +30,7 @@ fn threads_without_a_runtime_share_one_limit_over_redis() {
         .map(|_| {
             let limiter = limiter.clone();
             thread::spawn(move || {
-                let checks = (0..20).map(|_| limiter.blocking().check("acme").expect("the store decides"));
+                let checks = (0..20).map(|_| limiter.block_on(limiter.check("acme")).expect("the store decides"));
                 checks.filter(|decision| decision.is_allowed()).count()
             })
         })
@@ -46,12 +46,12 @@ fn every_method_has_a_blocking_form() {
     let limiter = patient_limiter(store, Policy::sliding_log("log", Quota::per_day(100)));
     let blocking = limiter.blocking();
     let left = || blocking.peek("acme").expect("a state").state("log").expect("a policy").remaining();
-    assert!(blocking.check_tagged("acme", Cost::ONE, "ann").expect("a decision").is_allowed());
-    let decision = blocking.check_cost("acme", Cost::new(10)).expect("a decision");
-    assert!(blocking.until_ready("acme", PATIENCE).expect("a decision").is_allowed());
-    assert!(blocking.until_ready_cost("acme", Cost::new(2), PATIENCE).expect("a decision").is_allowed());
+    assert!(blocking.check("acme").tag("ann").expect("a decision").is_allowed());
+    let decision = blocking.check("acme").cost(Cost::new(10)).expect("a decision");
+    assert!(blocking.check("acme").wait(PATIENCE).expect("a decision").is_allowed());
+    assert!(blocking.check("acme").cost(Cost::new(2)).wait(PATIENCE).expect("a decision").is_allowed());
     assert_eq!(left(), 86);
-    blocking.refund_decision("acme", &decision, Cost::new(4)).expect("a refund");
+    blocking.refund("acme", Cost::new(4)).of(&decision).expect("a refund");
     blocking.refund("acme", Cost::new(2)).expect("a refund");
     assert_eq!(left(), 92);
     assert_eq!(blocking.entries("acme", 100).expect("a list").len(), 8);
@@ -66,7 +66,7 @@ fn a_blocking_check_ends_at_its_deadline() {
     assert!(patient_limiter(store.clone(), DAILY).blocking().check("acme").expect("a decision").is_allowed());
     let short = Limiter::builder(store).policies(DAILY).deadline(Duration::from_millis(30)).build();
     server.pause();
-    assert_eq!(short.blocking().check("acme").expect("the local share").degraded(), Some(ErrorKind::Timeout));
+    assert_eq!(short.block_on(short.check("acme")).expect("the local share").degraded(), Some(ErrorKind::Timeout));
     server.resume();
 }
 
@@ -76,11 +76,11 @@ fn a_blocking_check_in_an_async_task_panics_with_words_before_it_is_sent() {
     let limiter = limiter(&server);
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let asking = limiter.clone();
-    let task = async move { tokio::spawn(async move { asking.blocking().check("acme") }).await };
+    let task = async move { tokio::spawn(async move { asking.block_on(asking.check("acme")) }).await };
     let panic = runtime.block_on(task).expect_err("a panic").into_panic();
     let words = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref().cloned());
     assert!(words.expect("words").contains("from within a runtime"));
-    let left = limiter.blocking().peek("acme").expect("a state");
+    let left = limiter.block_on(limiter.peek("acme")).expect("a state");
     assert_eq!(left.state("daily").expect("a policy").remaining(), 100);
 }
 
@@ -91,17 +91,17 @@ fn a_blocking_check_works_wherever_a_thread_may_block() {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let asking = limiter.clone();
     let decision =
-        runtime.block_on(async { tokio::task::spawn_blocking(move || asking.blocking().check("acme")).await });
+        runtime.block_on(async { tokio::task::spawn_blocking(move || asking.block_on(asking.check("acme"))).await });
     assert!(decision.expect("a task").expect("a decision").is_allowed());
     // Nothing drives this runtime while the thread waits.
     let entered = runtime.enter();
-    assert!(limiter.blocking().check("acme").expect("a decision").is_allowed());
+    assert!(limiter.block_on(limiter.check("acme")).expect("a decision").is_allowed());
     drop(entered);
     // A store in the process has nothing to wait for.
     let memory = Limiter::new(MemoryStore::new(), DAILY);
     runtime.block_on(async {
-        assert!(memory.blocking().check("acme").expect("a decision").is_allowed());
-        memory.blocking().reset("acme").expect("a reset");
+        assert!(memory.block_on(memory.check("acme")).expect("a decision").is_allowed());
+        memory.block_on(memory.reset("acme")).expect("a reset");
     });
 }
 
@@ -113,7 +113,7 @@ fn poll_once<T>(call: impl Future<Output = T>) -> Poll<T> {
 fn assert_names_the_runtime<T>(outcome: Poll<Result<T, Error>>, call: &str) {
     let Poll::Ready(Err(error)) = outcome else { panic!("{call}: an error at once") };
     assert_eq!(error.kind(), ErrorKind::NoRuntime, "{call}: {error}");
-    assert!(error.to_string().contains("tokio runtime") && error.to_string().contains("Limiter::blocking"), "{error}");
+    assert!(error.to_string().contains("tokio runtime") && error.to_string().contains("Limiter::block_on"), "{error}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn outside_a_runtime_every_call_names_what_is_missing() {
             .build();
         assert_names_the_runtime(poll_once(limiter.check("acme")), "check");
         assert_names_the_runtime(poll_once(limiter.peek("acme")), "peek");
-        assert_names_the_runtime(poll_once(limiter.until_ready("acme", PATIENCE)), "until_ready");
+        assert_names_the_runtime(poll_once(limiter.check("acme").wait(PATIENCE)), "until_ready");
     }
     let set = PolicySet::from(DAILY);
     for store in [one, cluster] {

@@ -35,16 +35,13 @@ async fn branches_in_any_slots_are_decided_together_at_one_server_and_in_process
     for limiter in limiters(&server).await {
         assert!(limiter.can_decide(&key("a", "x")));
         let costs = |tokens: u64| Costs::new(Cost::ONE).with("api-key", tokens);
-        let decision = limiter.check_costs(key("a", "x"), costs(60)).await.expect("a decision");
+        let decision = limiter.check(key("a", "x")).cost(costs(60)).await.expect("a decision");
         assert!(decision.is_allowed());
         assert_eq!(remaining_of_each(&limiter, key("a", "x")).await, [4, 40]);
-        let denied = limiter.check_costs(key("a", "x"), costs(41)).await.expect("a decision");
+        let denied = limiter.check(key("a", "x")).cost(costs(41)).await.expect("a decision");
         assert_eq!(denied.binding().map(|state| state.policy().name().to_owned()).as_deref(), Some("api-key"));
         assert_eq!(remaining_of_each(&limiter, key("a", "x")).await, [4, 40], "neither branch is charged");
-        limiter
-            .refund_decision(key("a", "x"), &decision, Costs::new(Cost::ZERO).with("api-key", 50_u64))
-            .await
-            .unwrap();
+        limiter.refund(key("a", "x"), Costs::new(Cost::ZERO).with("api-key", 50_u64)).of(&decision).await.unwrap();
         assert_eq!(remaining_of_each(&limiter, key("a", "y")).await, [4, 100], "the address is that of both keys");
         assert_eq!(remaining_of_each(&limiter, key("b", "x")).await, [5, 90]);
         limiter.reset(key("a", "x")).await.expect("a reset");
@@ -60,7 +57,7 @@ async fn a_key_without_the_branch_of_a_policy_is_an_error_and_is_not_sent() {
         let errors = [
             limiter.check("a").await.expect_err("no decision"),
             limiter.refund("a", Cost::ONE).await.expect_err("no refund"),
-            limiter.until_ready("a", Duration::from_secs(9)).await.expect_err("no wait"),
+            limiter.check("a").wait(Duration::from_secs(9)).await.expect_err("no wait"),
         ];
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::KeyLevels);
@@ -81,7 +78,7 @@ async fn entries_are_those_of_the_branch_of_the_log() {
     let policies = || [ADDRESS, Policy::sliding_log("log-in", Quota::per_day(9)).at_branch(2)];
     for limiter in [patient_limiter(redis, policies()), patient_limiter(MemoryStore::new(), policies())] {
         for (address, tag) in [("a", "one"), ("b", "two")] {
-            let decision = limiter.check_tagged(key(address, "ann"), Cost::ONE, tag).await.expect("a decision");
+            let decision = limiter.check(key(address, "ann")).tag(tag).await.expect("a decision");
             assert!(decision.is_allowed());
         }
         let entries = limiter.entries(key("c", "ann"), 10).await.expect("entries");
@@ -111,7 +108,7 @@ async fn a_caller_waits_for_the_branch_that_is_spent() {
     let limiter = Limiter::new(store, [bucket("fast", 10), bucket("slow", 1).at_branch(2)]);
     let wait = async |key: Key| {
         let start = tokio::time::Instant::now();
-        let decision = limiter.until_ready(key, Duration::from_secs(5)).await.expect("a decision");
+        let decision = limiter.check(key).wait(Duration::from_secs(5)).await.expect("a decision");
         assert!(decision.is_allowed());
         start.elapsed().as_millis()
     };
@@ -149,7 +146,8 @@ fn threads_spend_exactly_the_quota_of_each_branch() {
                 for at in 0..20_000_u64 {
                     let parts = [at % PARTS, (at / 3 + thread) % PARTS, (at / 5 + 2 * thread) % PARTS];
                     let key = Key::from(parts[0]).beside(parts[1]).beside(parts[2]);
-                    let decision = limiter.check(key).into_ready().expect("in process").expect("a decision");
+                    let decision =
+                        limiter.check(key).into_future().into_ready().expect("in process").expect("a decision");
                     if decision.is_allowed() {
                         for (branch, part) in parts.into_iter().enumerate() {
                             spent[branch][part as usize].fetch_add(1, Ordering::Relaxed);
@@ -162,7 +160,8 @@ fn threads_spend_exactly_the_quota_of_each_branch() {
     threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
     for part in 0..PARTS {
         let key = Key::from(part).beside(part).beside(part);
-        let state = limiter.check_cost(key, Cost::ZERO).into_ready().expect("in process").expect("a state");
+        let state =
+            limiter.check(key).cost(Cost::ZERO).into_future().into_ready().expect("in process").expect("a state");
         for (branch, state) in state.states().enumerate() {
             let spent = spent[branch][part as usize].load(Ordering::Relaxed);
             assert_eq!(state.remaining(), AMOUNT - spent, "branch {branch} of {part}");

@@ -85,7 +85,7 @@ async fn a_check_with_an_open_breaker_is_decided_at_once_and_takes_no_more_alloc
     assert_eq!(away.check("acme").await.expect("a decision").degraded(), Some(ErrorKind::ConnectionRefused));
     assert!(!store.is_available());
     let allocations = |limiter: &Limiter| {
-        let decide = || assert!(limiter.check("acme").into_ready().expect("at once").is_ok());
+        let decide = || assert!(limiter.check("acme").into_future().into_ready().expect("at once").is_ok());
         // The first check stores the state of the key.
         decide();
         allocation_counter::measure(decide).count_total

@@ -32,7 +32,7 @@ async fn denials_are_counted_by_key_and_nothing_else_is() {
     let limiter = limiter(MemoryStore::builder().clock(Clock::manual(0)).build(), &denied_keys);
     check_both(&limiter).await;
     let _ = limiter.peek("acme").await.expect("a state");
-    let _ = limiter.check_cost("acme", Cost::new(3)).await.expect_err("the cost never fits");
+    let _ = limiter.check("acme").cost(Cost::new(3)).await.expect_err("the cost never fits");
     assert_eq!(names(&denied_keys), [("acme".to_owned(), 3), ("other".to_owned(), 1)]);
     assert_eq!(denied_keys.total(), 4);
 

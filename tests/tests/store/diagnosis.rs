@@ -138,7 +138,7 @@ async fn exactly_the_documented_rights_are_enough() {
                 assert!(caller.await.expect("a task").expect("a decision").is_allowed());
             }
             let decision = limiter.check(7_u64).await.expect("a decision");
-            limiter.refund_decision(7_u64, &decision, decision.cost()).await.expect("a refund");
+            limiter.refund(7_u64, decision.cost()).of(&decision).await.expect("a refund");
             limiter.reset(7_u64).await.expect("a reset");
             if has_log {
                 assert_eq!(limiter.entries(8_u64, 100).await.expect("a list").len(), 10);

@@ -53,7 +53,8 @@ async fn checks_are_decided_at_once_while_the_round_trip_exceeds_the_deadline() 
     is_left(limiter).await;
     let sent = server.calls("evalsha");
     for _ in 0..1_000 {
-        let decision = limiter.check("acme").into_ready().expect("at once").expect("the local share decides");
+        let decision =
+            limiter.check("acme").into_future().into_ready().expect("at once").expect("the local share decides");
         assert_eq!(decision.degraded(), Some(ErrorKind::Distant));
     }
     assert_eq!(server.calls("evalsha"), sent, "nothing is sent, and nothing is charged");

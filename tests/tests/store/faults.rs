@@ -166,7 +166,7 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
     let limiter_of = async |url: String| patient_limiter(RedisStore::open(url).expect("a store"), daily.clone());
     let enough = limiter_of(grant("enough", "")).await;
     let decision = enough.check("acme").await.expect("a decision");
-    enough.refund_decision("acme", &decision, Cost::ONE).await.expect("a refund");
+    enough.refund("acme", Cost::ONE).of(&decision).await.expect("a refund");
     for without in ["+evalsha", "+time", "+set", "+setrange", "~tollgate:*"] {
         let less = limiter_of(grant("less", without)).await;
         // The first charge creates the key, the second is written in place.

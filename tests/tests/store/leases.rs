@@ -92,7 +92,7 @@ async fn a_leased_decision_tells_what_this_process_holds() {
     let decision = limiter.check("hot").await.expect("a decision");
     if decision.is_leased() {
         let before = decision.state("leased").expect("a state").remaining();
-        limiter.refund_decision("hot", &decision, Cost::ONE).await.expect("a refund");
+        limiter.refund("hot", Cost::ONE).of(&decision).await.expect("a refund");
         let after = limiter.check("hot").await.expect("a decision");
         assert_eq!(after.state("leased").expect("a state").remaining(), before, "the unit came back into the pot");
     }
@@ -115,7 +115,7 @@ async fn refunds_of_units_that_were_reported_later_come_back() {
     // The peek makes a trip, which reports what was spent since the last one.
     let before = remaining(&limiter, "hot").await;
     for decision in &leased {
-        limiter.refund_decision("hot", decision, Cost::ONE).await.expect("a refund");
+        limiter.refund("hot", Cost::ONE).of(decision).await.expect("a refund");
     }
     assert_eq!(remaining(&limiter, "hot").await, before + leased.len() as u64);
 }
@@ -170,11 +170,11 @@ async fn a_set_is_leased_and_different_costs_make_a_trip() {
     assert_eq!(admitted, 900);
     assert!(leased > 500, "{leased}");
     let costs = [("requests", 1), ("log", 1), ("daily", 7)];
-    let decision = limiter.check_costs("hot", costs).await.expect("a decision");
+    let decision = limiter.check("hot").cost(costs).await.expect("a decision");
     assert!(decision.is_allowed() && !decision.is_leased());
     let (admitted, _) = spend(&limiter, 300).await;
     assert_eq!(admitted, 99, "the log admits 1000 in an hour, and one left with the costs");
-    assert!(limiter.check_cost("hot", Cost::ZERO).await.expect("a decision").is_allowed());
+    assert!(limiter.check("hot").cost(Cost::ZERO).await.expect("a decision").is_allowed());
 }
 
 #[tokio::test]

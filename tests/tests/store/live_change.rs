@@ -55,7 +55,7 @@ async fn ten_thousand_swaps_lose_no_decision_of_four_threads_and_mix_none() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    let check = handle.check("acme").into_ready().expect("an answer at once");
+                    let check = handle.load().check("acme").into_ready().expect("an answer at once");
                     assert_of_one_set(&check.expect("a decision"), &sets);
                     *checks.lock().expect("no panic") += 1;
                     has_checked.notify_one();
@@ -90,7 +90,7 @@ async fn ten_thousand_swaps_lose_no_decision_over_redis_and_mix_none() {
             let is_over = Arc::clone(&is_over);
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
-                    assert_of_one_set(&handle.check("acme").await.expect("a decision"), &sets);
+                    assert_of_one_set(&handle.load().check("acme").await.expect("a decision"), &sets);
                     checks.send_modify(|checks| *checks += 1);
                 }
             })
@@ -115,12 +115,12 @@ async fn spent_units_stay_spent_under_the_new_policies() {
     let store = MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
     let hourly = |amount| Policy::token_bucket("api", Quota::per_hour(10)).with_quota(Quota::per_hour(amount));
     let handle = LimiterHandle::new(Limiter::new(store, hourly(10).expect("a policy")));
-    assert!(handle.check_cost("acme", Cost::new(10)).await.expect("a decision").is_allowed());
-    assert!(handle.check("acme").await.expect("a decision").is_denied());
+    assert!(handle.load().check("acme").cost(Cost::new(10)).await.expect("a decision").is_allowed());
+    assert!(handle.load().check("acme").await.expect("a decision").is_denied());
     handle.replace_policies(hourly(1_000).expect("a policy"));
     assert_eq!(remaining(&handle.load(), "acme").await, 990);
     handle.replace_policies(hourly(5).expect("a policy"));
-    assert!(handle.check("acme").await.expect("a decision").is_denied());
+    assert!(handle.load().check("acme").await.expect("a decision").is_denied());
     assert_eq!(remaining(&handle.load(), "other").await, 5);
 }
 
@@ -128,11 +128,11 @@ async fn spent_units_stay_spent_under_the_new_policies() {
 async fn a_refund_returns_to_the_policies_that_were_charged() {
     let day = |name: &str| Policy::try_new(name, Algorithm::FixedWindow, Quota::per_day(10)).expect("a policy");
     let handle = LimiterHandle::new(Limiter::new(MemoryStore::new(), day("old")));
-    let decision = handle.check_cost("acme", Cost::new(4)).await.expect("a decision");
+    let decision = handle.load().check("acme").cost(Cost::new(4)).await.expect("a decision");
     let old = handle.load();
     handle.replace_policies(day("new"));
-    assert!(handle.check_cost("acme", Cost::new(4)).await.expect("a decision").is_allowed());
-    handle.refund_decision("acme", &decision, Cost::new(4)).await.expect("a refund");
+    assert!(handle.load().check("acme").cost(Cost::new(4)).await.expect("a decision").is_allowed());
+    handle.load().refund("acme", Cost::new(4)).of(&decision).await.expect("a refund");
     assert_eq!((remaining(&old, "acme").await, remaining(&handle.load(), "acme").await), (10, 6));
 }
 

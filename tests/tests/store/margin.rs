@@ -17,7 +17,7 @@ async fn departures(quota: Quota, cost: u64, dice: &mut Dice) -> Vec<u64> {
     let limiter = Limiter::new(store, Policy::leaky_bucket("queue", quota));
     let (mut now, mut departures) = (0, Vec::new());
     while departures.len() < 500 {
-        let decision = limiter.check_cost("hot", Cost::new(cost)).await.expect("a decision");
+        let decision = limiter.check("hot").cost(Cost::new(cost)).await.expect("a decision");
         if decision.is_allowed() {
             let at = now + decision.delay().as_micros() as u64;
             departures.extend((0..cost).map(|_| at));

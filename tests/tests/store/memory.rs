@@ -9,7 +9,7 @@ fn room(keys: usize) -> NonZeroUsize {
 }
 
 fn check(limiter: &Limiter, key: impl Into<tollgate::Key>) -> bool {
-    limiter.check(key).into_ready().expect("in process").expect("a decision").is_allowed()
+    limiter.check(key).into_future().into_ready().expect("in process").expect("a decision").is_allowed()
 }
 
 #[test]
@@ -92,7 +92,7 @@ async fn a_key_with_too_few_levels_is_an_error_that_names_both_numbers() {
         limiter.peek(&flat).await.expect_err("no state"),
         limiter.refund(&flat, Cost::ONE).await.expect_err("no refund"),
         limiter.entries(&flat, 10).await.expect_err("no entries"),
-        limiter.until_ready(&flat, Duration::from_secs(9)).await.expect_err("no wait"),
+        limiter.check(&flat).wait(Duration::from_secs(9)).await.expect_err("no wait"),
     ];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::KeyLevels);

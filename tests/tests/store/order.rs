@@ -88,7 +88,7 @@ async fn a_check_of_another_cost_does_not_wait_for_the_answer_to_one_of_its_key(
     server.forget(1);
     let first = tokio::spawn(limiter.check("acme"));
     wait::until_async("the first check to be refused", PATIENCE, async || server.has_refused()).await;
-    let second = tokio::spawn(limiter.check_cost("acme", Cost::new(2)));
+    let second = tokio::spawn(limiter.check("acme").cost(Cost::new(2)));
     // All tasks run until they wait: the second check leaves now.
     for _ in 0..100 {
         tokio::task::yield_now().await;

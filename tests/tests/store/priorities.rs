@@ -22,7 +22,7 @@ fn background() -> Costs {
 async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
     let mut admitted = 0;
     for _ in 0..200 {
-        admitted += usize::from(limiter.check_costs("all", costs.clone()).await.expect("a decision").is_allowed());
+        admitted += usize::from(limiter.check("all").cost(costs.clone()).await.expect("a decision").is_allowed());
     }
     admitted
 }
@@ -72,13 +72,13 @@ async fn a_waiter_of_a_lower_rank_takes_no_unit_of_a_higher_one() {
     let limiter = Limiter::new(store, Policy::token_bucket("calls", Quota::per_second(10)));
     let wait = Duration::from_secs(1);
     for _ in 0..6 {
-        let ready = limiter.until_ready_cost("all", background(), wait).await.expect("a decision");
+        let ready = limiter.check("all").cost(background()).wait(wait).await.expect("a decision");
         assert!(ready.is_allowed() && ready.delay().is_zero());
     }
     // The seventh waits until a unit has accrued. Meanwhile four critical checks find the units above the share.
     let waiter = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.until_ready_cost("all", background(), wait).await }
+        async move { limiter.check("all").cost(background()).wait(wait).await }
     });
     yield_now().await;
     for _ in 0..4 {
@@ -97,7 +97,7 @@ async fn a_waiter_of_a_lower_rank_gets_a_place_in_its_share_of_a_queue() {
     let mut places = JoinSet::new();
     for _ in 0..10 {
         let limiter = limiter.clone();
-        places.spawn(async move { limiter.until_ready_cost("all", background(), Duration::ZERO).await });
+        places.spawn(async move { limiter.check("all").cost(background()).wait(Duration::ZERO).await });
     }
     // Without a wait only a place at the front of the queue is taken.
     let taken = places.join_all().await.into_iter().filter(|place| place.as_ref().is_ok_and(|one| one.is_allowed()));
@@ -109,13 +109,13 @@ async fn a_waiter_of_a_lower_rank_gets_a_place_in_its_share_of_a_queue() {
 #[tokio::test]
 async fn what_makes_no_sense_is_an_error_that_names_it() {
     let limiter = Limiter::new(MemoryStore::new(), FLEET.leased(Lease::new()));
-    let error = limiter.check_costs("all", background()).await.expect_err("a leased policy");
+    let error = limiter.check("all").cost(background()).await.expect_err("a leased policy");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert_eq!(error.to_string(), "policy fleet is leased, and its units have no priority");
 
     let limiter = Limiter::new(MemoryStore::new(), FLEET);
     let at_rank = |units| Costs::new(Cost::new(units)).with_priority(Priority::BACKGROUND);
-    let error = limiter.check_costs("all", at_rank(61)).await.expect_err("a cost above the share");
+    let error = limiter.check("all").cost(at_rank(61)).await.expect_err("a cost above the share");
     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
     assert_eq!(error.to_string(), "cost 61 exceeds the 60 units that a priority of 60 % may spend of policy fleet");
     let error = limiter.reserve("all", at_rank(61)).await.expect_err("a cost above the share");
@@ -128,7 +128,7 @@ async fn a_reservation_and_a_peek_have_a_priority() {
     let estimate = Costs::new(Cost::new(60)).with_priority(Priority::BACKGROUND);
     assert!(limiter.reserve("all", estimate).await.expect("a decision").is_allowed());
     assert!(limiter.reserve("all", background()).await.expect("a decision").is_denied());
-    let look = limiter.peek_cost("all", background()).await.expect("a state");
+    let look = limiter.peek("all").cost(background()).await.expect("a state");
     assert!(look.retry_after().is_some());
-    assert_eq!(limiter.peek_cost("all", Cost::ONE).await.expect("a state").retry_after(), None);
+    assert_eq!(limiter.peek("all").cost(Cost::ONE).await.expect("a state").retry_after(), None);
 }

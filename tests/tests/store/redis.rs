@@ -32,7 +32,7 @@ async fn a_pool_lends_one_connection_and_no_decision_pings() {
 async fn a_cost_that_never_fits_does_not_reach_the_server() {
     let server = RedisServer::start();
     let limiter = patient_limiter(RedisStore::connect(server.url()).await.expect("a store"), HOURLY);
-    let error = limiter.check_cost("acme", Cost::new(6)).await.expect_err("no decision");
+    let error = limiter.check("acme").cost(Cost::new(6)).await.expect_err("no decision");
     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
     assert_eq!(error.to_string(), "cost 6 exceeds the burst 5 of policy hourly");
     assert_eq!(server.calls("evalsha") + server.calls("eval"), 0);
@@ -79,7 +79,7 @@ async fn a_repeated_denial_does_not_reach_the_server() {
     let calls = server.calls("evalsha");
     let began = Instant::now();
     for _ in 0..100 {
-        let decision = limiter.check("acme").into_ready().expect("known at once").expect("a decision");
+        let decision = limiter.check("acme").into_future().into_ready().expect("known at once").expect("a decision");
         assert!(decision.is_denied() && !decision.is_degraded());
         for (state, first) in decision.states().zip(first.states()) {
             assert_eq!(state.remaining(), first.remaining());
@@ -92,8 +92,8 @@ async fn a_repeated_denial_does_not_reach_the_server() {
     }
     assert_eq!(server.calls("evalsha"), calls, "a cached denial was sent");
     // Another cost, another key and a peek are not in the cache.
-    assert!(limiter.check_cost("acme", Cost::new(2)).into_ready().is_err());
-    assert!(limiter.check("other").into_ready().is_err());
+    assert!(limiter.check("acme").cost(Cost::new(2)).into_future().into_ready().is_err());
+    assert!(limiter.check("other").into_future().into_ready().is_err());
     let _ = limiter.peek("acme").await.expect("a state");
     assert_eq!(server.calls("evalsha"), calls + 1, "a peek is sent");
     // A refund and a reset through this store are effective at once.

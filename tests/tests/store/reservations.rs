@@ -96,7 +96,7 @@ async fn the_same_id_is_charged_once_and_answers_the_same() {
     for limiter in limiters(&deployment.expect("redis is always there")).await {
         let reserve = async || limiter.reserve("acme", costs(1_000)).id(id("order-1")).await.expect("a decision");
         let first = reserve().await;
-        let _ = limiter.check_costs("acme", costs(5)).await.expect("a decision");
+        let _ = limiter.check("acme").cost(costs(5)).await.expect("a decision");
         for _ in 0..3 {
             let again = reserve().await;
             assert!(again.is_allowed());
@@ -241,7 +241,7 @@ async fn a_reservation_that_lapsed_stays_charged() {
         let late = limiter.reserve("acme", Cost::new(50)).time_to_live(Duration::from_secs(2 * 86_400));
         let late = late.await.expect("a decision");
         clock.advance(Duration::from_secs(86_400));
-        assert!(limiter.check_cost("acme", Cost::new(10)).await.expect("a decision").is_allowed());
+        assert!(limiter.check("acme").cost(Cost::new(10)).await.expect("a decision").is_allowed());
         assert_eq!(late.cancel().await.expect("settled"), Settlement::Settled);
         assert_eq!(remaining_of_each(&limiter, "acme").await, [9_990]);
     }

@@ -128,8 +128,8 @@ fn a_runtime_without_timers_is_an_error_of_each_call_that_may_wait() {
                 over_redis.peek("acme").await.map(drop),
                 over_redis.reset("acme").await.map(drop),
                 over_redis.reserve("acme", Cost::ONE).await.map(drop),
-                over_redis.until_ready("acme", MUCH_TOO_LONG).await.map(drop),
-                in_process.until_ready("acme", MUCH_TOO_LONG).await.map(drop),
+                over_redis.check("acme").wait(MUCH_TOO_LONG).await.map(drop),
+                in_process.check("acme").wait(MUCH_TOO_LONG).await.map(drop),
                 permits.acquire("acme").await.map(drop),
             ];
             for (at, answer) in answers.into_iter().enumerate() {

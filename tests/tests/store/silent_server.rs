@@ -87,7 +87,7 @@ impl Caller {
             Call::Reserve => limiter.reserve("acme", Cost::ONE).await.map(drop),
             Call::Commit => limiter.commit("acme", &ReservationId::random(), Cost::ONE).await.map(drop),
             Call::Refund => limiter.refund("acme", Cost::ONE).await,
-            Call::RefundDecision => limiter.refund_decision("acme", &self.decision, Cost::ONE).await,
+            Call::RefundDecision => limiter.refund("acme", Cost::ONE).of(&self.decision).await,
             Call::Reset => limiter.reset("acme").await,
             Call::Entries => self.log.entries("acme", 5).await.map(drop),
             Call::Permit => self.permits.acquire("acme").await.map(drop),

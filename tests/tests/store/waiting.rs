@@ -19,7 +19,7 @@ async fn callers_of_the_guide_all_get_their_turns_and_leave_no_place_behind() {
             tokio::spawn(async move {
                 let mut refusals = 0_u32;
                 loop {
-                    let decision = limiter.until_ready("geocoder", 300 * TURN).await.expect("a decision");
+                    let decision = limiter.check("geocoder").wait(300 * TURN).await.expect("a decision");
                     match decision.retry_after() {
                         Some(retry) => tokio::time::sleep(retry).await,
                         None => return refusals,

@@ -34,7 +34,7 @@ async fn other_policies_share_the_store_and_the_name_of_the_limiter() {
     let limiter = Limiter::builder(MemoryStore::new()).policies(API).name("calls").build();
     let larger = limiter.with_policies(daily(100));
     assert_eq!((larger.name(), larger.policies()), ("calls", &PolicySet::from(daily(100))));
-    let _ = limiter.check_cost("acme", Cost::new(4)).await.expect("a decision");
+    let _ = limiter.check("acme").cost(Cost::new(4)).await.expect("a decision");
     assert_eq!(remaining(&larger, "acme").await, 96, "the units stay spent");
     assert_eq!(remaining(&limiter, "acme").await, 6);
 }
@@ -44,10 +44,10 @@ async fn a_refund_goes_to_the_policies_of_the_decision() {
     let limiter = Limiter::new(MemoryStore::new(), API);
     let other = limiter.with_policies(Policy::fixed_window("other", Quota::per_day(10)));
     for limiter in [&limiter, &other] {
-        let _ = limiter.check_cost("acme", Cost::new(5)).await.expect("a decision");
+        let _ = limiter.check("acme").cost(Cost::new(5)).await.expect("a decision");
     }
-    let decision = limiter.check_cost("acme", Cost::new(3)).await.expect("a decision");
-    other.refund_decision("acme", &decision, Cost::new(3)).await.expect("a refund");
+    let decision = limiter.check("acme").cost(Cost::new(3)).await.expect("a decision");
+    other.refund("acme", Cost::new(3)).of(&decision).await.expect("a refund");
     assert_eq!((remaining(&limiter, "acme").await, remaining(&other, "acme").await), (5, 5));
 }
 

@@ -53,11 +53,11 @@ async fn every_method_reaches_the_store_inside() {
         let count = wrapped.replicas(ReplicaGroup::new("log", &LOG.into())).expect("the store counts");
         wait::until_async("a count", PATIENCE, async || count.get().is_some()).await;
         let limiter = patient_limiter(wrapped, LOG);
-        let decision = limiter.check_tagged(form, Cost::ONE, "ann").await.expect("a decision");
+        let decision = limiter.check(form).tag("ann").await.expect("a decision");
         assert!(decision.is_allowed(), "{form}");
         let entries = limiter.entries(form, 10).await.expect("entries");
         assert_eq!(entries.iter().map(Entry::tag).collect::<Vec<_>>(), [b"ann"], "{form}");
-        limiter.refund_decision(form, &decision, Cost::ONE).await.expect("a refund");
+        limiter.refund(form, Cost::ONE).of(&decision).await.expect("a refund");
         assert!(limiter.entries(form, 10).await.expect("entries").is_empty(), "{form}");
         let _ = limiter.check(form).await.expect("a decision");
         let reservation = limiter.reserve(form, Cost::ONE).await.expect("a decision");
@@ -74,9 +74,9 @@ async fn a_check_takes_as_many_allocations_wrapped_as_bare() {
     let counts = forms(&store).map(|(form, wrapped)| {
         let limiter = patient_limiter(wrapped, LOG);
         let key = Key::new("acme");
-        drop(limiter.check_key(&key, Cost::ONE));
+        drop(limiter.check_key(&key));
         let mut check = None;
-        let made = allocation_counter::measure(|| check = Some(limiter.check_key(&key, Cost::ONE)));
+        let made = allocation_counter::measure(|| check = Some(limiter.check_key(&key)));
         drop(check);
         (form, made.count_total)
     });

@@ -48,7 +48,7 @@ async fn a_peek_shows_what_the_limiter_shows_for_every_algorithm() {
         let limiter = filled.limiter(policy);
         let key = Key::new(algorithm.to_string());
         for spent in 1..=3 {
-            let _ = limiter.check_cost(&key, Cost::new(spent)).await.unwrap();
+            let _ = limiter.check(&key).cost(Cost::new(spent)).await.unwrap();
             let state = limiter.peek(&key).await.unwrap();
             let expected = 7 - state.state("api").unwrap().remaining();
             for quota in [&[][..], &["--policy", "api=7/3650d"]] {
@@ -93,7 +93,7 @@ async fn a_peek_tells_when_a_cost_fits_and_spends_nothing() {
         let policy = Policy::try_new("api", algorithm, Quota::new(7, LONG)).unwrap();
         let limiter = filled.limiter(policy);
         let key = Key::new(algorithm.to_string());
-        let _ = limiter.check_cost(&key, Cost::new(4)).await.unwrap();
+        let _ = limiter.check(&key).cost(Cost::new(4)).await.unwrap();
         for cost in [0, 3, 5, 7, 8] {
             let text = algorithm.to_string();
             let arguments = ["peek", &text, "--policy", "api=7/3650d", "--cost", &cost.to_string(), "--format", "json"];
@@ -103,7 +103,7 @@ async fn a_peek_tells_when_a_cost_fits_and_spends_nothing() {
                 8 => assert_eq!(found, None, "{algorithm}: {json}"),
                 _ => {
                     let wait =
-                        limiter.peek_cost(&key, Cost::new(cost)).await.unwrap().retry_after().unwrap_or_default();
+                        limiter.peek(&key).cost(Cost::new(cost)).await.unwrap().retry_after().unwrap_or_default();
                     // The command looked a moment earlier.
                     let later = found.unwrap().checked_sub(wait.as_micros() as u64);
                     assert!(

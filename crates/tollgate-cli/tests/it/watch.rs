@@ -59,8 +59,8 @@ async fn redis_alone_tells_what_each_policy_spends() {
     let process = lines(&server.url(), &["--policy", "day=100000/d"]);
     // The first line is there, so the units are spent between two scans.
     for _ in 0..50 {
-        let _ = bucket.check_cost("acme", Cost::new(3)).await.unwrap();
-        let _ = day.check_cost("acme", Cost::new(2)).await.unwrap();
+        let _ = bucket.check("acme").cost(Cost::new(3)).await.unwrap();
+        let _ = day.check("acme").cost(Cost::new(2)).await.unwrap();
     }
     let spent = || {
         let output = process.output();

@@ -32,7 +32,7 @@ impl Exceeded {
     /// Marks the counter with this key and window.
     pub(super) async fn mark(&self, key: &Key, period: Duration) {
         let Some(limiter) = self.limiter(period) else { return };
-        if let Err(error) = limiter.check_key(key, Cost::new(1)).await {
+        if let Err(error) = limiter.check_key(key).cost(Cost::new(1)).await {
             tracing::debug!(limiter = limiter.name(), %error, "a counter was not marked as exceeded");
         }
     }

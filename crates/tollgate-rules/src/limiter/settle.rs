@@ -122,7 +122,7 @@ async fn left(charge: &Charge, again: u64) -> u64 {
 /// Spends the units that are left, because Envoy's service counts denied units too.
 async fn spend(charge: &Charge, left: u64) {
     if left > 0
-        && let Err(error) = charge.limiter.check_key(&charge.key, Cost::new(left)).await
+        && let Err(error) = charge.limiter.check_key(&charge.key).cost(Cost::new(left)).await
     {
         tracing::debug!(limiter = charge.limiter.name(), %error, "a denied request was not charged");
     }

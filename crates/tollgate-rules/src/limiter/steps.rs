@@ -161,7 +161,7 @@ impl<'p, 'l> Step<'p, 'l> {
                 None => Ok(SmallVec::new()),
             };
         };
-        let decision = limiter.check_costs(key, costs(&self.descriptors)).await?;
+        let decision = limiter.check(key).cost(costs(&self.descriptors)).await?;
         let charge =
             |(branch, descriptor): (u8, Pending<'_, '_>)| (descriptor.place, descriptor.charged(branch, &decision));
         Ok((1..).zip(self.descriptors).map(charge).collect())
@@ -227,7 +227,7 @@ impl Pending<'_, '_> {
     pub(super) async fn check(self) -> Result<Charge, Error> {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
-        let (outcome, decision) = match limiter.check_key(&self.key, Cost::new(hits)).await {
+        let (outcome, decision) = match limiter.check_key(&self.key).cost(Cost::new(hits)).await {
             Ok(decision) => (DescriptorOutcome::from_decision(&decision, self.compat), Ok(decision)),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
                 let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
@@ -274,7 +274,7 @@ pub(super) async fn refund(charges: &[Option<Charge>]) {
 impl Charge {
     async fn refund(&self) {
         let Ok(decision) = &self.decision else { return };
-        if let Err(error) = self.limiter.refund_decision(self.key.clone(), decision, decision.cost()).await {
+        if let Err(error) = self.limiter.refund(self.key.clone(), decision.cost()).of(decision).await {
             tracing::debug!(limiter = self.limiter.name(), %error, "a denied request was not refunded");
         }
     }

@@ -161,7 +161,7 @@ async fn rules_and_policies_of_a_route_admit_the_same() {
     for _ in 0..120 {
         let by_rule =
             rules.check(Gateway::DOMAIN, &[gateway.descriptor("a", "x").unwrap()], 1).await.unwrap().is_allowed();
-        assert_eq!(policy.check_cost("x", tollgate::Cost::new(limit.cost())).await.unwrap().is_allowed(), by_rule);
+        assert_eq!(policy.check("x").cost(tollgate::Cost::new(limit.cost())).await.unwrap().is_allowed(), by_rule);
         admitted += u32::from(by_rule);
         clock.advance(Duration::from_secs(1));
     }

@@ -106,7 +106,7 @@ impl Future for InterceptFuture {
             let result = match step {
                 Step::LookUp(limiter, key) => match ready!(Pin::new(limiter).poll(cx)) {
                     Ok(Limited::By(limiter)) => {
-                        *step = Step::Check(limiter.check_key(key, Cost::ONE));
+                        *step = Step::Check(limiter.check_key(key));
                         continue;
                     }
                     Ok(Limited::Exempt) => None,

@@ -154,7 +154,7 @@ impl Interceptor for RateLimitInterceptor {
         };
         let (head, key) = limiter.key_of(request, &self.responder)?;
         if let Some(key) = key {
-            match limiter.limiter().check(key).into_ready() {
+            match limiter.limiter().check(key).into_future().into_ready() {
                 Ok(result) => self.responder.check_result(result)?,
                 // The store claims to be in process, but its check is pending.
                 Err(_) => {

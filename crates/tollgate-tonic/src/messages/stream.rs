@@ -107,7 +107,7 @@ impl<S, T> ChargedStream<S, T> {
 impl<T> Charge<T> {
     fn check(&self, message: &T) -> CheckFuture {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(message));
-        self.limiter.check_cost(&self.key, cost)
+        self.limiter.check(&self.key).cost(cost)
     }
 }
 

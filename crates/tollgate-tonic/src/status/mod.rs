@@ -21,7 +21,7 @@ pub use grpc_status::GrpcStatus;
 /// use tonic_types::StatusExt;
 ///
 /// async fn export(limiter: &Limiter, tenant: &str, rows: u64) -> Result<(), Status> {
-///     let decision = limiter.check_cost(tenant, Cost::new(rows)).await.map_err(|error| error_status(&error))?;
+///     let decision = limiter.check(tenant).cost(Cost::new(rows)).await.map_err(|error| error_status(&error))?;
 ///     if decision.is_denied() {
 ///         return Err(status(&decision));
 ///     }

@@ -30,8 +30,8 @@ fn limiter(policies: impl Into<PolicySet>) -> (Limiter, Clock) {
 async fn denied(policies: impl Into<PolicySet>) -> Decision {
     let (limiter, _) = limiter(policies);
     let burst = limiter.policies().iter().map(|policy| policy.quota().burst()).min().unwrap();
-    assert!(limiter.check_cost("acme", Cost::new(burst)).await.unwrap().is_allowed());
-    limiter.check_cost("acme", Cost::new(burst)).await.unwrap()
+    assert!(limiter.check("acme").cost(Cost::new(burst)).await.unwrap().is_allowed());
+    limiter.check("acme").cost(Cost::new(burst)).await.unwrap()
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn retry_info_is_encoded_as_in_the_vector() {
 #[tokio::test]
 async fn a_denial_is_encoded_as_in_the_vector() {
     let (limiter, clock) = limiter(Policy::fixed_window("per-tenant", Quota::per_minute(100)));
-    assert!(limiter.check_cost("tenant-42", Cost::new(100)).await.unwrap().is_allowed());
+    assert!(limiter.check("tenant-42").cost(Cost::new(100)).await.unwrap().is_allowed());
     clock.advance(Duration::from_millis(57_500));
     let decision = limiter.check("tenant-42").await.unwrap();
     let status = GrpcStatus::new().domain("example.com").subject("key:tenant-42").status(&decision);
@@ -108,7 +108,7 @@ async fn a_pushback_is_sent_only_when_it_is_turned_on() {
     assert_eq!(pushback(GrpcStatus::new()), None);
     assert_eq!(pushback(GrpcStatus::new().pushback(true)).unwrap(), "1000");
     let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
-    let error = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    let error = limiter.check("acme").cost(Cost::new(4)).await.unwrap_err();
     let never_fits = headers(&GrpcStatus::new().pushback(true).error_status(&error));
     assert_eq!(never_fits["grpc-retry-pushback-ms"], "-1");
 }
@@ -116,7 +116,7 @@ async fn a_pushback_is_sent_only_when_it_is_turned_on() {
 #[tokio::test]
 async fn a_cost_that_never_fits_has_no_retry_delay() {
     let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
-    let error = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    let error = limiter.check("acme").cost(Cost::new(4)).await.unwrap_err();
     let status = error_status(&error);
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.get_details_retry_info().is_none());
@@ -137,7 +137,7 @@ async fn the_code_of_a_denial_can_be_set_and_the_details_repeat_it() {
     let status = GrpcStatus::new().code(Code::Unavailable).status(&decision);
     assert_eq!(status.code(), Code::Unavailable);
     let (limiter, _) = limiter(Policy::token_bucket("burst", Quota::per_second(3)));
-    let never_fits = limiter.check_cost("acme", Cost::new(4)).await.unwrap_err();
+    let never_fits = limiter.check("acme").cost(Cost::new(4)).await.unwrap_err();
     assert_eq!(GrpcStatus::new().code(Code::Unavailable).error_status(&never_fits).code(), Code::Unavailable);
     let encoded = STANDARD_NO_PAD.decode(&headers(&status)["grpc-status-details-bin"]).unwrap();
     assert_eq!(encoded[..2], [0x08, 14]);

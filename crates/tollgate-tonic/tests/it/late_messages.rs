@@ -126,7 +126,7 @@ async fn call_with_late_messages(server: SocketAddr, calls: usize) {
 async fn spent_limiters() -> [Limiter; 2] {
     let limiters = [limiter(TWO), remote_limiter(TWO)];
     for limiter in &limiters {
-        assert!(limiter.check_cost("all", Cost::new(2)).await.unwrap().is_allowed());
+        assert!(limiter.check("all").cost(Cost::new(2)).await.unwrap().is_allowed());
     }
     limiters
 }

@@ -222,7 +222,7 @@ impl<B> HandlerLimiter<B> {
     /// let exports: HandlerLimiter<String> = RateLimitLayer::new(requests, Global).handler_limiter(exports);
     ///
     /// # let (mut request, ()) = Request::new(()).into_parts();
-    /// let result = exports.limiter().check_costs("acme", [("files", 1), ("rows", 101)]).await;
+    /// let result = exports.limiter().check("acme").cost([("files", 1), ("rows", 101)]).await;
     /// let rejected = exports.answer(&mut request, "acme", &result).unwrap_err();
     /// assert_eq!(rejected.status(), 413);
     /// # }
@@ -411,7 +411,7 @@ impl RequestLimiter {
     ///
     /// # Errors
     ///
-    /// The same as [`Limiter::check_cost`].
+    /// The same as [`Limiter::check`].
     pub fn check(&self, cost: Cost) -> CheckFuture {
         self.charger.charge(&self.limit, &self.key, cost)
     }

@@ -34,14 +34,14 @@ use crate::{key::KeyError, rate_limit::wait};
 ///         let host = parts.uri.host().ok_or(KeyError::missing("the request names no host"))?.to_owned();
 ///         let (hosts, service) = (self.hosts.clone(), self.service.clone());
 ///         Ok(StoreFuture::pending(async move {
-///             let all = service.check_cost("all", cost).await?;
+///             let all = service.check("all").cost(cost).await?;
 ///             if all.is_denied() {
 ///                 return Ok(Some(JointDecision::denied().with(service, "all".into(), all)));
 ///             }
-///             let of_host = hosts.check_cost(host.clone(), cost).await?;
+///             let of_host = hosts.check(host.clone()).cost(cost).await?;
 ///             if of_host.is_denied() {
 ///                 // What the request has spent elsewhere is returned.
-///                 service.refund_decision("all", &all, cost).await?;
+///                 service.refund("all", cost).of(&all).await?;
 ///                 return Ok(Some(JointDecision::denied().with(hosts, host.into(), of_host)));
 ///             }
 ///             let both = JointDecision::allowed().with(service, "all".into(), all).with(hosts, host.into(), of_host);

@@ -90,7 +90,7 @@ impl Limit<'_> {
     /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
     /// with the exact time to retry.
     pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
-        let look = match self.limiter.check_key(key, Cost::ZERO).into_ready() {
+        let look = match self.limiter.check_key(key).cost(Cost::ZERO).into_future().into_ready() {
             Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
@@ -111,7 +111,7 @@ fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Op
     match max_wait {
         Some(max_wait) => wait::check_or_wait(limiter, key.clone(), cost, max_wait),
         None if has_queue => wait::check_and_queue(limiter, key.clone(), cost),
-        None => limiter.check_key(key, cost),
+        None => limiter.check_key(key).cost(cost),
     }
 }
 
@@ -119,7 +119,7 @@ fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_
     match max_wait {
         Some(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
         None if has_queue => wait::check_and_queue(limiter, key.clone(), costs),
-        None => limiter.check_costs(key.clone(), costs),
+        None => limiter.check(key.clone()).cost(costs),
     }
 }
 

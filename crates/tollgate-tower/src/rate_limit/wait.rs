@@ -19,7 +19,7 @@ pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, costs: impl Into<Costs>
     let (limiter, costs) = (limiter.clone(), costs.into());
     StoreFuture::pending(async move {
         let _waiting = WaitingGauge::new();
-        limiter.until_ready_cost(key, costs, max_wait).await
+        limiter.check(key).cost(costs).wait(max_wait).await
     })
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn has_queue(policies: &PolicySet) -> bool {
 
 /// Checks a limiter with a queue, and waits until the request leaves the queue.
 pub(crate) fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> CheckFuture {
-    match limiter.check_costs(key.clone(), costs).into_ready() {
+    match limiter.check(key.clone()).cost(costs).into_future().into_ready() {
         Ok(Ok(decision)) if !decision.delay().is_zero() => {
             StoreFuture::pending(leave_queue(limiter.clone(), key, decision))
         }

@@ -149,7 +149,7 @@ async fn a_final_cost_above_the_charge_takes_no_further_units() {
 async fn a_denial_and_an_outage_are_not_refunded() {
     let settle = |_: Outcome<'_>, _| Cost::ZERO;
     let limiter = Limiter::new(still(), TWO);
-    let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+    let _ = limiter.check("all").cost(Cost::new(2)).await.unwrap();
     send(&RateLimitLayer::builder(limiter.clone(), Global).final_cost(settle).build(), request()).await;
     assert_eq!(left(&limiter).await, 0);
     send(&RateLimitLayer::builder(unavailable(Outage::Open), Global).final_cost(settle).build(), request()).await;
@@ -245,7 +245,7 @@ async fn charge_after_charges_a_request_that_fails_or_is_cancelled() {
 async fn charge_after_in_shadow_mode_rejects_nothing_and_with_wait_it_waits() {
     let spent = || async {
         let limiter = Limiter::new(tokio_clock_store(), TWO);
-        let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+        let _ = limiter.check("all").cost(Cost::new(2)).await.unwrap();
         limiter
     };
     let shadow = RateLimitLayer::builder(spent().await, Global).charge_after(|_| true).shadow(true).build();
@@ -333,7 +333,7 @@ async fn an_exempt_request_spends_nothing_and_needs_no_key() {
 #[tokio::test]
 async fn a_cost_of_zero_passes_with_rate_limit_headers() {
     let limiter = Limiter::new(still(), TWO);
-    let _ = limiter.check_cost("all", Cost::new(2)).await.unwrap();
+    let _ = limiter.check("all").cost(Cost::new(2)).await.unwrap();
     let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::ZERO).build();
     let response = send(&layer, request()).await;
     assert_eq!((response.status(), header(&response, "ratelimit")), (StatusCode::OK, Some(r#""two";r=0;t=30"#)));

@@ -66,7 +66,7 @@ async fn a_denial_does_not_depend_on_earlier_denials() {
     clock.advance(Duration::from_millis(400));
     let limiter = Limiter::new(store, [TWO, hourly, Policy::sliding_log("log", Quota::per_day(3))]);
     // Leaves one unit of the log, so that a cost of two is denied by more than one policy.
-    assert!(limiter.check_cost("all", Cost::new(2)).await.unwrap().is_allowed());
+    assert!(limiter.check("all").cost(Cost::new(2)).await.unwrap().is_allowed());
     assert_denials_depend_on_the_state_alone(limiter.clone(), clock.clone(), 9, Duration::from_millis(300)).await;
     clock.advance(Duration::from_secs(120));
     assert!(limiter.check("all").await.unwrap().is_allowed());

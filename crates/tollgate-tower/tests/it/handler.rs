@@ -75,7 +75,7 @@ async fn limiter(case: &str) -> Limiter {
         "denied" => 2,
         _ => 0,
     };
-    let _ = limiter.check_cost("all", Cost::new(spent)).await.unwrap();
+    let _ = limiter.check("all").cost(Cost::new(spent)).await.unwrap();
     limiter
 }
 
@@ -175,7 +175,7 @@ async fn the_result_of_a_check_that_the_handler_made_is_answered_alike() {
     let limiter: HandlerLimiter<String> = layer.handler_limiter(Limiter::new(still(), [TWO, HOURLY]));
     let mut found = Vec::new();
     for costs in [[1, 3], [1, 0], [1, 0], [3, 0]] {
-        let result = limiter.limiter().check_costs("ann", [("two", costs[0]), ("hourly", costs[1])]).await;
+        let result = limiter.limiter().check("ann").cost([("two", costs[0]), ("hourly", costs[1])]).await;
         found.push(match limiter.answer(&mut parts(), "ann", &result) {
             Ok(admitted) => admitted.complete(Response::new(String::new())),
             Err(rejected) => rejected.into_response(),
@@ -261,7 +261,7 @@ async fn decisions_of_the_handler_follow_those_of_the_layer() {
     let outer = RateLimitLayer::builder(Limiter::new(still(), HOURLY), Global).expose_decisions(true).build();
     for spent in [0, 2] {
         let two = Limiter::new(still(), TWO);
-        let _ = two.check_cost("all", Cost::new(spent)).await.unwrap();
+        let _ = two.check("all").cost(Cost::new(spent)).await.unwrap();
         let service = checked_in_handler(outer.handler_limiter(two));
         let Ok(response) = outer.layer(service).oneshot(request()).await;
         let decisions = response.extensions().get::<Decisions>().unwrap();

@@ -18,7 +18,7 @@ async fn headers_of(format: HeaderFormat) -> [Vec<String>; 2] {
     let limiter = Limiter::new(still(), [BURST, DAY]);
     let layer = RateLimitLayer::builder(limiter.clone(), Global).header_format(format).build();
     let first = lines(send(&layer, request()).await.headers());
-    let _ = limiter.check_cost("all", Cost::new(3)).await.unwrap();
+    let _ = limiter.check("all").cost(Cost::new(3)).await.unwrap();
     [first, lines(send(&layer, request()).await.headers())]
 }
 

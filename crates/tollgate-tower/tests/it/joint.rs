@@ -20,11 +20,11 @@ impl RequestDecider for Both {
         let Self(first, second) = self.clone();
         Ok(StoreFuture::pending(async move {
             let key = || Key::new("all");
-            let one = first.check_cost(key(), cost).await?;
+            let one = first.check(key()).cost(cost).await?;
             if one.is_denied() {
                 return Ok(Some(JointDecision::denied().with(first, key(), one)));
             }
-            let two = second.check_cost(key(), cost).await?;
+            let two = second.check(key()).cost(cost).await?;
             let joint = if two.is_denied() {
                 JointDecision::denied().with(second, key(), two)
             } else {
@@ -142,7 +142,7 @@ fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
             let (limiter, tried) = (self.0.clone(), self.1.clone());
             Ok(StoreFuture::pending(async move {
                 let key = || Key::new("all");
-                let (one, two) = (limiter.check_cost(key(), cost).await?, tried.check_cost(key(), cost).await?);
+                let (one, two) = (limiter.check(key()).cost(cost).await?, tried.check(key()).cost(cost).await?);
                 let joint = JointDecision::allowed().with(limiter, key(), one).with_shadow(tried, key(), two);
                 Ok(Some(joint))
             }))

@@ -64,7 +64,7 @@ async fn a_period_below_one_second_is_written_as_one_second() {
 #[tokio::test]
 async fn a_cost_that_never_fits_is_413_without_retry_after() {
     let limiter = Limiter::new(still(), TWO);
-    assert!(limiter.check_cost("k", Cost::new(3)).await.is_err());
+    assert!(limiter.check("k").cost(Cost::new(3)).await.is_err());
     let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::new(3)).build();
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);

@@ -26,7 +26,7 @@ const FAST: Policy = Policy::window_from_first_hit("fast", Quota::per_minute(3))
 fn layer(policy: Policy, format: HeaderFormat, spent: u64) -> impl Future<Output = RateLimitLayer<Global>> {
     let limiter = Limiter::new(still(), policy);
     async move {
-        assert!(limiter.check_cost("all", Cost::new(spent)).await.unwrap().is_allowed());
+        assert!(limiter.check("all").cost(Cost::new(spent)).await.unwrap().is_allowed());
         RateLimitLayer::builder(limiter, Global).header_format(format).build()
     }
 }
@@ -328,7 +328,7 @@ async fn twice(outer_spent: u64, inner_spent: u64) -> BoxedService {
     let store = still();
     let limiter = || Limiter::new(store.clone(), FAST);
     for (key, spent) in [("all", outer_spent), ("acme", inner_spent)] {
-        assert!(limiter().check_cost(key, Cost::new(spent)).await.unwrap().is_allowed());
+        assert!(limiter().check(key).cost(Cost::new(spent)).await.unwrap().is_allowed());
     }
     let inner = RateLimitLayer::new(limiter(), Header::new("x-api-key"));
     BoxedService::new(RateLimitLayer::new(limiter(), Global).layer(inner.layer(hello())))

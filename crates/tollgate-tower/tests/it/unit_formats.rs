@@ -56,7 +56,7 @@ fn with_seconds(line: String) -> String {
 async fn openai_writes_three_headers_for_requests_and_three_for_tokens() {
     let limiter = Limiter::new(still(), [REQUESTS, TOKENS, INPUT]);
     let layer = layer(&limiter, &[HeaderFormat::OpenAi]);
-    let _ = limiter.check_costs("all", [("requests", 1), ("tokens", 150_000), ("input", 5)]).await.unwrap();
+    let _ = limiter.check("all").cost([("requests", 1), ("tokens", 150_000), ("input", 5)]).await.unwrap();
     let response = send(&layer, request()).await;
     assert_eq!(response.status(), StatusCode::OK);
     let expected = [
@@ -75,7 +75,8 @@ async fn anthropic_writes_three_headers_for_each_unit() {
     let limiter = Limiter::new(still(), [REQUESTS, TOKENS, INPUT, OUTPUT]);
     let layer = layer(&limiter, &[HeaderFormat::Anthropic]);
     let _ = limiter
-        .check_costs("all", [("requests", 60), ("tokens", 25_000), ("input", 1000), ("output", 0)])
+        .check("all")
+        .cost([("requests", 60), ("tokens", 25_000), ("input", 1000), ("output", 0)])
         .await
         .unwrap();
     let response = send(&layer, request()).await;
@@ -119,7 +120,7 @@ async fn of_several_policies_with_one_unit_the_most_restrictive_one_appears() {
         for policies in [[TOKENS, DAY], [DAY, TOKENS]] {
             let limiter = Limiter::new(still(), policies);
             let layer = layer(&limiter, &[HeaderFormat::OpenAi]);
-            let _ = limiter.check_costs("all", [("tokens", minute), ("tokens-day", day)]).await.unwrap();
+            let _ = limiter.check("all").cost([("tokens", minute), ("tokens-day", day)]).await.unwrap();
             let response = send(&layer, request()).await;
             let names = ["limit", "remaining", "reset"].map(|name| format!("x-ratelimit-{name}-tokens"));
             let found = names.each_ref().map(|name| header(&response, name).unwrap());
@@ -131,7 +132,7 @@ async fn of_several_policies_with_one_unit_the_most_restrictive_one_appears() {
 #[tokio::test]
 async fn a_denial_of_openai_has_the_wait_in_milliseconds_too() {
     let limiter = Limiter::new(still(), [REQUESTS, TOKENS]);
-    let _ = limiter.check_costs("all", [("requests", 60), ("tokens", 0)]).await.unwrap();
+    let _ = limiter.check("all").cost([("requests", 60), ("tokens", 0)]).await.unwrap();
     for (formats, millis) in [
         (&[HeaderFormat::OpenAi][..], Some("1000")),
         (&[HeaderFormat::Ietf08, HeaderFormat::OpenAi], Some("1000")),
@@ -156,7 +157,7 @@ async fn a_denial_of_openai_has_the_wait_in_milliseconds_too() {
 #[tokio::test]
 async fn formats_without_a_common_header_stand_beside_each_other() {
     let limiter = Limiter::new(still(), [REQUESTS, TOKENS]);
-    let _ = limiter.check_costs("all", [("requests", 1), ("tokens", 850)]).await.unwrap();
+    let _ = limiter.check("all").cost([("requests", 1), ("tokens", 850)]).await.unwrap();
     let mut alone = Vec::new();
     let all: Formats = &[HeaderFormat::Ietf08, HeaderFormat::RetryAfter, HeaderFormat::OpenAi];
     for format in [&all[..1], &all[1..2], &all[2..]] {
@@ -174,7 +175,7 @@ async fn formats_without_a_common_header_stand_beside_each_other() {
 async fn the_default_format_shows_the_unit_of_each_policy() {
     const STREAMS: Policy = Policy::token_bucket("streams", Quota::per_minute(2));
     let limiter = Limiter::new(still(), [REQUESTS, TOKENS, STREAMS]);
-    let _ = limiter.check_costs("all", [("requests", 1), ("tokens", 850), ("streams", 1)]).await.unwrap();
+    let _ = limiter.check("all").cost([("requests", 1), ("tokens", 850), ("streams", 1)]).await.unwrap();
     let response = send(&layer(&limiter, &[HeaderFormat::Ietf08]), request()).await;
     let policies =
         r#""requests";q=60;w=60, "tokens";q=150000;qu="tokens";w=360, "streams";q=2;qu="concurrent-requests""#;

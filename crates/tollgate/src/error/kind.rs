@@ -37,7 +37,7 @@ pub enum ErrorKind {
     KeyLevels,
     /// The call was made outside a tokio runtime, or in one without timers, and may have to wait. Nothing was sent.
     /// Await it inside a runtime that is built with `enable_all`, or use
-    /// [`Limiter::blocking`](crate::Limiter::blocking). In a runtime without timers the first such call prints tokio's
+    /// [`Limiter::block_on`](crate::Limiter::block_on). In a runtime without timers the first such call prints tokio's
     /// panic, and a program that is compiled with `panic = "abort"` ends. Word: `runtime`.
     NoRuntime,
     /// The cost is above the burst of a policy, so no wait would ever let the request pass. The state is

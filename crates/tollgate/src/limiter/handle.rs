@@ -1,11 +1,11 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
 
 use super::Limiter;
-use crate::{Cost, Costs, Decision, Error, Key, PolicySet, model::KeyState, store::CheckFuture};
+use crate::PolicySet;
 
-/// A limiter that can be replaced while checks run.
+/// A limiter that can be replaced while checks run: [load](Self::load) it for each check.
 ///
 /// Clones share the limiter. A replacement takes effect between two checks: each decision is made by the policies of one
 /// limiter, and never by a mixture. Reading the limiter takes no lock.
@@ -15,7 +15,7 @@ use crate::{Cost, Costs, Decision, Error, Key, PolicySet, model::KeyState, store
 /// algorithm starts fresh, and so does one that begins or ends to be [leased](crate::Policy::leased). Processes that
 /// change at different times then admit the quota twice.
 ///
-/// A caller that [waits](Limiter::until_ready) when the limiter is replaced goes on waiting under the policies with which
+/// A caller that [waits](crate::limiter::CheckBuilder::wait) when the limiter is replaced goes on waiting under the policies with which
 /// it began.
 ///
 /// ```
@@ -24,12 +24,12 @@ use crate::{Cost, Costs, Decision, Error, Key, PolicySet, model::KeyState, store
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
 /// const API: Policy = Policy::fixed_window("api", Quota::per_day(2));
 /// let handle = LimiterHandle::new(Limiter::new(MemoryStore::new(), API));
-/// assert!(handle.check("acme").await?.is_allowed());
-/// assert!(handle.check("acme").await?.is_allowed());
-/// assert!(handle.check("acme").await?.is_denied());
+/// assert!(handle.load().check("acme").await?.is_allowed());
+/// assert!(handle.load().check("acme").await?.is_allowed());
+/// assert!(handle.load().check("acme").await?.is_denied());
 ///
 /// handle.replace_policies(API.with_quota(Quota::per_day(10))?);
-/// let decision = handle.check("acme").await?;
+/// let decision = handle.load().check("acme").await?;
 /// assert_eq!(decision.state("api").unwrap().remaining(), 7);
 /// # Ok(()) }
 /// ```
@@ -72,86 +72,6 @@ impl LimiterHandle {
         // Another thread may replace the limiter at the same time. Its store and options must not be lost.
         let before = self.0.rcu(|limiter| limiter.with_policies(policies.clone()));
         before.policies().clone()
-    }
-
-    /// Spends one unit of every policy, or nothing: see [`Limiter::check`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::check`].
-    pub fn check(&self, key: impl Into<Key>) -> CheckFuture {
-        self.0.load().check(key)
-    }
-
-    /// Spends `cost` units of every policy, or nothing: see [`Limiter::check_cost`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::check_cost`].
-    pub fn check_cost(&self, key: impl Into<Key>, cost: Cost) -> CheckFuture {
-        self.0.load().check_cost(key, cost)
-    }
-
-    /// Spends from each policy the units that `costs` names for it, or nothing: see [`Limiter::check_costs`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::check_costs`].
-    pub fn check_costs(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> CheckFuture {
-        self.0.load().check_costs(key, costs)
-    }
-
-    /// Spends `cost` units of every policy, or nothing, for a borrowed key: see [`Limiter::check_key`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::check_key`].
-    pub fn check_key(&self, key: &Key, cost: Cost) -> CheckFuture {
-        self.0.load().check_key(key, cost)
-    }
-
-    /// Spends `cost` units of every policy, or nothing, and stores `tag` in every sliding log: see
-    /// [`Limiter::check_tagged`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::check_tagged`].
-    pub fn check_tagged(&self, key: impl Into<Key>, cost: Cost, tag: impl AsRef<[u8]>) -> CheckFuture {
-        self.0.load().check_tagged(key, cost, tag)
-    }
-
-    /// Spends one unit, and waits up to `max_wait` until it is available: see [`Limiter::until_ready`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::until_ready`].
-    pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
-        self.load().until_ready(key, max_wait).await
-    }
-
-    /// Returns what every policy has left for the key, and spends nothing: see [`Limiter::peek`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::peek`].
-    pub async fn peek(&self, key: impl Into<Key>) -> Result<KeyState, Error> {
-        self.load().peek(key).await
-    }
-
-    /// Refunds up to `costs` of the units that `decision` spent on `key`: see [`Limiter::refund_decision`].
-    ///
-    /// The units return to the policies of the decision, also when others are in force now.
-    ///
-    /// # Errors
-    ///
-    /// As [`Limiter::refund_decision`].
-    pub async fn refund_decision(
-        &self,
-        key: impl Into<Key>,
-        decision: &Decision,
-        costs: impl Into<Costs>,
-    ) -> Result<(), Error> {
-        self.load().refund_decision(key, decision, costs).await
     }
 }
 

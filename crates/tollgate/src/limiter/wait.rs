@@ -12,118 +12,32 @@ use tokio::{
 };
 
 use crate::{
-    Cost, Costs, Decision, Error, Key, Limiter,
+    Costs, Decision, Error, Key, Limiter,
     model::cost::Charge,
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},
 };
 use queue::Denial;
 
-impl Limiter {
-    /// Spends one unit, and waits up to `max_wait` until it is available.
-    ///
-    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once and
-    /// waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes into
-    /// debt: its units are charged at once, and it waits until they have accrued. So requests get their turns in the
-    /// order of arrival, over all processes, and a plain check takes no unit that somebody waits for. The decision
-    /// refuses a request whose turn would come after `max_wait`, and charges nothing.
-    ///
-    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose
-    /// turn can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
-    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
-    /// different parts of the key or stand beside other algorithms. It waits for the decision's
-    /// [`retry_after`](Decision::retry_after) and then tries again. Such callers of this limiter and its clones wait in a
-    /// queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so the
-    /// callers of other processes and plain checks may take the units before. Callers of a limiter
-    /// [with other policies](Self::with_policies) have a queue of their own.
-    ///
-    /// The burst of a leaky bucket and `max_wait` both bound the wait: it is at most `burst` times the time of one
-    /// unit. Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at
-    /// least 2.
-    ///
-    /// Returns the denial without waiting when the turn would come after `max_wait`, or when
-    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not
-    /// charged, and its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
-    /// [`into_result`](Decision::into_result) so that `?` ends the work.
-    ///
-    /// Processes that share a store share the turns of a full queue. A caller that asks while others of its process
-    /// are refused asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place
-    /// lately lets the others come first.
-    ///
-    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its share.
-    ///
-    /// Callers sleep on the time of tokio. A test that pauses it gives the store
-    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::time::Duration;
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let mails = Limiter::new(
-    ///     MemoryStore::new(),
-    ///     Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)),
-    /// );
-    /// for _ in 0..3 {
-    ///     mails.until_ready("smtp", Duration::from_secs(1)).await?.into_result()?;
-    ///     // Send one e-mail here. The next one follows 100 ms later.
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The same as [`check`](Self::check). [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime,
-    /// for every store: the call may have to wait.
-    ///
-    /// # Cancellation
-    ///
-    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
-    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place
-    /// can be refunded: the requests behind keep their turns, and the turn of the cancelled request passes unused.
-    pub async fn until_ready(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Decision, Error> {
-        self.until_ready_cost(key, Cost::ONE, max_wait).await
+/// Checks, and waits for up to `max_wait` until the units are available: see [`CheckBuilder::wait`](super::CheckBuilder::wait).
+pub(super) async fn check_or_wait(
+    limiter: Limiter,
+    key: Key,
+    costs: Costs,
+    tag: Box<[u8]>,
+    max_wait: Duration,
+) -> Result<Decision, Error> {
+    runtime::current()?;
+    let policies = limiter.policies();
+    let charge = costs.ranked(policies)?;
+    if policies.is_blocked() {
+        return limiter.inner.check(policies, &key, charge.borrow(), &tag).await;
     }
-
-    /// Spends `costs` at once, and waits up to `max_wait` until all are available: one [`Cost`] for all policies, or
-    /// [`Costs`] for each.
-    ///
-    /// Waiting works as in [`until_ready`](Self::until_ready). The units of a call leave a leaky bucket together, at
-    /// its turn: with costs up to c, up to c − 1 units more than the amount leave in a period.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(1_000)));
-    /// // A cost above the burst can never fit: it is an error, not a wait.
-    /// let decision = limiter.until_ready_cost("import", Cost::new(1_000), Duration::from_secs(2)).await?;
-    /// assert!(decision.is_allowed());
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The same as [`check_costs`](Self::check_costs).
-    pub async fn until_ready_cost(
-        &self,
-        key: impl Into<Key>,
-        costs: impl Into<Costs>,
-        max_wait: Duration,
-    ) -> Result<Decision, Error> {
-        runtime::current()?;
-        let charge = costs.into().ranked(self.policies())?;
-        if self.policies().is_blocked() {
-            return self.check_charge(&key.into(), charge.borrow()).await;
-        }
-        let deadline = Instant::now().checked_add(max_wait);
-        let waiter = Waiter { limiter: self, key: key.into(), charge, max_wait, deadline };
-        let decision = waiter.admit().await?;
-        waiter.decided(&decision);
-        if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
-    }
+    let deadline = Instant::now().checked_add(max_wait);
+    let waiter = Waiter { limiter: &limiter, key, charge, tag, max_wait, deadline };
+    let decision = waiter.admit().await?;
+    waiter.decided(&decision);
+    if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
 }
 
 /// A caller that waits.
@@ -131,6 +45,7 @@ struct Waiter<'a> {
     limiter: &'a Limiter,
     key: Key,
     charge: Charge,
+    tag: Box<[u8]>,
     max_wait: Duration,
     /// `None` when the deadline is later than an [`Instant`] can be.
     deadline: Option<Instant>,
@@ -210,8 +125,9 @@ impl Waiter<'_> {
 
     /// Checks once, for a turn within `left`. A caller that is cancelled before the decision arrives gets a refund.
     async fn check(&self, left: Duration) -> Result<Decision, Error> {
-        let charge = ceilings::waiting(self.limiter.policies(), &self.charge, left);
-        let check = self.limiter.check_charge(&self.key, charge.borrow());
+        let policies = self.limiter.policies();
+        let charge = ceilings::waiting(policies, &self.charge, left);
+        let check = self.limiter.inner.check(policies, &self.key, charge.borrow(), &self.tag);
         let mut guard = CheckGuard { limiter: self.limiter, key: &self.key, check: Some(check) };
         let decision = match &mut guard.check {
             Some(check) => check.await,

@@ -22,7 +22,7 @@ use crate::{Error, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 /// assert_eq!(Cost::default(), Cost::ONE);
 ///
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_hour(100)));
-/// let decision = limiter.check_cost("acme", Cost::new(25)).await?;
+/// let decision = limiter.check("acme").cost(Cost::new(25)).await?;
 /// assert_eq!(decision.state("rows").unwrap().remaining(), 75);
 /// # Ok(()) }
 /// ```
@@ -233,13 +233,13 @@ impl PartialEq<ChargeRef<'_>> for Charge {
 ///         Policy::token_bucket("tokens", Quota::per_minute(10_000)),
 ///     ],
 /// );
-/// let decision = limiter.check_costs("acme", [("requests", 1), ("tokens", 850)]).await?;
+/// let decision = limiter.check("acme").cost([("requests", 1), ("tokens", 850)]).await?;
 /// assert_eq!(decision.state("requests").unwrap().remaining(), 59);
 /// assert_eq!(decision.state("tokens").unwrap().remaining(), 9_150);
 ///
 /// // The same with a cost for all policies that are not named.
 /// let costs = Costs::new(Cost::ONE).with("tokens", Cost::new(9_200));
-/// let decision = limiter.check_costs("acme", costs).await?;
+/// let decision = limiter.check("acme").cost(costs).await?;
 /// assert!(decision.is_denied());
 /// assert_eq!(decision.state("requests").unwrap().remaining(), 59);
 /// # Ok(()) }
@@ -255,6 +255,7 @@ pub struct Costs {
 impl Costs {
     /// Creates costs of `cost` for all policies.
     #[must_use]
+    #[inline]
     pub fn new(cost: Cost) -> Self {
         Self { others: Some(cost), named: SmallVec::new(), priority: Priority::CRITICAL }
     }
@@ -298,6 +299,12 @@ impl Costs {
         self.priority
     }
 
+    /// Returns the cost of a critical check that asks the same of all policies.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<Cost> {
+        self.others.filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
+    }
+
     /// Returns the cost for each policy of a set, under the share of the priority.
     pub(crate) fn ranked(&self, policies: &PolicySet) -> Result<Charge, Error> {
         self.priority.rank(policies, self.charge(policies)?)
@@ -329,6 +336,7 @@ fn names(policies: &PolicySet) -> String {
 
 impl From<Cost> for Costs {
     /// Sets one cost for all policies.
+    #[inline]
     fn from(cost: Cost) -> Self {
         Self::new(cost)
     }
@@ -363,7 +371,7 @@ impl fmt::Debug for Costs {
 /// the check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The
 /// stored state is the same under every ceiling.
 ///
-/// A [`Priority`] and [`Limiter::until_ready`](crate::Limiter::until_ready) set ceilings. A [`Store`](crate::Store) keeps them:
+/// A [`Priority`] and [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) set ceilings. A [`Store`](crate::Store) keeps them:
 /// see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {

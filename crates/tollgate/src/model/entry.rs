@@ -5,7 +5,7 @@ use std::{
 
 /// Records one unit of a [`SlidingLog`](crate::Algorithm::SlidingLog): its time and its tag.
 ///
-/// [`Limiter::check_tagged`](crate::Limiter::check_tagged) sets the tag and
+/// [`CheckBuilder::tag`](crate::limiter::CheckBuilder::tag) sets the tag and
 /// [`Limiter::entries`](crate::Limiter::entries) lists the entries. The tag says which user spent
 /// a unit when many users share one key, such as an address. `Debug` does not show the tag, because
 /// it may identify a person.
@@ -16,7 +16,7 @@ use std::{
 ///
 /// let store = MemoryStore::builder().clock(Clock::manual(5_000_000)).build();
 /// let limiter = Limiter::new(store, Policy::sliding_log("login", Quota::per_minute(10)));
-/// let _ = limiter.check_tagged("192.0.2.7", Cost::ONE, "ann").await?;
+/// let _ = limiter.check("192.0.2.7").tag("ann").await?;
 ///
 /// let entries = limiter.entries("192.0.2.7", 100).await?;
 /// assert_eq!(entries[0].tag(), b"ann");

@@ -16,7 +16,7 @@ use crate::{
 /// The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket it is a share of the
 /// queue.
 ///
-/// A check that [waits](crate::Limiter::until_ready) with a priority below critical goes into no debt: it tries again when
+/// A check that [waits](crate::limiter::CheckBuilder::wait) with a priority below critical goes into no debt: it tries again when
 /// its units fit its share.
 ///
 /// ```
@@ -26,9 +26,9 @@ use crate::{
 /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_hour(10)));
 /// let background = Costs::new(Cost::ONE).with_priority(Priority::BACKGROUND);
 /// for _ in 0..6 {
-///     assert!(limiter.check_costs("all", background.clone()).await?.is_allowed());
+///     assert!(limiter.check("all").cost(background.clone()).await?.is_allowed());
 /// }
-/// assert!(limiter.check_costs("all", background).await?.is_denied());
+/// assert!(limiter.check("all").cost(background).await?.is_denied());
 /// assert!(limiter.check("all").await?.is_allowed(), "four units are left for critical checks");
 /// # Ok(()) }
 /// ```

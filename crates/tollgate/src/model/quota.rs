@@ -187,7 +187,7 @@ impl Quota {
     /// blocked.
     ///
     /// In a leaky bucket it is the most units that wait, so it also bounds the wait: see
-    /// [`Limiter::until_ready`](crate::Limiter::until_ready).
+    /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait).
     ///
     /// # Panics
     ///

@@ -62,7 +62,7 @@ impl<'a> Check<'a> {
     /// Returns the ceiling for the policy at this place of the set, counted from 0. `None` for a check without ceilings:
     /// the burst is the limit.
     ///
-    /// A store that knows no ceilings admits callers of [`Limiter::until_ready`](crate::Limiter::until_ready) that then
+    /// A store that knows no ceilings admits callers of [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) that then
     /// wait longer than they wished.
     #[must_use]
     pub fn ceiling_of(&self, at: usize) -> Option<Ceiling> {

@@ -153,7 +153,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Returns what [`check`](Self::check) would decide, and charges nothing: for
-    /// [`Limiter::peek`](crate::Limiter::peek) and [`peek_cost`](crate::Limiter::peek_cost).
+    /// [`Limiter::peek`](crate::Limiter::peek) and [`PeekBuilder::cost`](crate::limiter::PeekBuilder::cost).
     ///
     /// Without an [inner](Self::inner) store, the default is a check when the cost is zero, and fails with
     /// [`ErrorKind::Unsupported`] for any other cost.

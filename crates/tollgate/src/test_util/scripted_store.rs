@@ -18,7 +18,7 @@ use crate::{
 /// a [`MemoryStore`](crate::MemoryStore) where the test is about the limits themselves.
 ///
 /// Each check takes the next answer of the script. The last answer is repeated. Waiting callers check again: see
-/// [`Limiter::until_ready`](crate::Limiter::until_ready). A reservation takes an answer as a check does, and a commit
+/// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait). A reservation takes an answer as a check does, and a commit
 /// settles it. Refunds and resets change nothing. The store has no [permits](crate::permits::ConcurrencyLimiter).
 ///
 /// A script without a failure is a store [in the process](crate::Limiter::is_in_process). With a failure it is one
@@ -40,7 +40,7 @@ use crate::{
 ///
 /// assert!(limiter.check("acme").await?.is_allowed());
 /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(30)));
-/// let decision = limiter.check_cost("other", Cost::new(5)).await?;
+/// let decision = limiter.check("other").cost(Cost::new(5)).await?;
 /// assert_eq!(decision.degraded(), Some(ErrorKind::ConnectionLost));
 ///
 /// let checks = store.checks();

@@ -27,7 +27,7 @@ pub(super) fn passed(algorithm: Algorithm) -> Vec<u64> {
     let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), policy);
     let decide = |at: u64| {
         clock.set(EPOCH + at);
-        let decision = limiter.check("key").into_ready().expect("in process").expect("a decision");
+        let decision = limiter.check("key").into_future().into_ready().expect("in process").expect("a decision");
         let delay = u64::try_from(decision.delay().as_micros()).expect("a short one");
         decision.is_allowed().then_some(at + delay)
     };

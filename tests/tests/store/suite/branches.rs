@@ -71,7 +71,7 @@ pub(super) async fn many_tasks_get_exactly_the_quota_of_each_branch(deployment: 
             // Each pair occurs 66 times or more.
             let (address, api_key, cost) = (at % 5, at / 15 % 3, 1 + at % 2);
             tokio::spawn(async move {
-                let decision = limiter.check_cost(key(at % 3, address, api_key), Cost::new(cost)).await;
+                let decision = limiter.check(key(at % 3, address, api_key)).cost(Cost::new(cost)).await;
                 let is_allowed = decision.expect("a decision").is_allowed();
                 (at % 3, address, api_key, if is_allowed { cost } else { 0 })
             })

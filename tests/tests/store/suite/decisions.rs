@@ -138,7 +138,7 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
         }
         let key = round as u64;
         // One task sends all of them, so the order of the checks is the order of the tags.
-        let checks = tags.iter().map(|tag| log.check_tagged(key, Cost::ONE, tag)).collect();
+        let checks = tags.iter().map(|tag| log.check(key).tag(tag)).collect();
         assert!(in_order(checks).await.iter().all(Decision::is_allowed));
         let entries = log.entries(key, 100).await.expect("entries");
         let mut logged: Vec<_> =
@@ -189,18 +189,18 @@ pub(super) async fn refund_reset_and_entries_reach_the_server_of_the_key(deploym
         let (count, limiter) = (set.len(), patient_limiter(store, set));
         let mut owners = BTreeSet::new();
         for key in 0..30_u64 {
-            assert!(limiter.check_tagged(key, Cost::ONE, "ann").await.expect("a decision").is_allowed());
-            let decision = limiter.check_cost(key, Cost::new(4)).await.expect("a decision");
+            assert!(limiter.check(key).tag("ann").await.expect("a decision").is_allowed());
+            let decision = limiter.check(key).cost(Cost::new(4)).await.expect("a decision");
             if has_log {
                 let entries = limiter.entries(key, 10).await.expect("entries");
                 assert_eq!(entries.len(), 5);
                 assert_eq!(entries.last().expect("the oldest entry").tag(), b"ann");
             }
-            limiter.refund_decision(key, &decision, Cost::new(3)).await.expect("a refund");
+            limiter.refund(key, Cost::new(3)).of(&decision).await.expect("a refund");
             assert_eq!(remaining_of_each(&limiter, key).await, vec![8; count]);
             limiter.refund(key, Cost::new(100)).await.expect("a refund");
             assert_eq!(remaining_of_each(&limiter, key).await, vec![10; count], "a refund gives back what was spent");
-            let _ = limiter.check_cost(key, Cost::new(10)).await.expect("a decision");
+            let _ = limiter.check(key).cost(Cost::new(10)).await.expect("a decision");
             limiter.reset(key).await.expect("a reset");
             assert_eq!(remaining_of_each(&limiter, key).await, vec![10; count]);
             owners.insert(deployment.owner(&Key::from(key)).port());

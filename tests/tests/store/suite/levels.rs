@@ -66,7 +66,7 @@ pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deploymen
             let (outermost, key) = (at % OUTERMOST, Key::from(at % OUTERMOST).child(at % 50));
             let cost = Cost::new(1 + at % 2);
             tokio::spawn(async move {
-                let decision = limiter.check_cost(key, cost).await.expect("a decision");
+                let decision = limiter.check(key).cost(cost).await.expect("a decision");
                 (outermost, if decision.is_allowed() { cost.units() } else { 0 })
             })
         })

@@ -141,7 +141,7 @@ async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>,
                 let (mut samples, mut wrong, mut at) = (Vec::new(), 0, first + task);
                 while !is_over.load(Ordering::Relaxed) {
                     let (began, cost) = (Instant::now(), at % 5_000 + 1);
-                    let decision = large.check_cost(("lossy", at), Cost::new(cost)).await.expect("the replica decides");
+                    let decision = large.check(("lossy", at)).cost(Cost::new(cost)).await.expect("the replica decides");
                     let (took, reason) = (began.elapsed(), decision.degraded().map(ErrorKind::as_str));
                     let left = decision.states().next().expect("a state").remaining();
                     wrong += u32::from(reason.is_none() && left != AMOUNT - cost);

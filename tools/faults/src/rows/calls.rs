@@ -38,7 +38,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
                     let patience = (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
                     tokio::select! {
                         biased;
-                        decision = large.check_cost(("drop", at), Cost::new(cost)) => {
+                        decision = large.check(("drop", at)).cost(Cost::new(cost)) => {
                             let left = decision.expect("a decision").states().next().expect("a state").remaining();
                             wrong += u64::from(left != AMOUNT - cost);
                         }

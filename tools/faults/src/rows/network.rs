@@ -85,7 +85,7 @@ async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32
             *next += 1;
             let (large, key, cost) = (large.clone(), *next, *next % 5_000 + 1);
             tokio::spawn(async move {
-                let decision = large.check_cost(("crowd", key), Cost::new(cost)).await.ok()?;
+                let decision = large.check(("crowd", key)).cost(Cost::new(cost)).await.ok()?;
                 Some(decision.states().next()?.remaining() == AMOUNT - cost)
             })
         })

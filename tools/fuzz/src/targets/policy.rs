@@ -157,7 +157,7 @@ fn spend(input: &Input, policy: Policy, burst: u64) -> Result<(), String> {
     let one = NonZeroUsize::MIN;
     let limiter = Limiter::new(MemoryStore::builder().max_keys(one).clock(clock.clone()).build(), policy);
     let check = |units: u64| {
-        let decision = limiter.check_cost("key", Cost::new(units)).into_ready();
+        let decision = limiter.check("key").cost(Cost::new(units)).into_future().into_ready();
         decision.map_err(|_| "it waits".to_owned())?.map_err(|error| error.to_string())
     };
     if burst == 0 {

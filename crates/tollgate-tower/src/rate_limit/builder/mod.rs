@@ -217,7 +217,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Requests with the same key pass in the order of their arrival. A request is denied at once if it would have to
     /// wait for longer than `max`, or if [too many requests wait](tollgate::LimiterBuilder::max_waiting). Which
     /// policies keep the order over all replicas, and how the burst and `max` relate, says
-    /// [`Limiter::until_ready`](tollgate::Limiter::until_ready).
+    /// [`CheckBuilder::wait`](tollgate::limiter::CheckBuilder::wait).
     ///
     /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
     /// delays the requests that it admits, with and without this option. A reservation waits in it for up to `max`, too.

@@ -221,7 +221,7 @@ async fn denied_exempt_and_shadowed_requests_hold_nothing() {
     let ledger = Ledger::new(false);
     let builder = || RateLimitLayer::builder(ledger.limiter(), Header::new("x-api-key"));
     let too_much = |_: &http::request::Parts| [("requests", 11), ("tokens", 1)];
-    let _ = ledger.limiter().check_costs("acme", [("requests", 5), ("tokens", 0)]).await.unwrap();
+    let _ = ledger.limiter().check("acme").cost([("requests", 5), ("tokens", 0)]).await.unwrap();
     let eight = |_: &http::request::Parts| [("requests", 8), ("tokens", 1)];
 
     let response = builder().reserve(eight).build().layer(counts(5)).oneshot(acme()).await.unwrap();

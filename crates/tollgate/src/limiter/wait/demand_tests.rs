@@ -26,7 +26,7 @@ async fn admitted(
         let (limiter, counts) = (limiters[at % limiters.len()].clone(), Rc::clone(&counts));
         async move {
             loop {
-                let decision = limiter.until_ready("k", max_wait).await.unwrap();
+                let decision = limiter.check("k").wait(max_wait).await.unwrap();
                 match decision.retry_after() {
                     Some(retry) => sleep(retry).await,
                     None => counts[at % counts.len()].update(|count| count + 1),
@@ -90,7 +90,7 @@ async fn callers_of_the_guide_all_get_their_turns() {
     let caller = || async {
         let mut refusals = 0_u32;
         loop {
-            let decision = limiter.until_ready("geocoder", Duration::from_secs(30)).await.unwrap();
+            let decision = limiter.check("geocoder").wait(Duration::from_secs(30)).await.unwrap();
             match decision.retry_after() {
                 Some(retry) => sleep(retry).await,
                 None => return refusals,

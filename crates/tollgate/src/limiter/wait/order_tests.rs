@@ -23,7 +23,7 @@ fn queued(bucket: Policy) -> PolicySet {
 async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHandle<(Decision, Duration)> {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
-        let decision = limiter.until_ready_cost("k", Cost::new(cost), max_wait).await.unwrap();
+        let decision = limiter.check("k").cost(Cost::new(cost)).wait(max_wait).await.unwrap();
         (decision, start.elapsed())
     });
     tokio::task::yield_now().await;
@@ -33,7 +33,7 @@ async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHan
 /// Returns a limiter whose two units are spent, and a waiter for both of them.
 async fn waiter_for_a_pair(policies: impl Into<PolicySet>) -> (Limiter, JoinHandle<(Decision, Duration)>) {
     let limiter = Limiter::new(PausedStore::new(), policies);
-    assert!(limiter.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+    assert!(limiter.check("k").cost(Cost::new(2)).await.unwrap().is_allowed());
     let pair = waiter_for(&limiter, 2, MS(1_000)).await;
     (limiter, pair)
 }
@@ -45,7 +45,7 @@ async fn a_newcomer_does_not_take_the_unit_that_the_queue_waits_for() {
         // One unit is there, and the first in the queue needs two.
         sleep(MS(150)).await;
         let newcomer = waiter_for(&limiter, 1, MS(1_000)).await;
-        assert!(limiter.until_ready("k", MS(50)).await.unwrap().is_denied());
+        assert!(limiter.check("k").wait(MS(50)).await.unwrap().is_denied());
         assert_eq!(pair.await.unwrap().1, MS(200));
         // The newcomer came after 150 ms and has its unit after 300.
         assert_eq!(newcomer.await.unwrap().1, MS(150));
@@ -83,7 +83,7 @@ async fn a_queue_stays_while_one_caller_waits() {
 #[tokio::test(start_paused = true)]
 async fn one_unit_is_waited_for_although_the_burst_takes_longer() {
     let limiter = Limiter::new(PausedStore::new(), Policy::token_bucket("five", Quota::per_second(10).with_burst(5)));
-    let _ = limiter.check_cost("k", Cost::new(5)).await.unwrap();
+    let _ = limiter.check("k").cost(Cost::new(5)).await.unwrap();
     let (decision, waited) = waiter(&limiter, MS(150)).await.await.unwrap();
     assert_eq!((decision.is_allowed(), waited), (true, MS(100)));
 }
@@ -106,7 +106,7 @@ async fn a_request_whose_turn_in_a_leaky_bucket_is_too_late_is_denied_without_wa
 #[tokio::test(start_paused = true)]
 async fn a_request_enters_a_full_leaky_bucket_as_soon_as_it_has_room() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
-    let _ = limiter.check_cost("k", Cost::new(5)).await.unwrap();
+    let _ = limiter.check("k").cost(Cost::new(5)).await.unwrap();
     let last = waiter(&limiter, MS(500)).await;
     sleep(MS(150)).await;
     // The first unit left after 100 ms, and the waiter took its place.
@@ -120,7 +120,7 @@ async fn an_admitted_request_stays_charged_and_leaves_no_task_behind() {
         let store = PausedStore::late(MS(20));
         let limiter = Limiter::new(store.clone(), policy);
         for _ in 0..2 {
-            assert!(limiter.until_ready("k", MS(1_000)).await.unwrap().is_allowed());
+            assert!(limiter.check("k").wait(MS(1_000)).await.unwrap().is_allowed());
             assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
         }
         sleep(delay + MS(50)).await;
@@ -145,8 +145,8 @@ async fn a_denial_that_arrives_after_its_caller_has_gone_refunds_nothing() {
 async fn a_denied_cost_is_not_charged_and_a_cancelled_one_is_refunded_as_a_whole() {
     let store = PausedStore::late(MS(20));
     let limiter = Limiter::new(store.clone(), QUEUE);
-    let _ = limiter.check_cost("k", Cost::new(2)).await.unwrap();
-    let decision = limiter.until_ready_cost("k", Cost::new(3), MS(30)).await.unwrap();
+    let _ = limiter.check("k").cost(Cost::new(2)).await.unwrap();
+    let decision = limiter.check("k").cost(Cost::new(3)).wait(MS(30)).await.unwrap();
     assert_eq!((decision.is_denied(), decision.cost()), (true, Cost::new(3)));
     let key = Key::new("k");
     let check = Check::new(limiter.policies(), &key, Cost::ZERO);
@@ -171,7 +171,7 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
         (window, [1_000, 1_000, 2_000, 2_000]),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy.clone());
-        let _ = limiter.check_cost("k", Cost::new(2)).await.unwrap();
+        let _ = limiter.check("k").cost(Cost::new(2)).await.unwrap();
         let decision = limiter.check("k").await.unwrap();
         assert!(decision.is_denied());
         let now = Instant::now();
@@ -192,7 +192,7 @@ async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_it
     let queued = [waiter(&slow, MS(1_000)).await, waiter(&slow, MS(1_000)).await];
     // The queue of the other set would make this caller wait for 300 ms, and deny it at once for that.
     let start = Instant::now();
-    let decision = fast.until_ready("k", MS(50)).await.unwrap();
+    let decision = fast.check("k").wait(MS(50)).await.unwrap();
     assert_eq!((decision.is_allowed(), start.elapsed()), (true, MS(10)));
     assert!(decision.state("fast").is_some());
     for (at, queued) in (1..).zip(queued) {
@@ -208,9 +208,9 @@ async fn callers_with_equal_policies_share_a_queue_and_all_share_its_bound() {
     let limiter = Limiter::builder(PausedStore::new()).policies(BUCKET).max_waiting(2).build();
     let (equal, other) = (limiter.with_policies(BUCKET), limiter.with_policies(PAIR));
     assert!(limiter.check("k").await.unwrap().is_allowed());
-    assert!(other.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+    assert!(other.check("k").cost(Cost::new(2)).await.unwrap().is_allowed());
     let queued = [waiter(&limiter, MS(1_000)).await, waiter(&equal, MS(1_000)).await];
-    assert!(other.until_ready("k", MS(1_000)).await.unwrap().is_denied(), "two callers wait already");
+    assert!(other.check("k").wait(MS(1_000)).await.unwrap().is_denied(), "two callers wait already");
     for (at, queued) in (1..).zip(queued) {
         assert_eq!(queued.await.unwrap().1, MS(100 * at), "the callers with equal policies keep their order");
     }

@@ -92,7 +92,7 @@ pub(super) const MS: fn(u64) -> Duration = Duration::from_millis;
 pub(super) async fn waiter(limiter: &Limiter, max_wait: Duration) -> tokio::task::JoinHandle<(Decision, Duration)> {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
-        let decision = limiter.until_ready("k", max_wait).await.unwrap();
+        let decision = limiter.check("k").wait(max_wait).await.unwrap();
         (decision, start.elapsed())
     });
     tokio::task::yield_now().await;
@@ -120,7 +120,7 @@ async fn a_leaky_bucket_of_an_outer_level_releases_the_callers_of_all_its_keys_o
     let callers = (0..5_u64).map(|inner| {
         let limiter = limiter.clone();
         async move {
-            let decision = limiter.until_ready(Key::new("k").child(inner), MS(1_000)).await.unwrap();
+            let decision = limiter.check(Key::new("k").child(inner)).wait(MS(1_000)).await.unwrap();
             (decision.is_allowed(), start.elapsed())
         }
     });
@@ -137,7 +137,7 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once_and_not_charged() 
     let first = waiter(&limiter, MS(1_000)).await;
     let second = waiter(&limiter, MS(1_000)).await;
     let start = Instant::now();
-    let decision = limiter.until_ready("k", MS(150)).await.unwrap();
+    let decision = limiter.check("k").wait(MS(150)).await.unwrap();
     assert!(decision.is_denied() && start.elapsed().is_zero());
     assert_eq!((decision.retry_after(), decision.delay()), (Some(MS(50)), Duration::ZERO));
     assert!(decision.state("queue").unwrap().is_exceeded());
@@ -153,9 +153,9 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once_and_not_charged() 
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
     let _ = (limiter.check("k").await.unwrap(), limiter.check("k").await.unwrap());
     sleep(MS(49)).await;
-    assert!(limiter.until_ready("k", MS(150)).await.unwrap().is_denied());
+    assert!(limiter.check("k").wait(MS(150)).await.unwrap().is_denied());
     sleep(MS(1)).await;
-    assert!(limiter.until_ready("k", MS(150)).await.unwrap().is_allowed());
+    assert!(limiter.check("k").wait(MS(150)).await.unwrap().is_allowed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,9 +230,9 @@ async fn a_full_leaky_bucket_is_waited_for_only_when_time_suffices_to_drain_it()
         let _ = limiter.check("k").await.unwrap();
     }
     let start = Instant::now();
-    assert!(limiter.until_ready("k", MS(499)).await.unwrap().is_denied());
+    assert!(limiter.check("k").wait(MS(499)).await.unwrap().is_denied());
     assert!(start.elapsed().is_zero());
-    assert!(limiter.until_ready("k", MS(500)).await.unwrap().is_allowed());
+    assert!(limiter.check("k").wait(MS(500)).await.unwrap().is_allowed());
     assert_eq!(start.elapsed(), MS(500));
 }
 
@@ -274,7 +274,7 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
     }
     for key in ["k", "other"] {
         let (start, before) = (Instant::now(), store.checks.load(Ordering::Relaxed));
-        assert!(limiter.until_ready(key, MS(1_000)).await.unwrap().is_denied());
+        assert!(limiter.check(key).wait(MS(1_000)).await.unwrap().is_denied());
         assert_eq!(start.elapsed(), MS(0));
         // The caller's own denial is the answer. The store is not asked again.
         assert_eq!(store.checks.load(Ordering::Relaxed) - before, 1);
@@ -282,18 +282,18 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
     for waiter in waiters {
         assert!(waiter.await.unwrap().0.is_allowed());
     }
-    assert!(limiter.until_ready("other", MS(1_000)).await.unwrap().is_allowed());
+    assert!(limiter.check("other").wait(MS(1_000)).await.unwrap().is_allowed());
     assert_eq!(limiter.wait_queues().waiting.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_whose_time_runs_out_does_not_overtake_the_queue() {
     let limiter = Limiter::new(PausedStore::new(), Policy::window_from_first_hit("minute", Quota::new(2, MS(1_000))));
-    let first = limiter.check_cost("k", Cost::new(2)).await.unwrap();
+    let first = limiter.check("k").cost(Cost::new(2)).await.unwrap();
     assert!(first.is_allowed());
     let whole = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.until_ready_cost("k", Cost::new(2), MS(5_000)).await.unwrap() }
+        async move { limiter.check("k").cost(Cost::new(2)).wait(MS(5_000)).await.unwrap() }
     });
     tokio::task::yield_now().await;
     // Its time ends together with the window, and one unit would fit then.
@@ -311,7 +311,7 @@ async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits
         Policy::interval_bucket("two", Quota::new(2, MS(1_000))),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy);
-        assert!(limiter.check_cost("k", Cost::new(2)).await.unwrap().is_allowed());
+        assert!(limiter.check("k").cost(Cost::new(2)).await.unwrap().is_allowed());
         let first = waiter(&limiter, MS(1_000)).await;
         let second = waiter(&limiter, MS(1_000)).await;
         let (denied, waited) = waiter(&limiter, MS(1_999)).await.await.unwrap();
@@ -329,11 +329,11 @@ async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_zero_is_a_plain_check() {
     let limiter = Limiter::new(PausedStore::new(), BUCKET);
-    assert!(limiter.until_ready("k", Duration::ZERO).await.unwrap().is_allowed());
-    let decision = limiter.until_ready("k", Duration::ZERO).await.unwrap();
+    assert!(limiter.check("k").wait(Duration::ZERO).await.unwrap().is_allowed());
+    let decision = limiter.check("k").wait(Duration::ZERO).await.unwrap();
     assert_eq!(decision.retry_after(), Some(MS(100)));
-    assert!(limiter.until_ready("k", Duration::MAX).await.unwrap().is_allowed());
-    let error = limiter.until_ready_cost("k", Cost::new(2), Duration::MAX).await.unwrap_err();
+    assert!(limiter.check("k").wait(Duration::MAX).await.unwrap().is_allowed());
+    let error = limiter.check("k").cost(Cost::new(2)).wait(Duration::MAX).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::CostExceedsBurst);
 }
 
@@ -376,11 +376,11 @@ async fn a_waiter_with_a_cost_gets_its_turn_in_order_of_arrival_also_against_oth
     let policy = Policy::token_bucket("calls", Quota::per_second(10));
     // Two limiters stand for two processes: each has its own queues.
     let [ours, theirs] = [Limiter::new(store.clone(), policy.clone()), Limiter::new(store, policy)];
-    let _ = ours.check_cost("k", Cost::new(10)).await.unwrap();
+    let _ = ours.check("k").cost(Cost::new(10)).await.unwrap();
     let first = waiter(&theirs, MS(60_000)).await;
     let start = Instant::now();
     let pair = tokio::spawn(async move {
-        assert!(ours.until_ready_cost("k", Cost::new(2), MS(60_000)).await.unwrap().is_allowed());
+        assert!(ours.check("k").cost(Cost::new(2)).wait(MS(60_000)).await.unwrap().is_allowed());
         start.elapsed()
     });
     tokio::task::yield_now().await;
@@ -409,7 +409,7 @@ async fn a_leaky_bucket_beside_another_policy_waits_for_both() {
 async fn until_ready_futures_are_send() {
     fn is_send<T: Send>(_: &T) {}
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
-    let future = limiter.until_ready("k", MS(1));
+    let future = limiter.check("k").wait(MS(1));
     is_send(&future);
     assert!(future.await.unwrap().is_allowed());
 }
@@ -420,7 +420,7 @@ async fn units_accrue_on_paused_time_while_a_caller_sleeps() {
     let limiter = Limiter::new(store, Policy::token_bucket("one", Quota::per_minute(1)));
     let start = Instant::now();
     for minutes in 0..5 {
-        let decision = limiter.until_ready("k", MS(300_000)).await.unwrap();
+        let decision = limiter.check("k").wait(MS(300_000)).await.unwrap();
         assert!(decision.is_allowed());
         assert_eq!(start.elapsed().as_millis().div_ceil(60_000), minutes, "{:?}", start.elapsed());
     }

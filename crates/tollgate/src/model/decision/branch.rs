@@ -11,7 +11,7 @@ impl Decision {
     /// policy meters the branch.
     ///
     /// The part is a decision over the policies of the branch, for the key of the branch alone. So
-    /// [`refund_decision`](crate::Limiter::refund_decision) takes it with that key. Of a denied check, the part of a branch
+    /// [`RefundBuilder::of`](crate::limiter::RefundBuilder::of) takes it with that key. Of a denied check, the part of a branch
     /// that has the units is allowed and costs nothing, because nothing was charged.
     ///
     /// ```

@@ -184,7 +184,7 @@ impl Decision {
     }
 
     /// Returns how long to wait before the work on an allowed request starts: until its turn in every
-    /// [queue](crate::Algorithm::LeakyBucket) of the set. For a caller of [`until_ready`](crate::Limiter::until_ready)
+    /// [queue](crate::Algorithm::LeakyBucket) of the set. For a caller of [`wait`](crate::limiter::CheckBuilder::wait)
     /// that went into debt: until that debt is paid.
     ///
     /// Zero without a queue and a debt, and for a denial.
@@ -487,7 +487,7 @@ impl fmt::Display for Denied {
 impl std::error::Error for Denied {}
 
 /// Describes what every policy has left for a key, from [`Limiter::peek`](crate::Limiter::peek) or
-/// [`Limiter::peek_cost`](crate::Limiter::peek_cost). Nothing was spent.
+/// [`PeekBuilder::cost`](crate::limiter::PeekBuilder::cost). Nothing was spent.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -516,8 +516,8 @@ impl KeyState {
     ///
     /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     /// let limiter = Limiter::new(store, Policy::fixed_window("rows", Quota::per_minute(100)));
-    /// let _ = limiter.check_cost("acme", Cost::new(99)).await?;
-    /// let state = limiter.peek_cost("acme", Cost::new(2)).await?;
+    /// let _ = limiter.check("acme").cost(Cost::new(99)).await?;
+    /// let state = limiter.peek("acme").cost(Cost::new(2)).await?;
     /// assert_eq!(state.retry_after(), Some(Duration::from_secs(60)));
     /// # Ok(()) }
     /// ```

@@ -24,7 +24,7 @@ impl Policy {
     ///
     /// let clock = Clock::manual(0);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), API);
-    /// assert!(limiter.check_cost("acme", Cost::new(40)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(40)).await?.is_allowed());
     /// let denied = limiter.check("acme").await?;
     /// assert_eq!(denied.retry_after(), Some(Duration::from_millis(100)));
     ///
@@ -61,11 +61,11 @@ impl Policy {
     ///
     /// let clock = Clock::manual(0);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), BATCH);
-    /// assert!(limiter.check_cost("acme", Cost::new(10)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(10)).await?.is_allowed());
     /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(60)));
     ///
     /// clock.advance(Duration::from_secs(60));
-    /// assert!(limiter.check_cost("acme", Cost::new(10)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(10)).await?.is_allowed());
     /// # Ok(()) }
     /// ```
     ///
@@ -85,7 +85,7 @@ impl Policy {
     /// after it. Starts are W/n apart, and a full bucket denies. The value in Redis has 24 bytes.
     ///
     /// Use it for work that must be even, such as e-mails or calls to another company's API.
-    /// [`Limiter::until_ready`](crate::Limiter::until_ready) waits for the delay. Use
+    /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) waits for the delay. Use
     /// [`token_bucket`](Self::token_bucket) when clients should come back later and not wait.
     ///
     /// ```
@@ -132,7 +132,7 @@ impl Policy {
     /// // 23:00:00 UTC on the first day of the Unix epoch.
     /// let clock = Clock::manual(82_800_000_000);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), DAILY);
-    /// assert!(limiter.check_cost("acme", Cost::new(50_000)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(50_000)).await?.is_allowed());
     /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(3_600)));
     ///
     /// clock.advance(Duration::from_secs(3_600));
@@ -176,7 +176,7 @@ impl Policy {
     /// // 2026-02-28 22:59:59 UTC is one second before March in Berlin.
     /// let clock = Clock::manual(1_772_319_599_000_000);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), plan);
-    /// assert!(limiter.check_cost("acme", Cost::new(10_000)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(10_000)).await?.is_allowed());
     /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(1)));
     ///
     /// clock.advance(Duration::from_secs(1));
@@ -220,7 +220,7 @@ impl Policy {
     ///
     /// let clock = Clock::manual(30_000_000);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), SELLER);
-    /// assert!(limiter.check_cost("acme", Cost::new(100)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(100)).await?.is_allowed());
     /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(60)));
     ///
     /// clock.advance(Duration::from_secs(60));
@@ -256,7 +256,7 @@ impl Policy {
     ///
     /// let clock = Clock::manual(0);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), API);
-    /// assert!(limiter.check_cost("acme", Cost::new(10)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(10)).await?.is_allowed());
     ///
     /// // Half of the previous window still counts: 5 units. One more is spent now.
     /// clock.advance(Duration::from_secs(90));
@@ -294,7 +294,7 @@ impl Policy {
     ///
     /// let clock = Clock::manual(0);
     /// let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), STRICT);
-    /// assert!(limiter.check_cost("acme", Cost::new(10)).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost(Cost::new(10)).await?.is_allowed());
     ///
     /// // One minute, and one sub-window of ten seconds.
     /// assert_eq!(limiter.check("acme").await?.retry_after(), Some(Duration::from_secs(70)));
@@ -322,7 +322,7 @@ impl Policy {
     ///
     /// More than n units never pass in any interval of length W, and no request is denied that would
     /// fit. Stores one entry for each admitted unit: about 11 bytes in Redis, plus its
-    /// [tag](crate::Limiter::check_tagged).
+    /// [tag](crate::limiter::CheckBuilder::tag).
     ///
     /// Use it for small, exact limits, and to list later
     /// [who spent the units](crate::Limiter::entries). Use

@@ -39,7 +39,7 @@ async fn an_allowed_request_leaves_what_a_fresh_key_leaves() {
         let limiter =
             Limiter::new(ScriptedStore::allow(), Policy::try_new("api", algorithm, quota()).expect("a policy"));
         for _ in 0..20 {
-            let decision = limiter.check_cost("acme", Cost::new(3)).await.expect("a decision");
+            let decision = limiter.check("acme").cost(Cost::new(3)).await.expect("a decision");
             assert_eq!((decision.is_allowed(), decision.state("api").expect("a state").remaining()), (true, 7));
         }
     }
@@ -49,7 +49,7 @@ async fn an_allowed_request_leaves_what_a_fresh_key_leaves() {
 async fn one_policy_denies_and_the_others_are_fresh() {
     let policies = [Policy::token_bucket("burst", quota()), Policy::sliding_log("daily", Quota::per_day(5))];
     let limiter = Limiter::new(ScriptedStore::new([Answer::deny(WAIT).by("daily")]), policies);
-    let decision = limiter.check_costs("acme", [("burst", 2), ("daily", 1)]).await.expect("a decision");
+    let decision = limiter.check("acme").cost([("burst", 2), ("daily", 1)]).await.expect("a decision");
     let states: Vec<_> = decision.states().map(|state| (state.is_exceeded(), state.remaining())).collect();
     assert_eq!(states, [(false, 10), (true, 0)]);
     assert_eq!(decision.binding().expect("a state").policy().name(), "daily");
@@ -101,7 +101,7 @@ async fn a_waiting_caller_waits_as_the_script_says() {
     let store = ScriptedStore::new([Answer::deny(WAIT), Answer::allow()]);
     let limiter = Limiter::new(store.clone(), Policy::token_bucket("api", quota()));
     let start = tokio::time::Instant::now();
-    let decision = limiter.until_ready("acme", 2 * WAIT).await.expect("a decision");
+    let decision = limiter.check("acme").wait(2 * WAIT).await.expect("a decision");
     assert_eq!((decision.is_allowed(), start.elapsed(), store.checks().len()), (true, WAIT, 2));
 }
 
@@ -120,7 +120,7 @@ async fn a_reservation_takes_an_answer_and_is_settled() {
 fn a_script_of_decisions_needs_no_runtime() {
     let limiter = Limiter::new(ScriptedStore::deny(WAIT), Policy::token_bucket("api", quota()));
     assert!(limiter.is_in_process());
-    assert!(limiter.blocking().check("acme").expect("a decision").is_denied());
+    assert!(limiter.block_on(limiter.check("acme")).expect("a decision").is_denied());
 }
 
 #[test]

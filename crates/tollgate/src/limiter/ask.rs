@@ -1,0 +1,482 @@
+use std::{borrow::Cow, fmt, future::IntoFuture, sync::Arc, time::Duration};
+
+use super::{Limiter, LimiterInner, wait};
+use crate::{
+    Cost, Costs, Decision, Error, Key, PolicySet,
+    model::{KeyState, cost::Charge},
+    store::{Check, CheckFuture, StoreFuture, answer_by},
+};
+
+impl Limiter {
+    /// Spends one unit of every policy, or nothing. Await the returned builder.
+    ///
+    /// The builder takes [another cost](CheckBuilder::cost), a [tag](CheckBuilder::tag), and the longest time that the
+    /// caller [waits](CheckBuilder::wait) instead of being denied.
+    ///
+    /// The key is a [`Key`], or what converts into one: text, numbers, tuples, and types of your own with an
+    /// `impl From<…> for Key`. A caller that holds a [`Key`] borrows it with [`check_key`](Self::check_key).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// struct UserId(u64);
+    ///
+    /// impl From<UserId> for Key {
+    ///     fn from(user: UserId) -> Self {
+    ///         Key::from(("user", user.0))
+    ///     }
+    /// }
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(2)));
+    /// assert!(limiter.check("acme").await?.is_allowed());
+    /// assert!(limiter.check(UserId(7)).await?.is_allowed());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
+    /// [`Outage`](crate::Outage) always decides.
+    ///
+    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a policy
+    /// meters. The store is not asked then. [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a
+    /// cluster has all branches of the key: see [`can_decide`](Self::can_decide).
+    ///
+    /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
+    /// store is outside the process. No `Outage` decides then, and nothing is sent: [`block_on`](Self::block_on) is for
+    /// such threads.
+    ///
+    /// # Cancellation
+    ///
+    /// A dropped future may have spent the unit: the store may have decided already.
+    #[inline]
+    pub fn check(&self, key: impl Into<Key>) -> CheckBuilder<'_> {
+        CheckBuilder::new(self, Cow::Owned(key.into()))
+    }
+
+    /// Spends one unit of every policy, or nothing, for a borrowed key: [`check`](Self::check) without a copy of the key.
+    ///
+    /// `check(&key)` works too, and copies the 88 bytes of the key. This is for the caller that has a key at hand and counts
+    /// nanoseconds: a middleware, a loop over keys. It is a method of its own, because a type that borrows a [`Key`] and
+    /// still converts from everything that a key converts from would need two overlapping impls.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Key, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100)));
+    /// let key = Key::new("acme");
+    /// for rows in [30, 70] {
+    ///     assert!(limiter.check_key(&key).cost(Cost::new(rows)).await?.is_allowed());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    #[inline]
+    pub fn check_key<'a>(&'a self, key: &'a Key) -> CheckBuilder<'a> {
+        CheckBuilder::new(self, Cow::Borrowed(key))
+    }
+
+    /// Returns what every policy has left for the key, and spends nothing. Await the returned builder, which also takes the
+    /// [cost](PeekBuilder::cost) that has to fit.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
+    /// let _ = limiter.check("acme").await?;
+    /// assert_eq!(limiter.peek("acme").await?.state("api").unwrap().remaining(), 9);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    #[inline]
+    pub fn peek(&self, key: impl Into<Key>) -> PeekBuilder<'_> {
+        PeekBuilder { limiter: self, key: key.into(), costs: Costs::new(Cost::ZERO) }
+    }
+
+    /// Refunds up to `costs`, and never more than is spent now: one [`Cost`] for all policies, or [`Costs`] for each. Await
+    /// the returned builder. A limiter that [blocks](PolicySet::is_blocked) refunds nothing.
+    ///
+    /// The units count as spent at this moment. Name the [decision](RefundBuilder::of) that spent them when it is at
+    /// hand: it has the time at which they were spent, so no unit comes back that has accrued again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("day", Quota::per_day(100)));
+    /// let decision = limiter.check("acme").cost(Cost::new(10)).await?;
+    /// // The work needed only 4 units.
+    /// limiter.refund("acme", Cost::new(6)).of(&decision).await?;
+    /// assert_eq!(limiter.peek("acme").await?.state("day").unwrap().remaining(), 96);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be reached before the deadline. The units then stay spent until they accrue again.
+    ///
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or do
+    /// not name each of them.
+    pub fn refund(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> RefundBuilder<'_> {
+        RefundBuilder { limiter: self, key: key.into(), costs: costs.into(), decision: None }
+    }
+}
+
+/// Builds a check. [`Limiter::check`] returns it. Await it to spend.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+/// use std::time::Duration;
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
+///
+/// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+/// let limiter = Limiter::new(store, Policy::token_bucket("rows", Quota::per_second(1_000)));
+/// assert!(limiter.check("import").cost(Cost::new(1_000)).await?.is_allowed());
+/// assert!(limiter.check("import").cost(Cost::new(1_000)).await?.is_denied());
+/// assert!(limiter.check("import").cost(Cost::new(1_000)).wait(Duration::from_secs(2)).await?.is_allowed());
+///
+/// // What takes a future gets one that borrows nothing.
+/// let check = tokio::spawn(limiter.check("export").into_future());
+/// assert!(check.await.expect("the task ends")?.is_allowed());
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is spent until the builder is awaited"]
+pub struct CheckBuilder<'a> {
+    limiter: &'a Limiter,
+    key: Cow<'a, Key>,
+    costs: Costs,
+    tag: &'a [u8],
+    max_wait: Option<Duration>,
+}
+
+// The builder is inlined into its caller. What is left of a check at one cost is a call with a borrowed key.
+impl<'a> CheckBuilder<'a> {
+    #[inline]
+    fn new(limiter: &'a Limiter, key: Cow<'a, Key>) -> Self {
+        Self { limiter, key, costs: Costs::new(Cost::ONE), tag: &[], max_wait: None }
+    }
+
+    /// Sets the units to spend: one [`Cost`] for all policies, or [`Costs`] for each. [`Cost::ONE`] by default.
+    ///
+    /// One atomic step spends from all policies, or from none. See [`Costs`] for an example, and [`Key::child`] and
+    /// [`Key::beside`] for policies that count several keys in one step.
+    ///
+    /// # Errors
+    ///
+    /// The check fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when a cost is above the
+    /// burst of its policy, and with [`ErrorKind::Config`](crate::ErrorKind::Config) when the costs name a policy that
+    /// the limiter does not have, or do not name each of them. The store is not asked then.
+    #[inline]
+    pub fn cost(mut self, costs: impl Into<Costs>) -> Self {
+        self.costs = costs.into();
+        self
+    }
+
+    /// Sets bytes that are stored beside the units in every [sliding log](crate::Algorithm::SlidingLog) of the set.
+    /// Empty by default, at most 64 bytes.
+    ///
+    /// Use a tag to see later which user, of all that share the key, spent the units: see
+    /// [`entries`](Limiter::entries). Other algorithms ignore the tag.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::sliding_log("log-in", Quota::per_minute(2)));
+    /// for user in ["ann", "bob", "eve"] {
+    ///     // The address is the key. The user is the tag.
+    ///     let _ = limiter.check("192.0.2.7").tag(user).await?;
+    /// }
+    /// let entries = limiter.entries("192.0.2.7", 10).await?;
+    /// let users: Vec<_> = entries.iter().map(|entry| entry.tag()).collect();
+    /// assert_eq!(users, [b"bob", b"ann"]); // Eve was denied. A denial is not stored.
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The check fails with [`ErrorKind::Config`](crate::ErrorKind::Config) for a tag of more than 64 bytes.
+    #[inline]
+    pub fn tag<T: AsRef<[u8]> + ?Sized>(mut self, tag: &'a T) -> Self {
+        self.tag = tag.as_ref();
+        self
+    }
+
+    /// Waits for up to `max_wait` until the units are available. By default, a check does not wait.
+    ///
+    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once and
+    /// waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes into
+    /// debt: its units are charged at once, and it waits until they have accrued. So requests get their turns in the
+    /// order of arrival, over all processes, and a plain check takes no unit that somebody waits for. The decision
+    /// refuses a request whose turn would come after `max_wait`, and charges nothing.
+    ///
+    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose
+    /// turn can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
+    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
+    /// different parts of the key or stand beside other algorithms. It waits for the decision's
+    /// [`retry_after`](Decision::retry_after) and then tries again. Such callers of this limiter and its clones wait in a
+    /// queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so the
+    /// callers of other processes and plain checks may take the units before. Callers of a limiter
+    /// [with other policies](Limiter::with_policies) have a queue of their own.
+    ///
+    /// The burst of a leaky bucket and `max_wait` both bound the wait: it is at most `burst` times the time of one
+    /// unit. Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at
+    /// least 2. The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c − 1 units more
+    /// than the amount leave in a period.
+    ///
+    /// Returns the denial without waiting when the turn would come after `max_wait`, or when
+    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not
+    /// charged, and its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
+    /// [`into_result`](Decision::into_result) so that `?` ends the work.
+    ///
+    /// Processes that share a store share the turns of a full queue. A caller that asks while others of its process
+    /// are refused asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place
+    /// lately lets the others come first.
+    ///
+    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its share.
+    ///
+    /// Callers sleep on the time of tokio. A test that pauses it gives the store
+    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let mails = Limiter::new(
+    ///     MemoryStore::new(),
+    ///     Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)),
+    /// );
+    /// for _ in 0..3 {
+    ///     mails.check("smtp").wait(Duration::from_secs(1)).await?.into_result()?;
+    ///     // Send one e-mail here. The next one follows 100 ms later.
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The check fails with [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) outside a tokio runtime, for every
+    /// store: the call may have to wait.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
+    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place
+    /// can be refunded: the requests behind keep their turns, and the turn of the cancelled request passes unused.
+    #[inline]
+    pub fn wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Checks with all options.
+    #[inline(never)]
+    fn check_with_options(self) -> CheckFuture {
+        let Self { limiter, key, costs, tag, max_wait } = self;
+        if let Some(max_wait) = max_wait {
+            let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
+            return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
+        }
+        match costs.ranked(&limiter.policies) {
+            Ok(charge) => limiter.inner.check(&limiter.policies, &key, charge.borrow(), tag),
+            Err(error) => limiter.inner.refuse(&limiter.policies, error),
+        }
+    }
+}
+
+impl IntoFuture for CheckBuilder<'_> {
+    type Output = Result<Decision, Error>;
+    type IntoFuture = CheckFuture;
+
+    /// Checks. A store in the process charges at once, also when the future is not polled, unless the check may
+    /// [wait](CheckBuilder::wait).
+    #[inline]
+    fn into_future(self) -> CheckFuture {
+        match (self.costs.only(), self.max_wait) {
+            (Some(cost), None) => self.limiter.inner.check(&self.limiter.policies, &self.key, cost.into(), self.tag),
+            _ => self.check_with_options(),
+        }
+    }
+}
+
+/// Builds a peek. [`Limiter::peek`] returns it. Await it to look.
+#[must_use = "nothing is looked up until the builder is awaited"]
+pub struct PeekBuilder<'a> {
+    limiter: &'a Limiter,
+    key: Key,
+    costs: Costs,
+}
+
+impl PeekBuilder<'_> {
+    /// Also returns when a check at these costs would be admitted: one [`Cost`] for all policies, or [`Costs`] for each.
+    ///
+    /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered.
+    /// After a change of its period or of the rate of a bucket, it is exact from the next check on.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(10)));
+    /// let _ = limiter.check("acme").cost(Cost::new(8)).await?;
+    ///
+    /// // When would five fit?
+    /// let state = limiter.peek("acme").cost(Cost::new(5)).await?;
+    /// assert_eq!(state.retry_after(), Some(Duration::from_millis(300)));
+    /// assert_eq!(state.state("api").unwrap().remaining(), 2);
+    /// assert_eq!(limiter.peek("acme").cost(Cost::new(2)).await?.retry_after(), None);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`CheckBuilder::cost`]. The peek fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) over a
+    /// store that does not [look ahead](crate::Store::look).
+    #[inline]
+    pub fn cost(mut self, costs: impl Into<Costs>) -> Self {
+        self.costs = costs.into();
+        self
+    }
+}
+
+impl IntoFuture for PeekBuilder<'_> {
+    type Output = Result<KeyState, Error>;
+    type IntoFuture = StoreFuture<KeyState>;
+
+    fn into_future(self) -> StoreFuture<KeyState> {
+        let Self { limiter, key, costs } = self;
+        match costs.ranked(&limiter.policies) {
+            Ok(charge) => limiter.inner.look(&limiter.policies, key, charge),
+            Err(error) => StoreFuture::ready(Err(error)),
+        }
+    }
+}
+
+/// Builds a refund. [`Limiter::refund`] returns it. Await it to refund.
+#[must_use = "nothing is refunded until the builder is awaited"]
+pub struct RefundBuilder<'a> {
+    limiter: &'a Limiter,
+    key: Key,
+    costs: Costs,
+    decision: Option<&'a Decision>,
+}
+
+impl<'a> RefundBuilder<'a> {
+    /// Sets the decision that spent the units, and refunds no more than it spent.
+    ///
+    /// The units count as if they had come back at once. So never more is refunded than is spent now, and nothing to a
+    /// window that opened after the decision. A token bucket returns what cannot have accrued again since: all units for
+    /// nearly its drain time if it was drained, and none after the time of the units if it was full. For work that
+    /// takes longer, [reserve](Limiter::reserve): the bucket then remembers what was missing. A decision that spent
+    /// nothing (a denial, or a decision without the store) refunds nothing.
+    ///
+    /// The units return to the policies of the decision, also when the limiter has others now.
+    pub fn of(mut self, decision: &'a Decision) -> Self {
+        self.decision = Some(decision);
+        self
+    }
+}
+
+impl IntoFuture for RefundBuilder<'_> {
+    type Output = Result<(), Error>;
+    type IntoFuture = StoreFuture<()>;
+
+    /// Refunds. A store in the process refunds at once, also when the future is not polled.
+    fn into_future(self) -> StoreFuture<()> {
+        let Self { limiter, key, costs, decision } = self;
+        // The decision may be that of another limiter of the same store, or of this one before its policies changed.
+        let policies = decision.map_or(limiter.policies(), Decision::policies);
+        let charge = match costs.charge(policies) {
+            Ok(charge) => charge,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        let charge = match decision {
+            Some(decision) if decision.is_denied() || decision.is_degraded() => return StoreFuture::ready(Ok(())),
+            Some(decision) => charge.borrow().at_most(decision.charge(), policies.len()),
+            None => charge,
+        };
+        if charge.borrow().cost == Cost::ZERO || policies.is_blocked() {
+            return StoreFuture::ready(Ok(()));
+        }
+        if let Err(error) = policies.reaches(&key) {
+            return StoreFuture::ready(Err(error));
+        }
+        let check = Check::of(policies, &key, charge.borrow());
+        limiter.inner.call(check, |check| limiter.inner.store.refund(check, decision))
+    }
+}
+
+impl LimiterInner {
+    /// Returns what a check would decide. It is neither charged nor counted.
+    fn look(self: &Arc<Self>, policies: &PolicySet, key: Key, charge: Charge) -> StoreFuture<KeyState> {
+        if policies.is_blocked() {
+            return StoreFuture::ready(Ok(KeyState::new(Decision::blocked(policies, charge.borrow()))));
+        }
+        if let Err(error) = policies.admits(charge.borrow()).and_then(|()| policies.reaches(&key)) {
+            return StoreFuture::ready(Err(error));
+        }
+        let deadline = self.deadline();
+        let check = Check { deadline, ..Check::of(policies, &key, charge.borrow()) };
+        let answer = match self.store.look(check).into_ready() {
+            Ok(outcome) => return StoreFuture::ready(self.looked(outcome, check)),
+            Err(answer) => answer,
+        };
+        let (inner, policies) = (Arc::clone(self), policies.clone());
+        StoreFuture::pending(async move {
+            let outcome = answer_by(deadline, answer).await;
+            inner.looked(outcome, Check { deadline, ..Check::of(&policies, &key, charge.borrow()) })
+        })
+    }
+
+    /// Passes on what the store saw, and answers for a store that failed.
+    fn looked(&self, outcome: Result<Decision, Error>, check: Check<'_>) -> Result<KeyState, Error> {
+        let look = match outcome {
+            Ok(look) => {
+                if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {
+                    self.fallback.answered(deadline.start());
+                }
+                look
+            }
+            Err(error) if self.is_in_process => return Err(error),
+            Err(error) => self.fallback.look(check, error)?,
+        };
+        Ok(KeyState::new(look))
+    }
+}
+
+/// Leaves out the key and the tag, which may identify a person.
+impl fmt::Debug for CheckBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckBuilder")
+            .field("costs", &self.costs)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Leaves out the key, which may identify a person.
+impl fmt::Debug for PeekBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeekBuilder").field("costs", &self.costs).finish_non_exhaustive()
+    }
+}
+
+/// Leaves out the key, which may identify a person.
+impl fmt::Debug for RefundBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefundBuilder").field("costs", &self.costs).finish_non_exhaustive()
+    }
+}
