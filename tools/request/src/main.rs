@@ -1,8 +1,9 @@
 //! Counts the source files that work for a request: `cargo xtask request`.
 //!
-//! The program starts a Redis server. It runs itself twice under callgrind: once with one request, once with 201. A request
+//! The program starts a Redis server. It runs itself twice under callgrind: once with 101 requests, once with 301. A request
 //! passes a layer with a fixed limiter, and one caller sends one after another. What the second run costs more is the cost of
-//! 200 requests; connecting and starting are not counted. A file counts when its code runs for most of the requests.
+//! 200 warm requests. Connecting and starting are not counted, nor what only the first requests do: the second one assembles a
+//! script. A file counts when its code runs for most of the requests.
 //!
 //! callgrind attributes inlined code to the file that holds it, so what the compiler inlines changes nothing. The tool is
 //! compiled in the profile `request`, with few optimisations, so that no code disappears.
@@ -21,6 +22,9 @@ use profile::Profile;
 
 /// Requests that are counted: the difference of the two runs.
 const REQUESTS: u64 = 200;
+
+/// Requests of both runs that come first, and are not counted.
+const FIRST_REQUESTS: u64 = 101;
 
 /// Instructions per request from which a file counts. What runs less is a timer or a refill between requests.
 const LEAST_INSTRUCTIONS: f64 = 1.5;
@@ -48,8 +52,8 @@ fn count() -> Result<(), Error> {
         profiled(&file, &server.url(), requests)?;
         Ok(Profile::parse(&fs::read_to_string(&file)?))
     };
-    let (one, many) = (profile(1)?, profile(1 + REQUESTS)?);
-    let files = many.since(&one, REQUESTS);
+    let (first, all) = (profile(FIRST_REQUESTS)?, profile(FIRST_REQUESTS + REQUESTS)?);
+    let files = all.since(&first, REQUESTS);
     let counted: Vec<_> = files.iter().filter(|file| file.instructions >= LEAST_INSTRUCTIONS).collect();
     if counted.is_empty() {
         return Err(

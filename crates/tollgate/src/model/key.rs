@@ -1,7 +1,7 @@
-mod address;
-mod branch;
-mod from;
-mod level;
+//! A key: its text, kept in place, its levels and branches, and its hash.
+
+mod combined;
+mod parts;
 mod secret;
 #[cfg(test)]
 mod tests;
@@ -10,15 +10,14 @@ use std::{
     cmp::Ordering,
     fmt::{self, Write as _},
     hash::{BuildHasher, Hash, Hasher},
+    slice,
     sync::Arc,
 };
 
 use foldhash::fast::RandomState;
-use hmac::Mac;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-pub(crate) use level::KeyLevel;
 pub use secret::KeySecret;
 
 /// Identifies the client, tenant or resource whose quota is spent.
@@ -87,38 +86,6 @@ impl Key {
         part.into()
     }
 
-    /// Appends a part to the innermost level of the key.
-    ///
-    /// A key of several parts is appended as one part. Of a nested key, the outermost level is appended, and its other
-    /// levels become inner levels. A part is appended to each branch, and each branch of a part makes a branch.
-    ///
-    /// ```
-    /// use tollgate::Key;
-    ///
-    /// let key = Key::new("acme").join("/export");
-    /// assert_eq!(key, Key::from(("acme", "/export")));
-    /// assert_ne!(Key::new("a").join(("b", "c")), Key::from(("a", "b", "c")));
-    /// ```
-    #[must_use]
-    pub fn join(self, part: impl Into<Self>) -> Self {
-        self.with_part(&part.into(), |key, part| {
-            let mut levels = part.each_level();
-            let mut key = key;
-            if let Some(outermost) = levels.next() {
-                key = key.joined(outermost);
-            }
-            levels.fold(key, Self::below)
-        })
-    }
-
-    /// Appends a part, which is the text of a level, to the innermost level.
-    fn joined(self, part: &[u8]) -> Self {
-        let mut text = Buffer::from_slice(self.innermost());
-        text.push(b',');
-        push_part(&mut text, part);
-        self.with_innermost(&text)
-    }
-
     /// Creates a key of one part from any bytes.
     ///
     /// Bytes other than ASCII letters, digits and a few signs are written as `%` and two hex digits.
@@ -150,53 +117,6 @@ impl Key {
             }
         }
         *self = Self::from_text(&text);
-    }
-
-    /// Creates a key from an API key, a token or another secret.
-    ///
-    /// The store receives only a keyed digest of `part`: 160 bits of its HMAC-SHA-256 with `secret`.
-    ///
-    /// ```
-    /// use tollgate::{Key, KeySecret};
-    ///
-    /// let pepper = KeySecret::new(b"from the deployment's own configuration");
-    /// let key = Key::secret("sk_live_51H8", &pepper);
-    /// assert_eq!(key, Key::secret("sk_live_51H8", &pepper));
-    /// assert_ne!(key, Key::secret("sk_live_51H8", &KeySecret::new(b"another deployment")));
-    /// assert!(!key.encoded().contains("sk_live"));
-    /// ```
-    #[must_use]
-    pub fn secret(part: impl AsRef<[u8]>, secret: &KeySecret) -> Self {
-        let mut mac = secret.mac();
-        mac.update(part.as_ref());
-        let mut text = Buffer::new();
-        text.push(b'~');
-        for &byte in &mac.finalize().into_bytes()[..20] {
-            text.extend_from_slice(&hex(byte));
-        }
-        Self::from_text(&text)
-    }
-
-    /// Returns a keyed digest of the key: its HMAC-SHA-256 with `secret`.
-    ///
-    /// Show it to a client in place of the key. A plain hash does not hide an address: all addresses
-    /// can be tried. The digest differs from the one that [`Key::secret`] stores.
-    ///
-    /// ```
-    /// use tollgate::{Key, KeySecret};
-    ///
-    /// let secret = KeySecret::new(b"32 random bytes, from the configuration");
-    /// let key = Key::new("192.0.2.7");
-    /// assert_eq!(key.digest(&secret), Key::new("192.0.2.7").digest(&secret));
-    /// assert_ne!(key.digest(&secret), Key::new("192.0.2.8").digest(&secret));
-    /// ```
-    #[must_use]
-    pub fn digest(&self, secret: &KeySecret) -> [u8; 32] {
-        let mut mac = secret.mac();
-        // A prefix that keeps this digest apart from the one in the store.
-        mac.update(b"digest of a key\0");
-        mac.update(self.as_bytes());
-        mac.finalize().into_bytes().into()
     }
 
     /// Returns the text of the key in the store: printable ASCII without braces, 1 to 64 bytes for each level.
@@ -249,20 +169,108 @@ impl Key {
     }
 }
 
-/// Appends the text of a level as one part. Parentheses keep several parts together.
-fn push_part(text: &mut Buffer, part: &[u8]) {
-    if is_joined(part) {
-        text.push(b'(');
-        text.extend_from_slice(part);
-        text.push(b')');
-    } else {
-        text.extend_from_slice(part);
+/// Reads the levels and the branches of a key.
+impl Key {
+    /// Returns the branches, 1 to 4. A key without branches is its only one.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// let (address, api_key) = (Key::new("192.0.2.7"), Key::new("acme"));
+    /// assert_eq!(address.clone().beside(&api_key).branches(), [address.clone(), api_key]);
+    /// assert_eq!(address.branches(), [address.clone()]);
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn branches(&self) -> &[Self] {
+        if self.has_branches() { self.long_branches() } else { slice::from_ref(self) }
+    }
+
+    /// Returns `true` when the key has several branches.
+    #[inline]
+    pub(crate) fn has_branches(&self) -> bool {
+        self.levels == 0
+    }
+
+    /// Returns the branch at this place, counted from 0. A key without branches returns itself.
+    #[inline]
+    pub(crate) fn branch(&self, at: u8) -> &Self {
+        if self.has_branches() { self.long_branches().get(usize::from(at)).unwrap_or(self) } else { self }
+    }
+
+    #[cold]
+    fn long_branches(&self) -> &[Self] {
+        match self.long.as_deref() {
+            Some(LongKey::Branches { keys, .. }) => keys,
+            _ => slice::from_ref(self),
+        }
+    }
+
+    /// Returns the number of levels, 1 to 4. Of a key with branches, that of the first branch.
+    #[must_use]
+    #[inline]
+    pub fn levels(&self) -> usize {
+        if self.has_branches() { self.branch(0).levels.into() } else { self.levels.into() }
+    }
+
+    /// Returns the number of levels of a key without branches, and 0 for a key with branches.
+    #[inline]
+    pub(crate) fn reach(&self) -> u8 {
+        self.levels
+    }
+
+    /// Returns the first `count` levels. Returns all levels when `count` is 0, or when the key has no more.
+    #[inline]
+    pub(crate) fn level(&self, count: u8) -> KeyLevel<'_> {
+        if count == 0 || count >= self.levels {
+            return KeyLevel { bytes: self.as_bytes(), whole: Some(self) };
+        }
+        KeyLevel { bytes: &self.as_bytes()[..self.end(count)], whole: None }
+    }
+
+    /// Returns the text of the outermost level.
+    #[cfg(any(test, feature = "redis"))]
+    #[inline]
+    pub(crate) fn outermost(&self) -> &[u8] {
+        self.level(1).bytes
+    }
+
+    #[cold]
+    fn long_text(&self) -> &[u8] {
+        match self.long.as_deref() {
+            Some(LongKey::Nested { len, text }) => &text[..usize::from(*len)],
+            Some(LongKey::Branches { text, .. }) => text,
+            None => &[],
+        }
+    }
+
+    /// Returns the end of an outer level, which is counted from 1.
+    #[inline]
+    fn end(&self, level: u8) -> usize {
+        self.ends[usize::from(level) - 1].into()
     }
 }
 
-/// Returns `true` when the text of a level has several parts.
-fn is_joined(level: &[u8]) -> bool {
-    level.contains(&b',') || level.starts_with(b"!!")
+/// Borrows the part of a key that a policy meters: all levels, or the outer ones.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyLevel<'a> {
+    bytes: &'a [u8],
+    /// The key, when it is metered whole.
+    whole: Option<&'a Key>,
+}
+
+impl<'a> KeyLevel<'a> {
+    #[inline]
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the first `N` bytes of a whole key with its padding, when the key is not longer.
+    #[inline]
+    pub(crate) fn padded<const N: usize>(self) -> Option<&'a [u8; N]> {
+        let key = self.whole?;
+        if usize::from(key.len) <= N { key.text.first_chunk() } else { None }
+    }
 }
 
 impl PartialEq for Key {
@@ -348,28 +356,6 @@ static PLAIN: [bool; 256] = {
     }
     plain
 };
-
-/// A dot and the digits of each octet of an address, and their length in bytes. The digits are little-endian and stored
-/// as their difference (XOR) from the padding of a key.
-static OCTETS: [(u32, u8); 256] = {
-    let mut octets = [(0, 0); 256];
-    let mut at = 0;
-    while at < 256 {
-        let [hundreds, tens, ones] = [digit(at / 100), digit(at / 10 % 10), digit(at % 10)];
-        let (text, len) = match at {
-            0..10 => ([b'.', ones, b'0', b'0'], 2),
-            10..100 => ([b'.', tens, ones, b'0'], 3),
-            _ => ([b'.', hundreds, tens, ones], 4),
-        };
-        octets[at] = (u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]), len);
-        at += 1;
-    }
-    octets
-};
-
-const fn digit(value: usize) -> u8 {
-    b'0' + value as u8
-}
 
 /// Returns the two hex digits of a byte.
 fn hex(byte: u8) -> [u8; 2] {

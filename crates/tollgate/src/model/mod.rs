@@ -14,7 +14,6 @@ pub(crate) mod entry;
 pub(crate) mod key;
 pub(crate) mod lease;
 pub(crate) mod policy;
-pub(crate) mod policy_levels;
 pub(crate) mod policy_set;
 mod priority;
 pub(crate) mod quota;

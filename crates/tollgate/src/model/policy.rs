@@ -1,21 +1,24 @@
-mod branch;
+//! A policy: its name, its quota and its algorithm, the part of a key that it meters, and the terms of its lease.
+
 mod constructors;
 mod leased;
-mod level;
-mod name;
+mod metered;
 mod validity;
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
-    Algorithm, Error, Quota,
+    Algorithm, Error, Key, Lease, Quota,
     model::{
         algorithm::{Buckets, LockTimes},
-        lease::Terms,
+        key::KeyLevel,
     },
 };
-use name::Name;
-pub(crate) use name::hash as hash_name;
 use validity::check;
 
 /// The most policies of a set. With more, one script call would block the Redis server for too long.
@@ -61,6 +64,9 @@ pub struct Policy {
     lease: Terms,
     name: Name,
 }
+
+/// The bits of the number of levels in the reach.
+const LEVELS: u8 = 15;
 
 /// The number of words of a leased policy's level.
 pub(crate) const LEASED_WORDS: usize = 4;
@@ -246,6 +252,58 @@ impl Policy {
     }
 }
 
+/// Reads the part of a key that a policy meters, and the lease.
+impl Policy {
+    /// Returns the number of levels that the policy meters, and `None` when it meters the whole key.
+    #[must_use]
+    pub fn level(&self) -> Option<u8> {
+        (self.depth() > 0).then_some(self.depth())
+    }
+
+    /// Returns the branch of a key that the policy meters, from 1.
+    #[must_use]
+    pub fn branch(&self) -> u8 {
+        (self.reach >> 4) + 1
+    }
+
+    /// Returns the branch of a key that the policy meters. A key without branches returns itself.
+    #[inline]
+    pub(crate) fn branch_of<'a>(&self, key: &'a Key) -> &'a Key {
+        key.branch(self.reach >> 4)
+    }
+
+    /// Returns the levels of a key that the policy meters.
+    #[inline]
+    pub(crate) fn metered<'a>(&self, key: &'a Key) -> KeyLevel<'a> {
+        self.branch_of(key).level(self.depth())
+    }
+
+    /// Returns `true` when the state belongs to this key, or to one branch of it, alone, and not to an outer level, which
+    /// other keys share.
+    pub(crate) fn is_own(&self, key: &Key) -> bool {
+        let branch = key.branches().get(usize::from(self.reach >> 4));
+        branch.is_some_and(|branch| self.depth() == 0 || usize::from(self.depth()) == branch.levels())
+    }
+
+    /// Returns the number of levels that are metered; 0 for the whole branch.
+    #[inline]
+    const fn depth(&self) -> u8 {
+        self.reach & LEVELS
+    }
+
+    /// Returns what a key must have for this policy. A key without branches and with a [reach](Key::reach) as large has it.
+    #[inline]
+    pub(crate) fn reach(&self) -> u8 {
+        self.reach
+    }
+
+    /// Returns the terms on which the policy is leased, and `None` when it is not.
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
+        self.lease.lease()
+    }
+}
+
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}, {:?}", self.name(), self.algorithm, self.quota)?;
@@ -256,6 +314,103 @@ impl fmt::Debug for Policy {
             write!(f, ", branch {}", self.branch())?;
         }
         if self.lease.is_leased() { f.write_str(", leased") } else { Ok(()) }
+    }
+}
+
+/// Holds the name of a policy, which several policies may share.
+///
+/// The hash has 32 bits and stands in each variant, so that it shares a word with the discriminant. A name takes three words
+/// and not four, because a service may have a policy for each of its tenants.
+#[derive(Clone)]
+enum Name {
+    Literal { hash: u32, text: &'static str },
+    Shared { hash: u32, text: Arc<str> },
+}
+
+impl Name {
+    const fn literal(text: &'static str) -> Self {
+        Self::Literal { hash: upper(hash_name(text.as_bytes())), text }
+    }
+
+    fn shared(text: String) -> Self {
+        Self::Shared { hash: upper(hash_name(text.as_bytes())), text: text.into() }
+    }
+
+    #[inline]
+    fn text(&self) -> &str {
+        match self {
+            Self::Literal { text, .. } => text,
+            Self::Shared { text, .. } => text,
+        }
+    }
+
+    /// Returns the upper half of the hash. It is computed once, because every check in process needs it.
+    #[inline]
+    fn upper_hash(&self) -> u32 {
+        match self {
+            Self::Literal { hash, .. } | Self::Shared { hash, .. } => *hash,
+        }
+    }
+
+    /// Computes the whole hash. It is the same in all processes.
+    fn whole_hash(&self) -> u64 {
+        hash_name(self.text().as_bytes())
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.upper_hash() == other.upper_hash() && self.text() == other.text()
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text().hash(state);
+    }
+}
+
+/// Hashes a name by repeated multiplication. That is enough, because names are short and clients do not choose them.
+pub(crate) const fn hash_name(name: &[u8]) -> u64 {
+    let (mut hash, mut at) = (0, 0);
+    while at < name.len() {
+        hash = (hash ^ name[at] as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        at += 1;
+    }
+    hash
+}
+
+/// Returns the upper half of a hash. A multiplication mixes it better than the lower one.
+const fn upper(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// The terms of a valid policy in three bytes, so that a policy is as small as without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Terms {
+    /// Milliseconds. Two bytes fit where a number of two bytes, which is aligned, does not.
+    generation_ms: [u8; 2],
+    /// Zero when the policy is not leased.
+    share: u8,
+}
+
+impl Terms {
+    /// The terms of a policy that is not leased.
+    const NONE: Self = Self { generation_ms: [0; 2], share: 0 };
+
+    pub(crate) const fn new(generation_ms: u16, share: u8) -> Self {
+        Self { generation_ms: generation_ms.to_be_bytes(), share }
+    }
+
+    const fn is_leased(self) -> bool {
+        self.share > 0
+    }
+
+    fn lease(self) -> Option<Lease> {
+        let generation = Duration::from_millis(u16::from_be_bytes(self.generation_ms).into());
+        self.is_leased().then_some(Lease::new().generation(generation).share(self.share))
     }
 }
 
@@ -341,5 +496,25 @@ mod tests {
         for name in ["", "a b", "a:b", "a{b}", "ä", "a\"", "a\r\n", &"x".repeat(65)] {
             assert!(Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(1)).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_name_takes_three_words_with_its_hash() {
+        assert_eq!(size_of::<Name>(), size_of::<(u64, &str)>());
+    }
+
+    #[test]
+    fn a_literal_and_a_text_of_the_same_characters_are_one_name() {
+        let (literal, shared) = (Name::literal("api"), Name::shared("api".to_owned()));
+        assert!(literal == shared && literal != Name::literal("apj"));
+        assert_eq!((literal.text(), literal.upper_hash()), (shared.text(), shared.upper_hash()));
+        assert_eq!(u64::from(literal.upper_hash()), literal.whole_hash() >> 32);
+        assert_ne!(literal.upper_hash(), Name::literal("apj").upper_hash());
+    }
+
+    /// Records of reservations contain the hash, and replicas of two versions read them.
+    #[test]
+    fn the_whole_hash_is_the_same_in_all_versions() {
+        assert_eq!(Name::literal("api").whole_hash(), 0xe998_85f5_6c47_e380);
     }
 }

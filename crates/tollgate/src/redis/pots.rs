@@ -15,8 +15,8 @@ use crate::{
     model::{
         algorithm::lowered,
         cost::ChargeRef,
+        decision::PolicyLevels,
         lease::{Demand, Grant, LeaseCounts, Pot, Report},
-        policy_levels::PolicyLevels,
     },
     store::{Check, CheckFuture},
 };

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::clock::micros;
 use crate::{
     Error, ErrorKind, Key, random,
-    redis::{backend::Backend, protocol::Script, server::Server},
+    redis::{protocol::Script, server::Server, store::Backend},
     store::{Deadline, ReplicaCount, ReplicaGroup, WeakReplicaCount, answer_by},
 };
 

@@ -1,24 +1,21 @@
 //! Keeps the state of policies: what an implementer or a wrapper of a [`Store`] needs.
 
 mod check;
-mod deadline;
-mod forward;
 pub(crate) mod memory;
 pub(crate) mod permits;
 mod replicas;
 pub(crate) mod reservation;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{Cost, Decision, Error, ErrorKind, Key, PolicySet, model::Entry};
+
 pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub use check::{Check, CheckFuture, StoreFuture};
-pub(crate) use check::{Guard, PendingCheck};
-pub use deadline::Deadline;
-pub(crate) use deadline::answer_by;
+pub use check::{Check, CheckFuture, Deadline, StoreFuture};
+pub(crate) use check::{Guard, PendingCheck, answer_by};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 #[cfg(feature = "redis")]
@@ -259,3 +256,69 @@ pub trait Store: Send + Sync + 'static {
 fn unsupported<T>(message: &'static str) -> StoreFuture<T> {
     StoreFuture::ready(Err(Error::new(ErrorKind::Unsupported, message)))
 }
+
+/// Forwards every method to the store inside.
+macro_rules! forward {
+    ($pointer:ident) => {
+        impl<S: Store + ?Sized> Store for $pointer<S> {
+            fn check(&self, check: Check<'_>) -> CheckFuture {
+                (**self).check(check)
+            }
+
+            fn inner(&self) -> Option<&dyn Store> {
+                (**self).inner()
+            }
+
+            fn look(&self, check: Check<'_>) -> CheckFuture {
+                (**self).look(check)
+            }
+
+            fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+                (**self).refund(check, decision)
+            }
+
+            fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+                (**self).reset(check)
+            }
+
+            fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+                (**self).entries(check, limit)
+            }
+
+            fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+                (**self).permits(request)
+            }
+
+            fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+                (**self).reserve(check, id, time_to_live)
+            }
+
+            fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+                (**self).commit(check, id)
+            }
+
+            fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+                (**self).can_decide(policies, key)
+            }
+
+            fn leases(&self) -> bool {
+                (**self).leases()
+            }
+
+            fn is_in_process(&self) -> bool {
+                (**self).is_in_process()
+            }
+
+            fn keeps_deadline(&self) -> bool {
+                (**self).keeps_deadline()
+            }
+
+            fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
+                (**self).replicas(group)
+            }
+        }
+    };
+}
+
+forward!(Arc);
+forward!(Box);

@@ -9,7 +9,7 @@ use crate::{
     model::{
         algorithm::{PolicyLevel, Words},
         cost::Charge,
-        policy_levels::PolicyLevels,
+        decision::PolicyLevels,
         quota::Span,
     },
     random,

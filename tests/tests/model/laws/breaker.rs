@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use loom::{sync::Arc, thread};
 
 use crate::{redis::server::Breaker, runtime::Background};
@@ -10,7 +12,7 @@ fn missed(breaker: &Arc<Breaker>) -> thread::JoinHandle<bool> {
 #[test]
 fn two_misses_that_meet_open_it_once() {
     loom::model(|| {
-        let breaker = Arc::new(Breaker::new());
+        let breaker = Arc::new(Breaker::new(Instant::now()));
         assert!(!breaker.missed());
         let others = [missed(&breaker), missed(&breaker)];
         let mut opened = u32::from(breaker.missed());
@@ -26,7 +28,7 @@ fn two_misses_that_meet_open_it_once() {
 #[test]
 fn a_miss_and_a_failure_that_meet_open_it_once() {
     loom::model(|| {
-        let breaker = Arc::new(Breaker::new());
+        let breaker = Arc::new(Breaker::new(Instant::now()));
         let _ = (breaker.missed(), breaker.missed());
         let other = missed(&breaker);
         let opened = u32::from(breaker.open()) + u32::from(other.join().expect("a thread"));
@@ -37,10 +39,10 @@ fn a_miss_and_a_failure_that_meet_open_it_once() {
 #[test]
 fn an_answer_forgets_misses_and_never_closes_what_is_open() {
     loom::model(|| {
-        let breaker = Arc::new(Breaker::new());
+        let breaker = Arc::new(Breaker::new(Instant::now()));
         let _ = (breaker.missed(), breaker.missed());
         let hears = Arc::clone(&breaker);
-        let hearing = thread::spawn(move || hears.heard());
+        let hearing = thread::spawn(move || hears.heard(Instant::now()));
         let opened = breaker.missed();
         hearing.join().expect("a thread");
         assert_eq!(breaker.is_open(), opened, "the answer came first or too late");
@@ -50,7 +52,7 @@ fn an_answer_forgets_misses_and_never_closes_what_is_open() {
 #[test]
 fn an_answered_check_lets_the_next_outage_be_probed_at_the_first_pace() {
     loom::model(|| {
-        let breaker = Arc::new(Breaker::new());
+        let breaker = Arc::new(Breaker::new(Instant::now()));
         for in_vain in 0..2 {
             assert_eq!(breaker.probes_in_vain(), in_vain);
             assert!(breaker.open());
@@ -68,13 +70,13 @@ fn an_answered_check_lets_the_next_outage_be_probed_at_the_first_pace() {
 #[test]
 fn a_probe_that_ends_closes_it_and_the_next_outage_has_its_own() {
     loom::model(|| {
-        let breaker = Arc::new(Breaker::new());
+        let breaker = Arc::new(Breaker::new(Instant::now()));
         assert!(breaker.open());
         let late = missed(&breaker);
         breaker.close();
         assert!(!late.join().expect("a thread"), "one miss after it is closed opens nothing");
         assert!(!breaker.is_open());
-        breaker.heard();
+        breaker.heard(Instant::now());
         assert_eq!([breaker.missed(), breaker.missed(), breaker.missed()], [false, false, true]);
         breaker.abandon();
         assert!(!breaker.is_open());
@@ -99,7 +101,7 @@ fn probe(background: &Background, duty: u32) -> bool {
 #[test]
 fn what_happens_while_the_probe_ends_has_a_probe() {
     loom::model(|| {
-        let (breaker, background) = (Arc::new(Breaker::new()), Arc::new(Background::new()));
+        let (breaker, background) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Background::new()));
         let deadline = std::time::Duration::from_millis(50);
         let suspect = (0..8).fold(false, |_, _| breaker.late(deadline));
         assert_eq!((suspect, breaker.judge(deadline / 2)), (true, None));
@@ -119,7 +121,7 @@ fn what_happens_while_the_probe_ends_has_a_probe() {
 #[test]
 fn a_breaker_that_opens_while_the_probe_is_shut_down_is_not_open_for_ever() {
     loom::model(|| {
-        let (breaker, background) = (Arc::new(Breaker::new()), Arc::new(Background::new()));
+        let (breaker, background) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Background::new()));
         background.ask(LATE);
         let mut running = background.begin().expect("a probe");
         let (opens, asks) = (Arc::clone(&breaker), Arc::clone(&background));

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loom::{sync::Arc, thread};
 
@@ -13,7 +13,7 @@ const FAR: Duration = Duration::from_millis(70);
 const NEARLY: usize = 7;
 
 fn nearly_suspect() -> Arc<Breaker> {
-    let breaker = Arc::new(Breaker::new());
+    let breaker = Arc::new(Breaker::new(Instant::now()));
     for _ in 0..NEARLY {
         assert!(!breaker.late(DEADLINE));
     }

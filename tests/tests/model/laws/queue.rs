@@ -1,4 +1,4 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Instant};
 
 use loom::{
     sync::{
@@ -39,7 +39,7 @@ fn assert_counted(queue: &Queue<Check>, expected: usize) {
 #[test]
 fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
     loom::model(|| {
-        let (breaker, queue) = (Arc::new(Breaker::new()), Arc::new(Queue::<Check>::new()));
+        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new()));
         let (taken, refused) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let asking = {
             let (breaker, queue) = (Arc::clone(&breaker), Arc::clone(&queue));
@@ -66,7 +66,7 @@ fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
 #[test]
 fn checks_that_are_queued_after_the_breaker_closed_stay() {
     loom::model(|| {
-        let (breaker, queue) = (Arc::new(Breaker::new()), Arc::new(Queue::<Check>::new()));
+        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new()));
         assert!(push(&queue, &breaker).is_ok());
         assert!(breaker.open());
         let epoch = breaker.epoch();

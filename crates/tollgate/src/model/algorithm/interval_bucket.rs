@@ -6,7 +6,7 @@ use super::{
     Meter, StoredState,
     debt::{MARK, MOST_BURSTS},
     inspect::{self, unmarked, whole},
-    numbers::{Numbers, Words},
+    table::{Numbers, Words},
 };
 #[cfg(feature = "redis")]
 use crate::model::quota::MAX_EXACT;

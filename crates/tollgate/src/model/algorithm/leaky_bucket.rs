@@ -1,11 +1,11 @@
-//! A queue of b units that drains at n per W: the units missing in a [bucket](super::bucket) are those that wait.
+//! A queue of b units that drains at n per W: the units missing in a [bucket](super::token_bucket) are those that wait.
 
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
     Meter, StoredState,
-    bucket::{self, Bucket, ceiling_within},
-    numbers::{Numbers, Words},
+    table::{Numbers, Words},
+    token_bucket::{self, Bucket, ceiling_within},
 };
 use crate::{
     Policy,
@@ -78,24 +78,24 @@ impl Meter for Bucket {
 
     #[cfg(feature = "testing")]
     fn expires_ms(&self, _policy: &Policy) -> u64 {
-        bucket::expires_ms(self.full_us())
+        token_bucket::expires_ms(self.full_us())
     }
 
     fn decode(value: &[u8]) -> Option<StoredState> {
-        bucket::decode(value)
+        token_bucket::decode(value)
     }
 
     #[cfg(feature = "testing")]
     fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(bucket::bound(policy.quota_ref(), span_us))
+        Some(token_bucket::bound(policy.quota_ref(), span_us))
     }
 
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        bucket::numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
+        token_bucket::numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
     }
 
     fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
-        bucket::turn_us(policy.quota_ref(), words, charged)
+        token_bucket::turn_us(policy.quota_ref(), words, charged)
     }
 
     fn end_of(words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
@@ -104,12 +104,12 @@ impl Meter for Bucket {
 
     #[cfg(any(test, feature = "testing"))]
     fn free(policy: &Policy, words: &Words) -> u64 {
-        bucket::free(policy.quota_ref(), words)
+        token_bucket::free(policy.quota_ref(), words)
     }
 
     #[cfg(feature = "redis")]
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
-        bucket::unspend(policy.quota_ref(), words, units);
+        token_bucket::unspend(policy.quota_ref(), words, units);
     }
 
     #[cfg(feature = "redis")]
@@ -119,7 +119,7 @@ impl Meter for Bucket {
 
     #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
-        bucket::args(policy.quota_ref())
+        token_bucket::args(policy.quota_ref())
     }
 
     #[cfg(feature = "redis")]

@@ -5,7 +5,7 @@ use super::stored::{Value, doubles};
 use super::{
     Algorithm, Meter, StoredState,
     inspect::{self, whole},
-    numbers::{Numbers, Words},
+    table::{Numbers, Words},
     text::{arguments, shown},
 };
 use crate::{

@@ -4,7 +4,7 @@
 use super::stored::Value;
 use super::{
     StoredState, debt,
-    numbers::{Numbers, PolicyLevel, Words},
+    table::{Numbers, PolicyLevel, Words},
 };
 use crate::{
     Policy,

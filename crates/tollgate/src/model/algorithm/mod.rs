@@ -23,7 +23,6 @@
 #[macro_use]
 mod table;
 
-mod bucket;
 #[cfg(feature = "calendar")]
 mod calendar_window;
 mod debt;
@@ -33,7 +32,6 @@ mod interval_bucket;
 mod leaky_bucket;
 mod lockout;
 mod meter;
-mod numbers;
 mod sliding_buckets;
 mod sliding_log;
 mod sliding_window;
@@ -51,20 +49,20 @@ mod window_from_first_hit;
 pub use inspect::StoredState;
 pub(crate) use lockout::LockTimes;
 use meter::Meter;
-#[cfg(feature = "testing")]
-pub(crate) use numbers::bound;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use numbers::free;
-pub(crate) use numbers::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers};
-#[cfg(feature = "redis")]
-pub(crate) use numbers::{args, ceiling_args, later, lowered, most_spent, unspent};
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::Settled;
 #[cfg(feature = "testing")]
 pub use stored::{Stored, Value};
+#[cfg(feature = "testing")]
+pub(crate) use table::bound;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use table::free;
 #[cfg(feature = "redis")]
 pub(crate) use table::source;
 use table::{Facts, Row};
+pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers};
+#[cfg(feature = "redis")]
+pub(crate) use table::{args, ceiling_args, later, lowered, most_spent, unspent};
 
 // A row has the documentation, the variant with a sample of its arguments, the name of its files (`NAME.rs` here and
 // `scripts/NAME.lua`), the tag of its layout, and its `Facts`. Whoever lists algorithms, or distinguishes them, reads them here.

@@ -9,7 +9,7 @@ use super::{
     Algorithm, Meter, StoredState,
     debt::MOST_BURSTS,
     inspect::{self, whole},
-    numbers::Words,
+    table::Words,
     text::{arguments, shown},
 };
 use crate::{

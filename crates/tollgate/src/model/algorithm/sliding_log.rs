@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 #[cfg(feature = "testing")]
 use super::stored::Value;
-use super::{Meter, StoredState, debt::MOST_BURSTS, numbers::Words};
+use super::{Meter, StoredState, debt::MOST_BURSTS, table::Words};
 use crate::{
     Policy, Quota,
     model::{cost::Ask, quota::Span},

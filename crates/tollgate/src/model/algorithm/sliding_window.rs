@@ -8,7 +8,7 @@ use super::{
     Meter, StoredState,
     debt::MOST_BURSTS,
     inspect::{self, unmarked, whole},
-    numbers::{Numbers, Words},
+    table::{Numbers, Words},
 };
 #[cfg(feature = "testing")]
 use super::{

@@ -4,7 +4,7 @@
 use super::stored::Value;
 use super::{
     Algorithm, Meter, State, by_algorithm, by_state,
-    numbers::{PolicyLevel, Words},
+    table::{PolicyLevel, Words},
 };
 use crate::{
     Policy,

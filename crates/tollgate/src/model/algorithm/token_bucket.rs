@@ -1,20 +1,290 @@
-//! A [bucket](super::bucket) that gains n units per W. The missing units come back one by one.
+//! A bucket that gains n units per W. The missing units come back one by one.
 //!
-//! After a reservation or a late refund it has a [trace](super::trace).
+//! Its state is the time at which it will be full again. This form is called virtual scheduling, or the generic cell rate
+//! algorithm (GCRA) of ITU-T I.371. A [leaky bucket](super::leaky_bucket) has the same state: the units that miss here wait
+//! there. After a reservation or a late refund, a token bucket has a [trace](super::trace).
+//!
+//! One unit takes T = W/n µs. T is rarely a whole number, so a time is stored as whole microseconds
+//! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W. Every stored
+//! number is an integer that a double represents exactly.
+
+use std::ptr;
 
 #[cfg(feature = "testing")]
 use super::stored::{Value, doubles};
 use super::{
     Meter, StoredState,
-    bucket::{self, Bucket, ceiling_within},
-    debt::MOST_BURSTS,
-    numbers::{Numbers, PolicyLevel, Words},
+    debt::{MARK, MOST_BURSTS},
+    inspect::{self, unmarked, whole},
+    table::{Numbers, PolicyLevel, Words},
     trace::Traced,
 };
 use crate::{
-    Policy,
-    model::{cost::Ask, quota::Span},
+    Policy, Quota,
+    model::{
+        cost::Ask,
+        quota::{MAX_EXACT, Span},
+    },
 };
+
+/// The time at which the bucket is full again.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Bucket {
+    /// Whole microseconds since the Unix epoch.
+    full_us: u64,
+    /// The remainder in 1/n µs, less than n. A stored state in debt is [marked](MARK) here.
+    part: u64,
+}
+
+impl Bucket {
+    /// Brings the bucket to `now_us`. It was stored under the quota `wrote`. Returns `true` when it had to be mended.
+    #[inline]
+    pub(crate) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
+        if self.full_us < now_us {
+            (self.full_us, self.part) = (now_us, 0);
+            return false;
+        }
+        let (mut mended, mut is_in_debt) = (false, false);
+        if self.part >= quota.amount() || !ptr::eq(wrote, quota) && wrote.pace() != quota.pace() {
+            is_in_debt = self.part >= MARK;
+            self.part %= MARK;
+        }
+        if !ptr::eq(wrote, quota) && (wrote.pace() != quota.pace() || self.part >= quota.amount()) {
+            // The rate has changed: keep the spent units, not the time in which they would have returned. Where many units
+            // accrue in a microsecond, a part of it is worth units too, and is rounded up.
+            let ahead = self.full_us - now_us + u64::from(self.part > 0 && wrote.pace() < 1.0);
+            let units = ahead as f64 / wrote.pace();
+            let known = units >= 0.0 && units <= MAX_EXACT as f64;
+            let ahead = if known { (units * quota.pace()).ceil() } else { 0.0 };
+            (self.full_us, self.part) = (now_us + ahead.min(MAX_EXACT as f64) as u64, 0);
+            mended = true;
+        }
+        let top = quota.span(quota.burst());
+        if self.ahead(now_us) > top {
+            let most = if is_in_debt { most(quota) } else { top };
+            if self.ahead(now_us) > most {
+                (self.full_us, self.part) = (now_us + most.0, most.1);
+                mended = true;
+            }
+        }
+        mended
+    }
+
+    /// Returns whether the bucket is full again within `ceiling` of a charge.
+    #[inline]
+    pub(crate) fn fits(&self, quota: &Quota, now_us: u64, cost: u64, ceiling: Span) -> bool {
+        add(quota, self.ahead(now_us), quota.span(cost)) <= ceiling || cost == 0
+    }
+
+    #[inline]
+    pub(crate) fn charge(&mut self, quota: &Quota, cost: u64) {
+        (self.full_us, self.part) = add(quota, (self.full_us, self.part), quota.span(cost));
+    }
+
+    /// Charges a cost that need not fit.
+    pub(crate) fn owe(&mut self, quota: &Quota, now_us: u64, cost: u64) {
+        // The time of more units may exceed 64 bits.
+        let step = quota.span(cost.min(quota.burst() * MOST_BURSTS));
+        let (whole, part) = add(quota, self.ahead(now_us), step).min(most(quota));
+        (self.full_us, self.part) = (now_us + whole, part);
+    }
+
+    /// Marks a settled state that is in debt, before it is stored.
+    #[inline]
+    pub(crate) fn mark_debt(&mut self, quota: &Quota, now_us: u64) {
+        if self.ahead(now_us) > quota.span(quota.burst()) {
+            self.part += MARK;
+        }
+    }
+
+    /// Marks a state whatever it holds.
+    pub(crate) fn mark_as_debt(&mut self) {
+        self.part = self.part % MARK + MARK;
+    }
+
+    /// Returns whether the units of a request with this end are the last ones in a queue.
+    pub(crate) fn ends_at(&self, end: Span) -> bool {
+        (self.full_us, self.part) == end
+    }
+
+    /// Returns up to `cost` units, whenever they were spent.
+    pub(crate) fn refund(&mut self, quota: &Quota, now_us: u64, cost: u64) {
+        // No more than this is spent, and the time of more units may exceed 64 bits.
+        self.subtract(quota, quota.span(cost.min(quota.burst() * MOST_BURSTS)).min(self.ahead(now_us)));
+    }
+
+    /// Makes a time of units that are spent accrue at once.
+    pub(super) fn subtract(&mut self, quota: &Quota, given: Span) {
+        let borrow = u64::from(self.part < given.1);
+        self.full_us -= given.0 + borrow;
+        self.part = self.part + borrow * quota.amount() - given.1;
+    }
+
+    /// Returns the state that has these words at `now_us`.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_words(words: &Words, now_us: u64) -> Self {
+        Self { full_us: now_us + words[0], part: words[1] }
+    }
+
+    #[inline]
+    pub(crate) fn words(&self, now_us: u64) -> Words {
+        let (ahead, part) = self.ahead(now_us);
+        [ahead, part, 0, 0]
+    }
+
+    pub(crate) fn fresh_at(&self) -> u64 {
+        self.full_us + u64::from(!self.part.is_multiple_of(MARK))
+    }
+
+    #[inline]
+    pub(super) fn ahead(&self, now_us: u64) -> Span {
+        (self.full_us - now_us, self.part)
+    }
+
+    pub(crate) fn full_us(&self) -> u64 {
+        self.full_us
+    }
+
+    /// Returns the bytes that the script stores under the current quota.
+    #[cfg(feature = "testing")]
+    pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
+        [self.full_us as f64, self.part as f64, quota.pace()].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}
+
+/// Returns the time within which a bucket has to be full again after a check, at most `most` if it has a ceiling.
+#[inline]
+pub(super) fn ceiling_within(quota: &Quota, ask: Ask, most: impl FnOnce() -> Span) -> Span {
+    if ask.ceiling.is_none() {
+        return quota.span(quota.burst());
+    }
+    let (whole, part) = quota.span(ask.limit(quota.burst()));
+    (whole.saturating_add(ask.wait_us()), part).min(most())
+}
+
+/// Returns the time of the most units that are spent in debt.
+fn most(quota: &Quota) -> Span {
+    bursts(quota, MOST_BURSTS)
+}
+
+/// Returns the time of so many bursts.
+pub(super) fn bursts(quota: &Quota, count: u64) -> Span {
+    let (whole, part) = quota.span(quota.burst());
+    let parts = part * count;
+    (whole * count + parts / quota.amount(), parts % quota.amount())
+}
+
+#[inline]
+pub(super) fn add(quota: &Quota, a: Span, b: Span) -> Span {
+    let part = a.1 + b.1;
+    let carry = u64::from(part >= quota.amount());
+    (a.0 + b.0 + carry, part - carry * quota.amount())
+}
+
+/// Reads the value of a bucket. A trace, which only refunds read, may follow.
+pub(super) fn decode(value: &[u8]) -> Option<StoredState> {
+    let ([full_us, part, pace], trace) = inspect::doubles(value)?;
+    let is_bucket = matches!(trace.len(), 0 | 40) && pace > 0.0 && pace.is_finite();
+    is_bucket.then_some(StoredState::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
+}
+
+/// Returns the most units that a bucket admits in an interval.
+#[cfg(feature = "testing")]
+pub(super) fn bound(quota: &Quota, span_us: u64) -> u128 {
+    u128::from(quota.burst()) + u128::from(quota.amount()) * u128::from(span_us) / u128::from(quota.period_us())
+}
+
+/// Returns about how many units remain.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn free(quota: &Quota, words: &Words) -> u64 {
+    let top_us = quota.span(quota.burst()).0;
+    ((top_us as f64 - words[0] as f64) / quota.pace()).floor() as u64
+}
+
+/// Returns the numbers that the script takes behind the amount.
+#[cfg(feature = "redis")]
+pub(super) fn args(quota: &Quota) -> [Option<u64>; 3] {
+    [Some(quota.period_us()), Some(quota.burst()), None]
+}
+
+/// Returns the expiry of a bucket that is stored until this time: the end of the second, so that further charges within it do
+/// not change the expiry.
+#[cfg(feature = "testing")]
+pub(super) fn expires_ms(ends_us: u64) -> u64 {
+    (ends_us / 1_000_000 + 1) * 1_000
+}
+
+/// Subtracts `units` from the words of a bucket to which they were charged.
+#[cfg(feature = "redis")]
+pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
+    let (whole, part) = quota.span(units);
+    let borrow = u64::from(words[1] < part);
+    words[0] = words[0].saturating_sub(whole + borrow);
+    words[1] = words[1] + borrow * quota.amount() - part;
+}
+
+/// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
+#[inline]
+pub(crate) fn numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
+    match quota.span(1) {
+        // Usually a unit takes a whole number of microseconds, and 64 bits suffice for every product.
+        (unit, 0) if words[1] == 0 => whole_numbers(quota, unit, words[0], cost, ceiling.0),
+        _ => wide_numbers(quota, words, cost, ceiling),
+    }
+}
+
+#[inline]
+fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64, ceiling: u64) -> Numbers {
+    let top = unit * quota.burst();
+    let remaining = top.saturating_sub(ahead) / unit;
+    let until = |units: u64, top: u64| (units * unit + ahead).saturating_sub(top);
+    Numbers {
+        remaining,
+        retry_us: if cost == 0 { 0 } else { until(cost, ceiling) },
+        reset_us: ahead,
+        more_us: if ahead == 0 { 0 } else { until(remaining + 1, top) },
+    }
+}
+
+fn wide_numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbers {
+    let n = i128::from(quota.amount());
+    let period = i128::from(quota.period_us());
+    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    let top = period * i128::from(quota.burst());
+    let remaining = ((top - used) / period).max(0);
+    let until = |units: i128, top: i128| ceil_div((units * period + used - top).max(0), n);
+    let ceiling = i128::from(ceiling.0) * n + i128::from(ceiling.1);
+    Numbers {
+        remaining: remaining as u64,
+        retry_us: if cost == 0 { 0 } else { until(i128::from(cost), ceiling) },
+        reset_us: ceil_div(used, n),
+        more_us: if used == 0 { 0 } else { until(remaining + 1, top) },
+    }
+}
+
+/// Returns the delay of a request that added `charged` units to a leaky bucket: the time until all
+/// units that were in the bucket before have left, in microseconds.
+pub(crate) fn turn_us(quota: &Quota, words: &Words, charged: u64) -> u64 {
+    let n = i128::from(quota.amount());
+    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    let before = used - i128::from(quota.period_us()) * i128::from(charged);
+    ceil_div(before.max(0), n)
+}
+
+/// Returns the delay of a request that was charged to a token bucket: the time until the debt in which it left the bucket is
+/// paid, in microseconds.
+pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
+    if (words[0], words[1]) <= quota.span(quota.burst()) {
+        return 0;
+    }
+    let n = i128::from(quota.amount());
+    let used = i128::from(words[0]) * n + i128::from(words[1]);
+    ceil_div((used - i128::from(quota.period_us()) * i128::from(quota.burst())).max(0), n)
+}
+
+fn ceil_div(a: i128, b: i128) -> u64 {
+    ((a + b - 1) / b) as u64
+}
 
 /// A bucket, and its trace if it has one.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +326,7 @@ impl State {
 #[inline]
 fn ceiling(policy: &Policy, ask: Ask) -> Span {
     let quota = policy.quota_ref();
-    ceiling_within(quota, ask, || bucket::add(quota, bucket::bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost)))
+    ceiling_within(quota, ask, || add(quota, bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost)))
 }
 
 impl Meter for State {
@@ -136,27 +406,27 @@ impl Meter for State {
 
     #[cfg(feature = "testing")]
     fn expires_ms(&self, _policy: &Policy) -> u64 {
-        bucket::expires_ms(match self {
+        expires_ms(match self {
             Self::Plain(bucket) => bucket.full_us(),
             Self::Traced(state) => state.ends_us(),
         })
     }
 
     fn decode(value: &[u8]) -> Option<StoredState> {
-        bucket::decode(value)
+        decode(value)
     }
 
     #[cfg(feature = "testing")]
     fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(bucket::bound(policy.quota_ref(), span_us))
+        Some(bound(policy.quota_ref(), span_us))
     }
 
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        bucket::numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
+        numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
     }
 
     fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
-        if charged > 0 { bucket::debt_us(policy.quota_ref(), words) } else { 0 }
+        if charged > 0 { debt_us(policy.quota_ref(), words) } else { 0 }
     }
 
     fn end_of(words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
@@ -165,12 +435,12 @@ impl Meter for State {
 
     #[cfg(any(test, feature = "testing"))]
     fn free(policy: &Policy, words: &Words) -> u64 {
-        bucket::free(policy.quota_ref(), words)
+        free(policy.quota_ref(), words)
     }
 
     #[cfg(feature = "redis")]
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
-        bucket::unspend(policy.quota_ref(), words, units);
+        unspend(policy.quota_ref(), words, units);
     }
 
     #[cfg(feature = "redis")]
@@ -180,7 +450,7 @@ impl Meter for State {
 
     #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
-        bucket::args(policy.quota_ref())
+        args(policy.quota_ref())
     }
 
     #[cfg(feature = "redis")]
@@ -228,6 +498,28 @@ impl From<Traced> for State {
         match state.trace {
             Some(_) => Self::Traced(Box::new(state)),
             None => Self::Plain(state.bucket),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_64_bit_numbers_equal_the_128_bit_numbers() {
+        for quota in [Quota::per_second(10), Quota::per_minute(600).with_burst(7), Quota::per_day(1).with_burst(9)] {
+            let (unit, _) = quota.span(1);
+            let (top, _) = quota.span(quota.burst());
+            for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top, top + 1, 8 * top] {
+                for cost in 0..=quota.burst() {
+                    let words = [ahead, 0, 0, 0];
+                    for ceiling in [top, top - 1, unit, top + 3 * unit / 2] {
+                        let wide = wide_numbers(&quota, &words, cost, (ceiling, 0));
+                        assert_eq!(whole_numbers(&quota, unit, ahead, cost, ceiling), wide);
+                    }
+                }
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole microseconds.
 
-use super::{bucket::Bucket, debt::MOST_BURSTS};
+use super::{debt::MOST_BURSTS, token_bucket::Bucket};
 use crate::{Quota, model::quota::Span};
 
 /// Holds the units that were returned, and the least that was missing since two reservations.

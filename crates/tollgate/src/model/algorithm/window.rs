@@ -7,7 +7,7 @@ use super::stored::{Value, doubles};
 use super::{
     Meter, StoredState,
     inspect::{self, whole},
-    numbers::{Numbers, Words},
+    table::{Numbers, Words},
 };
 #[cfg(feature = "testing")]
 use crate::Quota;

@@ -1,9 +1,9 @@
 //! The part of a decision that concerns one branch of its key.
 
-use super::Decision;
+use super::{Decision, PolicyLevels};
 use crate::{
     Cost,
-    model::{algorithm::PolicyLevel, cost::Charge, policy_levels::PolicyLevels},
+    model::{algorithm::PolicyLevel, cost::Charge},
 };
 
 impl Decision {
@@ -53,6 +53,3 @@ impl Decision {
         Some(Self { degraded: self.degraded, in_process: self.in_process, ..part })
     }
 }
-
-#[cfg(test)]
-mod tests;

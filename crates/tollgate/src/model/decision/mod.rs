@@ -1,6 +1,11 @@
+//! The outcome of a check: the levels of its policies, and what a caller reads in them.
+
+mod answers;
 mod branch;
 #[cfg(feature = "test-util")]
 mod scripted;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, time::Duration};
 #[cfg(feature = "redis")]
@@ -10,13 +15,13 @@ use crate::{
     Cost, ErrorKind, Policy, PolicySet,
     model::{
         algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers},
-        cost::ChargeRef,
-        policy_levels::PolicyLevels,
+        cost::{ChargeRef, EachCost},
         quota::Span,
     },
 };
 #[cfg(feature = "redis")]
 use crate::{clock::micros, runtime};
+pub use answers::{Denied, KeyState};
 
 /// Holds the outcome of a check: allowed or denied, and what every policy has left.
 ///
@@ -417,182 +422,143 @@ impl fmt::Debug for PolicyState<'_> {
     }
 }
 
-/// Reports a denied request as an error, from [`Decision::into_result`].
+/// Holds the levels of all policies of a set at one instant, in the order of the set.
 ///
-/// The message names the policy that denies and the wait. It does not contain the key.
-#[derive(Clone, Debug)]
-pub struct Denied(Box<Decision>);
-
-impl Decision {
-    /// Turns a denial into an error, so that `?` ends the work on a denied request.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    ///
-    /// async fn send(limiter: &Limiter) -> Result<&'static str, Box<dyn std::error::Error>> {
-    ///     limiter.check("acme").await?.into_result()?;
-    ///     Ok("sent")
-    /// }
-    ///
-    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("mail", Quota::per_day(1)));
-    /// assert_eq!(send(&limiter).await.unwrap(), "sent");
-    /// let denied = send(&limiter).await.unwrap_err();
-    /// assert!(denied.to_string().starts_with("rate limit mail exceeded, retry after"));
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Denied`], which holds the decision, when the request is denied.
-    pub fn into_result(self) -> Result<(), Denied> {
-        if self.is_allowed() { Ok(()) } else { Err(Denied(Box::new(self))) }
-    }
+/// A decision is moved many times, so this type is small: it stores only the words that each algorithm uses, side by
+/// side. Up to [`INLINE`] words need no allocation, which is enough for three policies of most algorithms.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PolicyLevels {
+    len: u8,
+    /// One bit for each policy, set when the policy denies.
+    denying: u8,
+    words: [u64; INLINE],
+    /// Holds what does not fit in place.
+    more: Option<Box<More>>,
 }
 
-impl Denied {
-    /// Returns the decision that denied the request.
-    #[must_use = "this only returns the decision"]
-    pub fn decision(&self) -> &Decision {
-        &self.0
-    }
-
-    /// Returns how long until the same request would pass, if no other request spends from this key.
-    ///
-    /// `None` when a policy [blocks](Decision::is_blocked). Any other denial has a wait.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.0.retry_after()
-    }
+/// Holds what few decisions have.
+#[derive(Clone, Debug, Default)]
+struct More {
+    /// The words after the first [`INLINE`].
+    words: [u64; MORE],
+    /// The cost for each policy, when the costs differ.
+    costs: Option<EachCost>,
+    /// The numbers of each policy, when a test has set them and no state has them.
+    #[cfg(feature = "test-util")]
+    numbers: Option<Vec<Numbers>>,
 }
 
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_blocked() {
-            let name = self.0.binding().map_or("", |state| state.policy().name());
-            return write!(f, "rate limit {name} blocks all requests");
+/// The number of words that are stored without an allocation.
+const INLINE: usize = 6;
+
+/// The number of further words: eight policies have at most four words each.
+const MORE: usize = 32 - INLINE;
+
+impl PolicyLevels {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates the levels of a set of one policy.
+    #[inline]
+    pub(crate) fn one(level: PolicyLevel) -> Self {
+        let [first, second, third, fourth] = level.words;
+        Self { len: 1, denying: u8::from(!level.fits), words: [first, second, third, fourth, 0, 0], more: None }
+    }
+
+    /// Creates the levels of all policies of a set, in its order.
+    pub(crate) fn collect<'a>(levels: impl IntoIterator<Item = (&'a Policy, PolicyLevel)>) -> Self {
+        let (mut all, mut at) = (Self::new(), 0);
+        for (policy, level) in levels {
+            all.denying |= u8::from(!level.fits) << all.len;
+            all.len += 1;
+            for &word in &level.words[..policy.words()] {
+                match all.words.get_mut(at) {
+                    Some(slot) => *slot = word,
+                    None => all.more.get_or_insert_default().words[at - INLINE] = word,
+                }
+                at += 1;
+            }
         }
-        f.write_str("rate limit")?;
-        if let Some(state) = self.0.binding() {
-            write!(f, " {}", state.policy().name())?;
+        all
+    }
+
+    /// Returns the levels that `change` returns for each policy.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn map<'a>(
+        &'a self,
+        policies: &'a PolicySet,
+        change: impl Fn(usize, &Policy, &PolicyLevel) -> PolicyLevel,
+    ) -> Self {
+        let each = self.iter(policies).enumerate();
+        let mut each = each.map(|(at, (policy, level))| (policy, change(at, policy, &level)));
+        match (self.len, each.next()) {
+            (1, Some((_, alone))) => Self::one(alone),
+            (_, first) => Self::collect(first.into_iter().chain(each)),
         }
-        f.write_str(" exceeded")?;
-        match self.retry_after() {
-            Some(wait) => write!(f, ", retry after {wait:?}"),
-            None => Ok(()),
+    }
+
+    /// Keeps the cost for each policy beside the levels.
+    #[cold]
+    pub(crate) fn with_costs(mut self, costs: &EachCost) -> Self {
+        self.more.get_or_insert_default().costs = Some(costs.clone());
+        self
+    }
+
+    /// Drops the cost for each policy.
+    pub(crate) fn forget_costs(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.costs = None;
         }
     }
-}
 
-impl std::error::Error for Denied {}
-
-/// Describes what every policy has left for a key, from [`Limiter::peek`](crate::Limiter::peek) or
-/// [`PeekBuilder::cost`](crate::limiter::PeekBuilder::cost). Nothing was spent.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-///
-/// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
-/// let state = limiter.peek("acme").await?;
-/// assert_eq!(state.state("api").unwrap().remaining(), 10);
-/// # Ok(()) }
-/// ```
-#[derive(Clone)]
-pub struct KeyState(Decision);
-
-impl KeyState {
-    pub(crate) fn new(look: Decision) -> Self {
-        Self(look.uncharged())
+    /// Returns the cost for each policy, when the costs differ.
+    #[inline]
+    pub(crate) fn costs(&self) -> Option<&EachCost> {
+        self.more.as_ref().and_then(|more| more.costs.as_ref())
     }
 
-    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when it
-    /// would be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each policy.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
-    ///
-    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-    /// let limiter = Limiter::new(store, Policy::fixed_window("rows", Quota::per_minute(100)));
-    /// let _ = limiter.check("acme").cost(Cost::new(99)).await?;
-    /// let state = limiter.peek("acme").cost(Cost::new(2)).await?;
-    /// assert_eq!(state.retry_after(), Some(Duration::from_secs(60)));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.0.retry_after()
+    /// Sets the numbers of each policy, whatever the levels say.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn with_numbers(mut self, numbers: Vec<Numbers>) -> Self {
+        self.more.get_or_insert_default().numbers = Some(numbers);
+        self
     }
 
-    /// Returns the state of every policy, in the order of the set. Empty in an outage with
-    /// [`Outage::Open`](crate::Outage::Open).
-    #[must_use]
-    pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
-        self.0.states()
+    /// Returns the numbers that a test has set for the policy at this place of the set.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn set_numbers(&self, at: usize) -> Option<Numbers> {
+        self.more.as_ref()?.numbers.as_ref()?.get(at).copied()
     }
 
-    /// Returns the state of the policy with this name.
-    #[must_use]
-    pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
-        self.0.state(name)
+    /// Returns `true` when no policy denies.
+    #[inline]
+    pub(crate) fn fit(&self) -> bool {
+        self.denying == 0
     }
 
-    /// Returns the policy with the smallest remaining share of its burst.
-    #[must_use]
-    pub fn binding(&self) -> Option<PolicyState<'_>> {
-        self.0.binding()
+    /// Returns each policy with its level. Returns nothing for a decision that no policy took part in.
+    #[inline]
+    pub(crate) fn iter<'a>(
+        &'a self,
+        policies: &'a PolicySet,
+    ) -> impl ExactSizeIterator<Item = (&'a Policy, PolicyLevel)> {
+        let mut next = 0;
+        policies.iter().take(self.len.into()).enumerate().map(move |(at, policy)| {
+            let count = policy.words();
+            let words = std::array::from_fn(|word| if word < count { self.word(next + word) } else { 0 });
+            next += count;
+            (policy, PolicyLevel { fits: self.denying >> at & 1 == 0, words })
+        })
     }
 
-    /// Returns the delay that an allowed request would get if it came now: the wait for its turn in every
-    /// [queue](crate::Algorithm::LeakyBucket) of the set.
-    #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.0.delay()
-    }
-
-    /// Returns the policies.
-    #[must_use]
-    pub fn policies(&self) -> &PolicySet {
-        self.0.policies()
-    }
-
-    /// Returns why the store did not answer. `None` when it did.
-    #[must_use]
-    pub fn degraded(&self) -> Option<ErrorKind> {
-        self.0.degraded()
-    }
-
-    /// Returns whether the [`Outage`](crate::Outage) answered instead of the store.
-    #[must_use]
-    pub fn is_degraded(&self) -> bool {
-        self.0.is_degraded()
-    }
-}
-
-impl fmt::Debug for KeyState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyState")
-            .field("degraded", &self.degraded())
-            .field("states", &self.states().collect::<Vec<_>>())
-            .finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Lease, Policy, Quota};
-
-    #[test]
-    fn what_replicas_held_is_not_missing_after_the_decision() {
-        let policy = Policy::token_bucket("bucket", Quota::per_hour(3_600));
-        let ahead = |policy: Policy| {
-            let levels = PolicyLevels::one(PolicyLevel { fits: true, words: [900_000_000, 0, 0, 0] });
-            Decision::from_levels(&PolicySet::from(policy), levels, Cost::new(5).into(), 1).ahead_of(0)
-        };
-        assert_eq!(ahead(policy.clone()), Some((900_000_000, 0)));
-        assert_eq!(ahead(policy.leased(Lease::new())), Some((5_000_000, 0)));
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        match (self.words.get(at), &self.more) {
+            (Some(word), _) => *word,
+            (None, Some(more)) => more.words[at - INLINE],
+            (None, None) => 0,
+        }
     }
 }

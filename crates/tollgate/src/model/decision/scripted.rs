@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::Decision;
+use super::{Decision, PolicyLevels};
 use crate::{
     Policy,
     clock::micros,
     model::{
         algorithm::{Numbers, PolicyLevel},
         cost::ChargeRef,
-        policy_levels::PolicyLevels,
     },
 };
 

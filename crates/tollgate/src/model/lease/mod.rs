@@ -46,4 +46,3 @@ pub use pot::Pot;
 #[cfg(any(test, feature = "testing"))]
 pub use step::{Answer, Call, decide, step};
 pub use terms::Lease;
-pub(crate) use terms::Terms;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Cost, Decision, PolicySet,
-    model::{algorithm::PolicyLevel, cost::ChargeRef, policy_levels::PolicyLevels},
+    model::{algorithm::PolicyLevel, cost::ChargeRef, decision::PolicyLevels},
 };
 
 /// Holds what a replica sends.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{Algorithm, Error, Quota};
+use crate::{Algorithm, Error, Quota, model::policy::Terms};
 
 /// Sets the terms on which a policy is leased to replicas.
 ///
@@ -19,15 +19,6 @@ use crate::{Algorithm, Error, Quota};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     generation: Duration,
-    share: u8,
-}
-
-/// The terms of a valid policy in three bytes, so that a policy is as small as without them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Terms {
-    /// Milliseconds. Two bytes fit where a number of two bytes, which is aligned, does not.
-    generation_ms: [u8; 2],
-    /// Zero when the policy is not leased.
     share: u8,
 }
 
@@ -109,7 +100,7 @@ impl Lease {
         if self.most(quota) < LEAST_UNITS && !quota.is_blocked() {
             return Err(InvalidLease::Burst);
         }
-        Ok(Terms { generation_ms: (ms as u16).to_be_bytes(), share: self.share })
+        Ok(Terms::new(ms as u16, self.share))
     }
 }
 
@@ -117,20 +108,6 @@ impl Default for Lease {
     /// Returns [`Lease::new`].
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Terms {
-    /// The terms of a policy that is not leased.
-    pub(crate) const NONE: Self = Self { generation_ms: [0; 2], share: 0 };
-
-    pub(crate) const fn is_leased(self) -> bool {
-        self.share > 0
-    }
-
-    pub(crate) fn lease(self) -> Option<Lease> {
-        let generation = Duration::from_millis(u16::from_be_bytes(self.generation_ms).into());
-        self.is_leased().then_some(Lease { generation, share: self.share })
     }
 }
 

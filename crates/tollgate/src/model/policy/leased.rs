@@ -1,4 +1,4 @@
-//! The terms on which a policy is leased.
+//! Sets the terms on which a policy is leased.
 
 use super::Policy;
 use crate::{Error, Lease};
@@ -66,11 +66,5 @@ impl Policy {
             .checked(self.algorithm, &self.quota)
             .map_err(|invalid| invalid.error(lease, self.name(), &self.quota))?;
         Ok(self)
-    }
-
-    /// Returns the terms on which the policy is leased, and `None` when it is not.
-    #[must_use]
-    pub fn lease(&self) -> Option<Lease> {
-        self.lease.lease()
     }
 }

@@ -1,19 +1,30 @@
+//! One connection: what is known of it, and the stream and the task below it.
+
 use std::{
+    fmt,
+    future::poll_fn,
     io,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
 use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::Notify,
+    task::AbortHandle,
+    time::Instant,
+};
 
 use super::{
     dial_state::Numbered,
-    dialer::{Address, Opened},
+    dialer::{Address, Opened, Socket},
     pool::LentConnection,
-    wire::{Driver, Wire},
 };
 use crate::{
     Error,
@@ -175,5 +186,340 @@ fn accepted(answer: RedisResult<Value>) -> Result<(), Error> {
 impl Numbered for Connection {
     fn number(&self) -> u64 {
         self.number
+    }
+}
+
+/// Records the bytes, the answers and the end of one connection.
+///
+/// The stream of a connection that the store dialled itself writes to it. So its end is noticed when it comes, and it is
+/// known whether the system took any byte of a call. A connection of another owner has no such stream.
+#[derive(Debug)]
+pub(super) struct Wire {
+    /// The number of bytes that the system has taken. `None` when the stream belongs to another owner.
+    written: Option<AtomicU64>,
+    /// The number of calls that were answered.
+    answers: AtomicU64,
+    /// The time of the last answer in microseconds after `began`. Kept only when the stream belongs to another owner.
+    answered_us: AtomicU64,
+    began: Instant,
+    is_silent: AtomicBool,
+    /// Is true when the stream has ended: nothing more leaves on it.
+    has_ended: AtomicBool,
+    /// Is true when the connection is of no use any more: its stream has ended, or the server stays silent on it.
+    is_over: AtomicBool,
+    over: Notify,
+    /// Is true when the task that drives the connection has ended, and everything that it held is dropped.
+    is_abandoned: AtomicBool,
+    abandoned: Notify,
+}
+
+/// The time without an answer after which a connection counts as at rest.
+const AT_REST: Duration = Duration::from_micros(500);
+
+impl Wire {
+    /// Creates the record of a connection whose stream is [`Watched`].
+    pub(super) fn watched() -> Arc<Self> {
+        Self::new(Some(AtomicU64::new(0)))
+    }
+
+    /// Creates the record of a connection whose stream belongs to another owner.
+    pub(super) fn unwatched() -> Arc<Self> {
+        Self::new(None)
+    }
+
+    fn new(written: Option<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self {
+            written,
+            answers: AtomicU64::new(0),
+            answered_us: AtomicU64::new(0),
+            began: Instant::now(),
+            is_silent: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            over: Notify::new(),
+            is_abandoned: AtomicBool::new(false),
+            abandoned: Notify::new(),
+        })
+    }
+
+    /// Returns the number of bytes that the system has taken so far, if it is known.
+    pub(super) fn written(&self) -> Option<u64> {
+        self.written.as_ref().map(|written| written.load(Ordering::Acquire))
+    }
+
+    /// Notes an answer of the server.
+    pub(super) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        if self.written.is_none() {
+            self.answered_us.store(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
+        if self.is_silent() {
+            self.is_silent.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a connection of another owner was not used for a while, so that it may have been closed meanwhile.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let answered = Duration::from_micros(self.answered_us.load(Ordering::Relaxed));
+        self.written.is_none() && self.began.elapsed().saturating_sub(answered) > AT_REST
+    }
+
+    /// Notes that the server has not answered for a while.
+    pub(super) fn fell_silent(&self) {
+        self.is_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the server has not answered for a while.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the stream has ended.
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.give_up();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Notes that the connection is of no use any more.
+    pub(super) fn give_up(&self) {
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            self.over.notify_one();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Waits until the connection is of no use any more. One task may wait.
+    pub(super) async fn until_over(&self) {
+        while !self.is_over() {
+            self.over.notified().await;
+        }
+    }
+
+    /// Waits for the answer to a call. Returns `None` when the task that drives the connection has ended without it.
+    ///
+    /// The task takes calls from a channel. A call that is put there at the moment at which the task ends stays in the
+    /// channel, and would wait for as long as the connection is held.
+    pub(super) async fn answer<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
+        let (mut answer, mut abandoned) = (pin!(answer), pin!(self.abandoned.notified()));
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            if abandoned.as_mut().poll(cx).is_pending() && !self.is_abandoned.load(Ordering::Acquire) {
+                return Poll::Pending;
+            }
+            // The answer may have come meanwhile.
+            match answer.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => Poll::Ready(None),
+            }
+        })
+        .await
+    }
+}
+
+/// A stream that records its bytes and its end on a [`Wire`].
+#[derive(Debug)]
+pub(super) struct Watched<S> {
+    stream: S,
+    wire: Arc<Wire>,
+    /// The time of the last read, until something is written.
+    read: Option<Instant>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(stream: S, wire: &Arc<Wire>) -> Self {
+        Self { stream, wire: Arc::clone(wire), read: None }
+    }
+}
+
+impl<S: Socket> Watched<S> {
+    /// Returns whether the server has closed a connection at rest. The task that reads may not have run since.
+    fn is_closed_at_rest(&mut self) -> bool {
+        self.read.take().is_some_and(|read| read.elapsed() > AT_REST) && self.stream.is_closed_by_peer()
+    }
+}
+
+impl<S> Drop for Watched<S> {
+    /// The task of the connection has ended, or its runtime was shut down.
+    fn drop(&mut self) {
+        self.wire.end();
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        self.read = Some(Instant::now());
+        if read.is_err() || (buffer.filled().len() == before && buffer.remaining() > 0) {
+            self.wire.end();
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_closed_at_rest() {
+            self.wire.end();
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let taken = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
+        match (&taken, &self.wire.written) {
+            (Ok(taken), Some(written)) => {
+                written.fetch_add(*taken as u64, Ordering::Release);
+            }
+            (Ok(_), None) => {}
+            (Err(_), _) => self.wire.end(),
+        }
+        Poll::Ready(taken)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The task that drives a connection. Dropping this ends the task, and with it the connection.
+pub(super) struct Driver(AbortHandle);
+
+impl Driver {
+    pub(super) fn start(driver: impl Future<Output = ()> + Send + 'static, wire: &Arc<Wire>) -> Self {
+        let abandons = Abandons(Arc::clone(wire));
+        let task = async move {
+            // Dropped last: by then nothing holds a call any more.
+            let _abandons = abandons;
+            driver.await;
+        };
+        Self(tokio::spawn(task).abort_handle())
+    }
+}
+
+/// Wakes the callers of a connection when its task has ended.
+struct Abandons(Arc<Wire>);
+
+impl Drop for Abandons {
+    fn drop(&mut self) {
+        self.0.is_abandoned.store(true, Ordering::Release);
+        self.0.abandoned.notify_waiters();
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Driver")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_bytes_that_left_and_the_end_are_recorded() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let wire = Wire::watched();
+        let mut stream = Watched::new(near, &wire);
+        stream.write_all(b"PING").await.expect("there is room");
+        assert_eq!((wire.written(), wire.has_ended()), (Some(4), false));
+        far.write_all(b"+PONG").await.expect("there is room");
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).await.expect("it was sent");
+        assert!(!wire.has_ended());
+        drop(far);
+        assert_eq!(stream.read(&mut answer).await.expect("the end"), 0);
+        wire.until_over().await;
+        assert!(stream.write_all(b"PING").await.is_err());
+        assert_eq!(wire.written(), Some(4), "a failed write takes no byte");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_written_to_a_connection_that_was_closed_at_rest() {
+        for rest in [Duration::ZERO, AT_REST * 2] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let near = tokio::net::TcpStream::connect(address).await.expect("it listens");
+            let (mut far, _) = listener.accept().await.expect("it was connected");
+            let wire = Wire::watched();
+            let mut stream = Watched::new(near, &wire);
+            far.write_all(b"+PONG").await.expect("there is room");
+            stream.read_exact(&mut [0; 5]).await.expect("it was sent");
+            tokio::time::advance(rest).await;
+            // A TLS server says goodbye before it closes.
+            far.write_all(b"bye").await.expect("there is room");
+            drop(far);
+            let is_taken = stream.write_all(b"PING").await.is_ok();
+            assert_eq!((is_taken, wire.has_ended()), (rest.is_zero(), !rest.is_zero()));
+            assert_eq!(wire.written(), Some(if is_taken { 4 } else { 0 }));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_dropped_is_closed() {
+        let wire = Wire::watched();
+        let driver = Driver::start(
+            {
+                let stream = Watched::new(tokio::io::duplex(1).0, &wire);
+                async move {
+                    let _stream = stream;
+                    std::future::pending::<()>().await;
+                }
+            },
+            &wire,
+        );
+        drop(driver);
+        wire.until_over().await;
+    }
+
+    #[tokio::test]
+    async fn a_call_that_the_task_of_its_connection_never_took_ends_with_the_task() {
+        let wire = Wire::watched();
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let driver = Driver::start(async move { drop(ended.await) }, &wire);
+        let (mut early, mut stuck) = (pin!(wire.answer(async { 1 })), pin!(wire.answer(std::future::pending::<u8>())));
+        assert_eq!(early.as_mut().await, Some(1));
+        assert!(stuck.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        end.send(()).expect("the task waits");
+        assert_eq!(stuck.await, None);
+        assert_eq!(wire.answer(std::future::pending::<u8>()).await, None, "a call after the end of the task");
+        assert_eq!(wire.answer(async { 2 }).await, Some(2), "an answer that came before the end");
+        drop(driver);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_another_owner_is_at_rest_without_answers() {
+        let wire = Wire::unwatched();
+        tokio::time::advance(AT_REST * 2).await;
+        assert!(wire.is_at_rest() && wire.written().is_none());
+        wire.answered();
+        assert!(!wire.is_at_rest());
+        assert!(!Wire::watched().is_at_rest());
     }
 }

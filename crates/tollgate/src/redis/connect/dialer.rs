@@ -11,9 +11,9 @@ use tokio::{
     net::{TcpStream, lookup_host},
 };
 
+use super::connection::{Driver, Watched, Wire};
 #[cfg(feature = "tls")]
 use super::tls::Certificates;
-use super::wire::{Driver, Watched, Wire};
 use crate::{Error, redis::protocol};
 
 /// Opens connections to one server.

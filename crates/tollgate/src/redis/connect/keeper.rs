@@ -5,7 +5,7 @@ use std::{
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::wire::Wire;
+use super::connection::Wire;
 
 /// The time without an answer after which a connection is no longer trusted. Twice as long at most.
 const TICK: Duration = Duration::from_secs(1);

@@ -9,7 +9,6 @@ mod sentinel;
 mod shared;
 #[cfg(feature = "tls")]
 mod tls;
-mod wire;
 
 pub(in crate::redis) use connection::Connection;
 pub(in crate::redis) use dial_state::Numbered;

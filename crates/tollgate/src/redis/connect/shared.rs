@@ -11,13 +11,12 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    connection::Connection,
+    connection::{Connection, Wire},
     dial_state::{Dial, DialState, Lookup, Numbered},
     dialer::{Address, Dialer, Opened},
     keeper::{Keeper, Kept},
     pool::Pool,
     sentinel::Sentinels,
-    wire::Wire,
 };
 use crate::{Error, ErrorKind, redis::protocol};
 

@@ -11,7 +11,7 @@ use crate::{
     model::{
         algorithm::later,
         cost::{Charge, ChargeRef},
-        policy_levels::PolicyLevels,
+        decision::PolicyLevels,
     },
     runtime::now,
     store::{Check, CheckFuture, Deadline},

@@ -1,6 +1,6 @@
 //! The circuit breaker of one server. The atomics come from `redis::sync`, so that a model checker runs the same lines.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,6 +18,9 @@ use crate::redis::sync::{AtomicU32, AtomicU64, Ordering};
 pub(in crate::redis) struct Breaker {
     /// The epoch, and in the low byte the number of misses in a row. The breaker is open at [`LIMIT`].
     word: AtomicU64,
+    /// The time of the last answer, in microseconds after `began`.
+    heard_us: AtomicU64,
+    began: Instant,
     /// Probes that were answered since a check was answered.
     probes_in_vain: AtomicU32,
     /// The longest deadline that is too short, in microseconds. 0 when no deadline is too short.
@@ -48,9 +51,11 @@ const MICROSECOND: u64 = EXCESS + 1;
 const NONE: u64 = u64::MAX;
 
 impl Breaker {
-    pub(in crate::redis) fn new() -> Self {
+    pub(in crate::redis) fn new(now: Instant) -> Self {
         Self {
             word: AtomicU64::new(0),
+            heard_us: AtomicU64::new(0),
+            began: now,
             probes_in_vain: AtomicU32::new(0),
             too_short_us: AtomicU64::new(0),
             shortest_us: AtomicU64::new(NONE),
@@ -84,12 +89,19 @@ impl Breaker {
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
     }
 
-    /// Resets the misses of a closed breaker after a sign of life. Only a probe closes an open one: an answer may be late.
-    pub(in crate::redis) fn heard(&self) {
+    /// Notes an answer at this time, and resets the misses of a closed breaker. Only a probe closes an open one: an answer may
+    /// be late.
+    pub(in crate::redis) fn heard(&self, now: Instant) {
+        self.heard_us.store(micros(now.saturating_duration_since(self.began)), Ordering::Relaxed);
         let forget = |word: u64| matches!(word & MISSES, 1..LIMIT).then_some(word & !MISSES);
         if forget(self.word.load(Ordering::Relaxed)).is_some() {
             let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, forget);
         }
+    }
+
+    /// Returns the time of the last answer, and before the first one that of the breaker's creation.
+    pub(in crate::redis) fn last_heard(&self) -> Instant {
+        self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed))
     }
 
     /// Notes that a check was answered within its deadline, if it has one.

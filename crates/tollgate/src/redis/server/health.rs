@@ -1,11 +1,8 @@
 use std::{
     collections::VecDeque,
     pin::{Pin, pin},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -15,8 +12,8 @@ use tokio::{
 };
 
 use super::{
+    Server,
     breaker::{self, Breaker},
-    state::Server,
 };
 use crate::{
     Error, ErrorKind,
@@ -33,9 +30,6 @@ pub(super) struct Health {
     refusal: ArcSwap<Error>,
     /// The error of a check whose deadline is too short for the round trip.
     far: ArcSwap<Error>,
-    /// The time of the last answer, in microseconds after `began`.
-    heard_us: AtomicU64,
-    began: Instant,
     /// Wakes all that wait for answers when the breaker has opened.
     opened: Notify,
     probe: Background,
@@ -48,11 +42,9 @@ const SOON: u32 = 10;
 impl Health {
     pub(super) fn new() -> Self {
         Self {
-            breaker: Breaker::new(),
+            breaker: Breaker::new(now()),
             refusal: ArcSwap::from_pointee(silent()),
             far: ArcSwap::from_pointee(silent()),
-            heard_us: AtomicU64::new(0),
-            began: now(),
             opened: Notify::new(),
             probe: Background::new(),
         }
@@ -81,20 +73,13 @@ impl Health {
         self.far.store(Arc::new(Error::new(ErrorKind::Distant, message)));
     }
 
-    /// Notes an answer of the server.
-    pub(super) fn heard(&self) {
-        let heard_us = now().saturating_duration_since(self.began).as_micros() as u64;
-        self.heard_us.store(heard_us, Ordering::Relaxed);
-        self.breaker.heard();
-    }
-
     /// Counts a check that missed its deadline. Returns what the probe has to do.
     ///
     /// A check does not count for the breaker when the server answered another call after the first part of its time,
     /// [`SOON`]: the server is late, and not away. An earlier answer does not show that, because some checks have
     /// always begun shortly before the last answer of a server that falls silent.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> u32 {
-        let heard = self.began + Duration::from_micros(self.heard_us.load(Ordering::Relaxed));
+        let heard = self.breaker.last_heard();
         let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
         let is_excused = deadline.and_then(soon).is_some_and(|soon| soon < heard);
         let mut duties = 0;
@@ -503,7 +488,7 @@ mod tests {
     async fn opens(timeout: Duration, heard_after: Duration) -> bool {
         let (health, deadline) = (Health::new(), Deadline::after(timeout));
         advance(heard_after).await;
-        health.heard();
+        health.breaker.heard(now());
         advance(timeout.saturating_sub(heard_after).min(Duration::from_secs(60))).await;
         let opened = [(); 3].map(|()| health.missed(Some(deadline)));
         assert_eq!(opened[..2], [0; 2]);

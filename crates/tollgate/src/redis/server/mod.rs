@@ -1,13 +1,603 @@
-//! One server: its health, and the calls that are sent to it.
+//! One server: the connection to it, its health, and the calls that are sent to it.
 
 mod breaker;
-mod calls;
 mod health;
 mod not_executed;
-mod state;
 
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, ready},
+};
+
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    Error, ErrorKind, Key, Policy, PolicySet,
+    clock::Clock,
+    redis::{
+        connect::{Connection, MasterWatch, Numbered, SharedConnection},
+        protocol::{self, ErrorClass, Script},
+    },
+    runtime,
+    store::{Deadline, ReservationId, answer_by},
+};
 pub(in crate::redis) use breaker::Breaker;
-pub(in crate::redis) use calls::{Awaited, Call, CallResult, Outgoing, PlainCall, ScriptCall, Sent, UnsentCount};
+use health::Health;
 pub(in crate::redis) use health::{DISTANT, far, pause};
 pub(in crate::redis) use not_executed::{CallError, NotExecuted, NotExecutedReason};
-pub(in crate::redis) use state::{Server, ServerConfig};
+
+/// The space that one key takes in a call. Reserved before a call with many keys is written.
+const KEY_BYTES: usize = 64;
+
+/// Represents one server: the shared connection to it, its health, and the settings of every call.
+pub(in crate::redis) struct Server {
+    config: ServerConfig,
+    /// The beginning of every key: the prefix, and the brace that opens the hash tag.
+    key_head: String,
+    shared: Arc<SharedConnection>,
+    health: Health,
+    is_in_cluster: bool,
+    me: Weak<Self>,
+}
+
+impl Server {
+    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            key_head: format!("{}:{{", config.prefix),
+            config,
+            shared,
+            health: Health::new(),
+            is_in_cluster,
+            me: Weak::clone(me),
+        })
+    }
+
+    fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    pub(in crate::redis) fn breaker(&self) -> &Breaker {
+        &self.health.breaker
+    }
+
+    /// Returns whether there is a connection.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn is_connected(&self) -> bool {
+        self.shared.is_up()
+    }
+
+    /// Waits until the breaker has opened since it had this epoch.
+    pub(in crate::redis) async fn until_opened_after(&self, epoch: u64) {
+        self.health.until_opened_after(epoch).await;
+    }
+
+    /// Returns whether the server is part of a cluster, so that it has some of the slots only.
+    pub(in crate::redis) fn is_in_cluster(&self) -> bool {
+        self.is_in_cluster
+    }
+
+    pub(in crate::redis) fn prefix(&self) -> &str {
+        &self.config.prefix
+    }
+
+    /// Returns the clock that decides instead of the server's.
+    pub(in crate::redis) fn clock(&self) -> Option<&Clock> {
+        self.config.clock.as_ref()
+    }
+
+    /// Returns the time argument of a script. −1 stands for the server's own clock.
+    pub(in crate::redis) fn now(&self) -> f64 {
+        self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
+    }
+
+    /// Returns the error of a call that is not sent, while the breaker is open.
+    pub(in crate::redis) fn refusal(&self) -> Option<Error> {
+        self.breaker().is_open().then(|| self.health.refusal())
+    }
+
+    /// Returns the error of a check that is not sent: the breaker is open, or its deadline is too short for the round
+    /// trip.
+    #[inline]
+    pub(in crate::redis) fn refusal_within(&self, deadline: Option<Deadline>) -> Option<Error> {
+        self.refusal().or_else(|| self.health.refusal_as_far(deadline?.timeout()))
+    }
+
+    /// Returns the error of a check that waited while the breaker opened, or was refused for it.
+    pub(in crate::redis) fn last_refusal(&self) -> Error {
+        self.health.refusal()
+    }
+
+    /// Returns the error of a call that was sent before the breaker opened.
+    pub(in crate::redis) fn overtaken(&self) -> Error {
+        match self.health.refusal() {
+            refusal if refusal.kind() == ErrorKind::CircuitOpen => {
+                Error::new(ErrorKind::Timeout, "redis did not answer in time")
+            }
+            refusal => refusal,
+        }
+    }
+
+    /// Notes an answer.
+    fn heard(&self) {
+        self.breaker().heard(runtime::now());
+    }
+
+    /// Counts a call that missed its deadline.
+    pub(in crate::redis) fn missed(&self, deadline: Option<Deadline>) {
+        self.health.probe(&self.me, self.health.missed(deadline));
+    }
+
+    /// Counts a call that was answered in time.
+    pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
+        self.breaker().check_answered(deadline.map(Deadline::timeout));
+    }
+
+    fn failed(&self, error: &Error) {
+        self.health.probe(&self.me, self.health.failed(error));
+    }
+
+    /// Adds the keys of all policies of each subject to a command. A subject is a key with the policies that limit it.
+    pub(in crate::redis) fn add_keys<'a>(
+        &self,
+        subjects: impl IntoIterator<Item = (&'a PolicySet, &'a Key)>,
+        command: &mut Cmd,
+    ) {
+        let mut text = self.begin_key();
+        for (policies, key) in subjects {
+            for policy in policies.iter() {
+                self.add_key(policy, key, &mut text, command);
+            }
+        }
+    }
+
+    /// Adds the keys of the states that belong to this key alone.
+    pub(in crate::redis) fn add_own_keys(&self, policies: &PolicySet, key: &Key, command: &mut Cmd) {
+        let mut text = self.begin_key();
+        for policy in policies.iter().filter(|policy| policy.is_own(key)) {
+            self.add_key(policy, key, &mut text, command);
+        }
+    }
+
+    /// Adds the key of some permits.
+    pub(in crate::redis) fn add_permit_key(&self, name: &str, key: &Key, command: &mut Cmd) {
+        let mut text = self.begin_key();
+        protocol::write_permit_key(name, key, &mut text);
+        command.arg(text);
+    }
+
+    /// Adds the key of the record of a reservation.
+    pub(in crate::redis) fn add_record_key(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        command: &mut Cmd,
+    ) {
+        let mut text = self.begin_key();
+        protocol::write_record_key(policies, key, id, &mut text);
+        command.arg(text);
+    }
+
+    /// Returns the head of every key, with space for a key.
+    #[inline]
+    fn begin_key(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.key_head.len() + 2 * KEY_BYTES);
+        text.extend_from_slice(self.key_head.as_bytes());
+        text
+    }
+
+    /// Adds one key. `text` begins with the head of every key, and its rest is written again.
+    #[inline]
+    fn add_key(&self, policy: &Policy, key: &Key, text: &mut Vec<u8>, command: &mut Cmd) {
+        text.truncate(self.key_head.len());
+        protocol::write_key(policy, key, text);
+        command.arg(text.as_slice());
+        if policy.lease().is_some() {
+            text.extend_from_slice(protocol::OUTSTANDING);
+            command.arg(text.as_slice());
+        }
+    }
+
+    /// Returns the shared connection, and makes it if there is none.
+    pub(in crate::redis) async fn connection(&self) -> Result<Connection, Error> {
+        if let Some(sentinels) = self.shared.sentinels() {
+            sentinels.follow(|watch| follow_master(self.weak(), watch));
+        }
+        self.shared.usable().await.inspect_err(|error| self.failed(error))
+    }
+
+    /// Returns the shared connection if a call may be written to it now.
+    pub(in crate::redis) fn ready_connection(&self) -> Option<Connection> {
+        self.shared.ready()
+    }
+
+    fn shared(&self) -> &SharedConnection {
+        &self.shared
+    }
+
+    /// Drops a connection that ended before anything was sent on it.
+    fn drop_unused(&self, connection: &Connection) {
+        self.shared.broken(connection);
+    }
+
+    /// Applies an answer to the connection and to the breaker.
+    fn finish(&self, connection: &Connection, reply: RedisResult<Value>) -> Result<Value, CallError> {
+        let reply = match reply {
+            Ok(value) => {
+                self.heard();
+                return Ok(value);
+            }
+            Err(reply) => protocol::unwrapped(reply),
+        };
+        let error = protocol::error(&reply);
+        match ErrorClass::of(&reply) {
+            ErrorClass::BrokenConnection => self.shared.broken(connection),
+            ErrorClass::WrongServer => {
+                self.shared.broken(connection);
+                self.failed(&error);
+            }
+            ErrorClass::Refused | ErrorClass::UnknownScript => self.heard(),
+        }
+        Err(CallError::new(&reply, error))
+    }
+
+    /// Connects to the new master at once.
+    fn master_changed(&self) {
+        tracing::info!("the sentinels have chosen another redis master");
+        self.shared.renew();
+        self.health.master_changed();
+    }
+}
+
+/// Follows the master as the Sentinels name it, as long as the server is in use.
+async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
+    loop {
+        let current = || server.upgrade()?.shared.master();
+        let changed = watch.changed(current).await.is_some();
+        let Some(server) = server.upgrade() else { return };
+        if changed {
+            server.master_changed();
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("prefix", &self.config.prefix)
+            .field("connection", &self.shared)
+            .field("breaker", self.breaker())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Holds the settings that all servers of a store share.
+#[derive(Clone)]
+pub(in crate::redis) struct ServerConfig {
+    /// The first part of every key.
+    pub(in crate::redis) prefix: String,
+    /// The clock that decides instead of the server's.
+    pub(in crate::redis) clock: Option<Clock>,
+}
+
+/// The outcome of one call.
+pub(in crate::redis) type CallResult = Result<Value, CallError>;
+
+/// Writes one call to a server.
+pub(in crate::redis) trait Call {
+    /// Returns the command. `by_body` sends the text of a script, so that the server need not know it.
+    fn command(&self, by_body: bool) -> Cmd;
+
+    /// Returns whether the server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
+    fn is_asking(&self) -> bool;
+}
+
+/// Calls a script. `fill` adds the keys and the arguments.
+pub(in crate::redis) struct ScriptCall<'a, F> {
+    pub(in crate::redis) script: &'a Script,
+    /// The number of keys.
+    pub(in crate::redis) keys: usize,
+    pub(in crate::redis) is_asking: bool,
+    pub(in crate::redis) fill: F,
+}
+
+impl<F: Fn(&mut Cmd)> Call for ScriptCall<'_, F> {
+    fn command(&self, by_body: bool) -> Cmd {
+        let (name, script) = if by_body { ("EVAL", &self.script.text) } else { ("EVALSHA", &self.script.sha) };
+        let mut command = Cmd::with_capacity(self.keys + 8, script.len() + self.keys * KEY_BYTES + 256);
+        command.arg(name).arg(script).arg(self.keys);
+        (self.fill)(&mut command);
+        command
+    }
+
+    fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+}
+
+/// A call that is written down.
+pub(in crate::redis) struct PlainCall {
+    pub(in crate::redis) command: Cmd,
+    pub(in crate::redis) is_asking: bool,
+}
+
+impl Call for PlainCall {
+    fn command(&self, _by_body: bool) -> Cmd {
+        self.command.clone()
+    }
+
+    fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+}
+
+type Reply = Result<Value, RedisError>;
+type Replies = SmallVec<[Reply; 1]>;
+
+/// A call, and whether it is sent by its body.
+pub(in crate::redis) struct Outgoing<C> {
+    pub(in crate::redis) call: C,
+    pub(in crate::redis) by_body: bool,
+}
+
+/// The outcome of a call, or the proof that the server did not execute it.
+#[derive(Debug)]
+pub(in crate::redis) enum Sent {
+    Answered(CallResult),
+    /// The server does not know the script of the call, so it executed nothing.
+    UnknownScript,
+    /// The connection ended before any byte of the call left. The error is that of the connection.
+    Unsent(Error),
+}
+
+/// The number of connections in a row that may end before a call is sent. Then the server counts as away.
+const MOST_UNSENT: u32 = 3;
+
+impl Server {
+    /// Writes calls at once on this connection, in order, and returns the outcome of each.
+    pub(in crate::redis) async fn send<C: Call>(
+        &self,
+        connection: &Connection,
+        calls: &[Outgoing<C>],
+    ) -> SmallVec<[Sent; 1]> {
+        let mark = connection.mark();
+        let replies = write(connection, calls).await;
+        let is_broken =
+            |reply: &Reply| reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection);
+        if replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark) {
+            self.drop_unused(connection);
+            let unsent = |reply: Reply| match reply {
+                Ok(value) => Sent::Answered(Ok(value)),
+                Err(error) => Sent::Unsent(protocol::error(&error)),
+            };
+            return replies.into_iter().map(unsent).collect();
+        }
+        let sent = |(call, reply): (&Outgoing<C>, Reply)| match &reply {
+            Err(error) if !call.by_body && ErrorClass::of(error) == ErrorClass::UnknownScript => {
+                self.heard();
+                Sent::UnknownScript
+            }
+            _ => Sent::Answered(self.finish(connection, reply)),
+        };
+        calls.iter().zip(replies).map(sent).collect()
+    }
+
+    /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends
+    /// when the breaker opens.
+    pub(in crate::redis) async fn call(&self, call: impl Call, deadline: Option<Deadline>) -> CallResult {
+        let epoch = self.breaker().epoch();
+        if let Some(refusal) = self.refusal() {
+            return Err(CallError::Failed(refusal));
+        }
+        let attempt = Attempt::new(self, deadline);
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.send_one(call, false, deadline) => outcome,
+            () = self.until_opened_after(epoch) => Err(CallError::Failed(self.overtaken())),
+        };
+        attempt.end(outcome.is_ok());
+        outcome
+    }
+
+    /// Sends one command without a deadline of its own. The server has the time for connecting.
+    pub(in crate::redis) async fn query_in_time(&self, command: &Cmd) -> Result<Value, Error> {
+        self.connection().await?;
+        let call = PlainCall { command: command.clone(), is_asking: false };
+        let deadline = Deadline::after(self.shared().connect_timeout());
+        answer_by(Some(deadline), async { Ok(self.send_one(call, false, None).await?) }).await
+    }
+
+    /// Reports that connections end again and again before a call is sent.
+    pub(in crate::redis) fn cannot_send(&self, error: Error) -> CallError {
+        self.failed(&error);
+        CallError::unreachable(error)
+    }
+
+    /// Sends one call, until it is answered or it is not known whether it was executed.
+    ///
+    /// A call with a deadline is dropped by its caller when it is over.
+    pub(in crate::redis) async fn send_one(
+        &self,
+        call: impl Call,
+        by_body: bool,
+        deadline: Option<Deadline>,
+    ) -> CallResult {
+        let mut outgoing = [Outgoing { call, by_body }];
+        let mut unsent = UnsentCount::default();
+        loop {
+            let connection = self.connection().await.map_err(CallError::unreachable)?;
+            let sent = match deadline {
+                Some(_) => self.send_awaited(&connection, &outgoing[0], deadline).await,
+                None => self.send(&connection, &outgoing).await.pop(),
+            };
+            match sent {
+                Some(Sent::Answered(outcome)) => return outcome,
+                Some(Sent::UnknownScript) => outgoing[0].by_body = true,
+                Some(Sent::Unsent(error)) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
+                Some(Sent::Unsent(_)) => {}
+                None => return Err(protocol::error(&missing_reply()).into()),
+            }
+        }
+    }
+
+    /// Sends a call, and listens for its answer also after the deadline.
+    fn send_awaited<C: Call>(
+        &self,
+        connection: &Connection,
+        outgoing: &Outgoing<C>,
+        deadline: Option<Deadline>,
+    ) -> Awaited<Option<Sent>> {
+        let (server, connection, by_body) = (self.weak(), connection.clone(), outgoing.by_body);
+        let call = PlainCall { command: outgoing.call.command(by_body), is_asking: outgoing.call.is_asking() };
+        Awaited::new(self, deadline, async move {
+            server.upgrade()?.send(&connection, &[Outgoing { call, by_body }]).await.pop()
+        })
+    }
+}
+
+/// Counts the connections in a row that ended before a call was sent.
+#[derive(Debug, Default)]
+pub(in crate::redis) struct UnsentCount {
+    count: u32,
+    /// The number of the last such connection.
+    last: u64,
+}
+
+impl UnsentCount {
+    /// Counts a connection once. Returns whether no further attempt is made.
+    pub(in crate::redis) fn is_last(&mut self, connection: u64) -> bool {
+        if self.last != connection {
+            *self = Self { count: self.count + 1, last: connection };
+        }
+        self.count >= MOST_UNSENT
+    }
+}
+
+/// Writes the calls at once, and returns one reply for each.
+///
+/// `ASKING` holds for the next command only, so the two stand side by side in one write.
+async fn write<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Replies {
+    if let [Outgoing { call, by_body }] = calls
+        && !call.is_asking()
+    {
+        return smallvec![connection.query(&call.command(*by_body)).await];
+    }
+    let mut pipeline = Pipeline::with_capacity(calls.len());
+    for Outgoing { call, by_body } in calls {
+        if call.is_asking() {
+            pipeline.cmd("ASKING");
+        }
+        pipeline.add_command(call.command(*by_body));
+    }
+    let mut values = match connection.query_all(&pipeline).await {
+        Ok(values) => values.into_iter(),
+        Err(error) => return smallvec![Err(error); calls.len()],
+    };
+    let reply = |outgoing: &Outgoing<C>| {
+        if outgoing.call.is_asking() {
+            values.next();
+        }
+        match values.next() {
+            Some(Value::ServerError(error)) => Err(RedisError::from(error)),
+            Some(value) => Ok(value),
+            None => Err(missing_reply()),
+        }
+    };
+    calls.iter().map(reply).collect()
+}
+
+fn missing_reply() -> RedisError {
+    (redis::ErrorKind::Parse, "a reply is missing").into()
+}
+
+/// A call to one server whose caller waits until a deadline. It counts when it ends without an answer.
+#[derive(Debug)]
+struct Attempt<'a> {
+    server: &'a Server,
+    deadline: Option<Deadline>,
+    is_over: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(server: &'a Server, deadline: Option<Deadline>) -> Self {
+        Self { server, deadline, is_over: false }
+    }
+
+    /// Notes that the call has ended. `is_answered` says whether the server carried it out.
+    fn end(mut self, is_answered: bool) {
+        self.is_over = true;
+        if is_answered && self.deadline.is_some() {
+            self.server.check_answered(self.deadline);
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    /// Counts a call whose caller waited until its deadline. A caller that gives up before says nothing about the server.
+    fn drop(&mut self) {
+        if !self.is_over && self.deadline.is_some_and(Deadline::is_over) {
+            self.server.missed(self.deadline);
+        }
+    }
+}
+
+/// Waits for the answer to a call that was sent.
+///
+/// After the deadline, a task of its own waits for the answer: a server that answers late is not away. The task ends when
+/// the breaker opens, because it keeps the connection.
+pub(in crate::redis) struct Awaited<T: 'static> {
+    server: Weak<Server>,
+    /// The epoch of the breaker when the call was sent.
+    breaker_epoch: u64,
+    deadline: Option<Deadline>,
+    answer: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+}
+
+impl<T: 'static> Awaited<T> {
+    pub(in crate::redis) fn new(
+        server: &Server,
+        deadline: Option<Deadline>,
+        answer: impl Future<Output = T> + Send + 'static,
+    ) -> Self {
+        let breaker_epoch = server.breaker().epoch();
+        Self { server: server.weak(), breaker_epoch, deadline, answer: Some(Box::pin(answer)) }
+    }
+
+    /// Returns the epoch of the breaker when the call was sent.
+    pub(in crate::redis) fn breaker_epoch(&self) -> u64 {
+        self.breaker_epoch
+    }
+}
+
+impl<T> Future for Awaited<T> {
+    type Output = T;
+
+    /// Stays pending after the answer.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        let answer = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl<T> Drop for Awaited<T> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take()
+            && self.deadline.is_some_and(Deadline::is_over)
+            && let (Ok(current), Some(server)) = (runtime::current(), self.server.upgrade())
+        {
+            let epoch = self.breaker_epoch;
+            current.spawn(async move {
+                tokio::select! {
+                    _ = answer => {}
+                    () = server.until_opened_after(epoch) => {}
+                }
+            });
+        }
+    }
+}

@@ -16,7 +16,7 @@ use crate::{
     model::{
         algorithm::{PolicyLevel, Settled, State},
         cost::Ask,
-        policy_levels::PolicyLevels,
+        decision::PolicyLevels,
     },
     store::{
         Check, ReservationId, Settlement,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::policy::Terms;
 
 #[test]
 fn wrong_terms_are_refused_with_their_numbers() {

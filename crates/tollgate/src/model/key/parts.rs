@@ -1,8 +1,70 @@
-//! Keys of addresses and networks.
+//! Keys of one part: a text, bytes, a number, or an address or its network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Key, OCTETS};
+use super::Key;
+
+impl From<&Self> for Key {
+    /// Copies the key.
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
+impl From<&str> for Key {
+    /// Creates a key of one part from text.
+    #[inline]
+    fn from(part: &str) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<String> for Key {
+    /// Creates a key of one part from text.
+    #[inline]
+    fn from(part: String) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<&String> for Key {
+    /// Creates a key of one part from text.
+    #[inline]
+    fn from(part: &String) -> Self {
+        Self::bytes(part.as_bytes())
+    }
+}
+
+impl From<&[u8]> for Key {
+    /// Creates a key of one part from bytes.
+    #[inline]
+    fn from(part: &[u8]) -> Self {
+        Self::bytes(part)
+    }
+}
+
+impl From<u64> for Key {
+    /// Creates a key of one part from a number, which differs from its digits as text.
+    fn from(part: u64) -> Self {
+        Self::written(format_args!("#{part}"))
+    }
+}
+
+impl From<u32> for Key {
+    /// Creates a key of one part from a number, the same as from a `u64`.
+    fn from(part: u32) -> Self {
+        Self::from(u64::from(part))
+    }
+}
+
+impl From<IpAddr> for Key {
+    /// Creates a key of the whole address. An IPv4-mapped IPv6 address counts as its IPv4 address.
+    ///
+    /// Use [`Key::network`] for IPv6 clients: one client often has a whole /64 network.
+    fn from(address: IpAddr) -> Self {
+        Self::network(address, 128)
+    }
+}
 
 impl Key {
     /// Creates a key of the network of an address: its first `prefix` bits.
@@ -61,4 +123,26 @@ impl Key {
         key.text[..16].copy_from_slice(&(text ^ u128::from_ne_bytes([b'0'; 16])).to_le_bytes());
         key
     }
+}
+
+/// A dot and the digits of each octet of an address, and their length in bytes. The digits are little-endian and stored
+/// as their difference (XOR) from the padding of a key.
+static OCTETS: [(u32, u8); 256] = {
+    let mut octets = [(0, 0); 256];
+    let mut at = 0;
+    while at < 256 {
+        let [hundreds, tens, ones] = [digit(at / 100), digit(at / 10 % 10), digit(at % 10)];
+        let (text, len) = match at {
+            0..10 => ([b'.', ones, b'0', b'0'], 2),
+            10..100 => ([b'.', tens, ones, b'0'], 3),
+            _ => ([b'.', hundreds, tens, ones], 4),
+        };
+        octets[at] = (u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]), len);
+        at += 1;
+    }
+    octets
+};
+
+const fn digit(value: usize) -> u8 {
+    b'0' + value as u8
 }

@@ -1,48 +1,99 @@
-use std::time::Instant;
+//! A batch on the wire: many checks in one call, and the outcome for each key or run in its reply.
 
 use redis::Value;
-use smallvec::SmallVec;
 
+use super::check::{for_each_number, invalid, levels, push_charge, time, word, words_of_check};
 use crate::{
-    Algorithm, Cost, Decision, Error, ErrorKind, Policy, PolicySet,
+    Decision, Error, Policy, PolicySet,
     model::{
-        Entry,
         algorithm::{PolicyLevel, most_spent, unspent},
-        cost::{Charge, ChargeRef},
-        lease::{Grant, Stamp},
-        policy_levels::PolicyLevels,
-        quota::MAX_EXACT,
+        cost::ChargeRef,
+        decision::PolicyLevels,
+        lease::{Grant, Report, Stamp},
         shape::Shape,
     },
-    store::Settlement,
 };
 
-/// The bound of all numbers of a script: from here on a double cannot hold every integer.
-const EXACT: i64 = MAX_EXACT as i64;
+/// The size of a double.
+const DOUBLE: usize = size_of::<f64>();
 
-/// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
-/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `sent`
-/// stands for it.
-pub(crate) fn decision(
-    policies: &PolicySet,
-    charge: ChargeRef<'_>,
-    sent: Instant,
-    reply: &Value,
-) -> Result<Decision, Error> {
-    let (words, at_us) = match reply {
-        Value::Array(reply) => timed(reply)?,
-        bare => (std::slice::from_ref(bare), Decision::here_us(sent)),
-    };
-    let count = words_of_check(policies, charge.is_capped());
-    if words.len() != count {
-        return Err(invalid(format_args!("expected {count} numbers, got {}", words.len())));
-    }
-    Ok(Decision::from_levels(policies, levels(policies, words, integer)?, charge, at_us))
+/// Packs the numbers of a mixed batch: many subjects, each with policies of its own, and with runs of checks at costs of
+/// their own.
+///
+/// All policy sets must have one [`Shape`](super::Shape). The runs of a subject are added in the order in which its
+/// checks came, at least one, and exactly one if a policy is a sliding log.
+#[derive(Debug)]
+pub(crate) struct MixedArgs {
+    packed: Vec<u8>,
+    now: f64,
+    /// The index of the number of runs of the last subject.
+    runs_at: usize,
+    runs: u32,
 }
 
-/// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
-fn words_of_check(policies: &PolicySet, is_capped: bool) -> usize {
-    policies.shape().words() - usize::from(policies.is_short() && !is_capped)
+impl MixedArgs {
+    /// Creates the numbers of a batch at `now`, with space for `subjects` subjects of one run and a few policies. A time
+    /// of −1 stands for the server's own clock.
+    pub(crate) fn new(now: f64, subjects: usize) -> Self {
+        let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
+        packed.extend_from_slice(&now.to_le_bytes());
+        Self { packed, now, runs_at: 0, runs: 0 }
+    }
+
+    /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random number above zero.
+    pub(crate) fn leasing(now: f64, birth: u64, subjects: usize) -> Self {
+        let mut args = Self::new(now, 2 * subjects);
+        args.push(birth as f64);
+        args
+    }
+
+    /// Begins the next subject.
+    pub(crate) fn subject(&mut self, policies: &PolicySet) {
+        self.quotas(policies);
+        self.begin_runs();
+    }
+
+    /// Begins the next subject of a batch that takes reports and grants units. `want` is the number of wanted units.
+    pub(crate) fn leased_subject(&mut self, policies: &PolicySet, reports: &[Report], want: u64) {
+        self.quotas(policies);
+        self.push(reports.len() as f64);
+        for report in reports {
+            self.push(report.spent as f64);
+            self.push(report.returned as f64);
+            for stamp in &report.stamps {
+                self.push(stamp.birth as f64);
+                self.push(stamp.generation as f64);
+            }
+        }
+        self.push(want as f64);
+        self.begin_runs();
+    }
+
+    fn quotas(&mut self, policies: &PolicySet) {
+        for_each_number(policies, self.now, |number| self.packed.extend_from_slice(&number.to_le_bytes()));
+    }
+
+    fn begin_runs(&mut self) {
+        (self.runs_at, self.runs) = (self.packed.len(), 0);
+        self.push(0.0);
+    }
+
+    /// Adds a run to the last subject: `count` checks of a charge on its policies, at least one.
+    pub(crate) fn run(&mut self, charge: ChargeRef<'_>, policies: &PolicySet, count: usize) {
+        push_charge(charge, policies, |number| self.push(number));
+        self.push(count as f64);
+        self.runs += 1;
+        self.packed[self.runs_at..self.runs_at + DOUBLE].copy_from_slice(&f64::from(self.runs).to_le_bytes());
+    }
+
+    /// Returns the packed numbers: the first argument of the call.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.packed
+    }
+
+    fn push(&mut self, number: f64) {
+        self.packed.extend_from_slice(&number.to_le_bytes());
+    }
 }
 
 /// Holds the outcome of a batch for one key, or of a run of checks in a mixed batch.
@@ -180,12 +231,9 @@ fn counted_outcome(policies: &PolicySet, count: usize, words: &[[u8; 8]], at_us:
     }
 }
 
-/// Reads a whole number that was packed as a double.
-#[inline]
-fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
-    let number = f64::from_le_bytes(*bytes);
-    let word = number as i64;
-    if word as f64 == number { Ok(word) } else { Err(invalid(format_args!("a number that is not whole"))) }
+/// Reads a number that is not below zero.
+fn count(number: i64) -> Result<u64, Error> {
+    u64::try_from(number).map_err(|_| invalid(format_args!("{number} units")))
 }
 
 impl Outcome {
@@ -207,156 +255,14 @@ impl Outcome {
     }
 }
 
-/// Splits a reply into its words and the time at its end.
-fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
-    match reply {
-        [words @ .., Value::Int(now)] => Ok((words, time(*now)?)),
-        _ => Err(invalid(format_args!("no time"))),
-    }
-}
-
-fn time(number: i64) -> Result<u64, Error> {
-    if (0..EXACT).contains(&number) { Ok(number.unsigned_abs()) } else { Err(invalid(format_args!("no time"))) }
-}
-
-/// Reads a number that is not below zero.
-fn count(number: i64) -> Result<u64, Error> {
-    u64::try_from(number).map_err(|_| invalid(format_args!("{number} units")))
-}
-
-/// Reads the words of all policies. Words that were left out count as zero.
-fn levels<W>(
-    policies: &PolicySet,
-    mut words: &[W],
-    word: impl Fn(&W) -> Result<i64, Error> + Copy,
-) -> Result<PolicyLevels, Error> {
-    let mut all = policies.iter().map(|policy| {
-        let (own, rest) = words.split_at(policy.words().min(words.len()));
-        words = rest;
-        Ok::<_, Error>((policy, has_part(policy, level(own, word)?)?))
-    });
-    if policies.len() == 1
-        && let Some(one) = all.next()
-    {
-        return one.map(|(_, level)| PolicyLevels::one(level));
-    }
-    let all: SmallVec<[_; 4]> = all.collect::<Result<_, _>>()?;
-    Ok(PolicyLevels::collect(all))
-}
-
-/// Reads the words of one policy.
-#[inline]
-fn level<W>(words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
-    let mut level = PolicyLevel { fits: true, words: [0; 4] };
-    for (at, (value, place)) in words.iter().zip(&mut level.words).enumerate() {
-        let word = word(value)?;
-        if at > 0 && word < 0 {
-            return Err(invalid(format_args!("a negative word")));
-        }
-        level.fits &= word >= 0;
-        let word = if word >= 0 { word } else { -1 - word };
-        if word >= EXACT {
-            return Err(invalid(format_args!("a word beyond 2^53")));
-        }
-        *place = word.unsigned_abs();
-    }
-    Ok(level)
-}
-
-/// Refuses the words of a bucket whose second word, which counts parts of 1/amount µs, is a whole.
-#[inline]
-fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLevel, Error> {
-    let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    if is_bucket && level.words[1] >= policy.quota_ref().amount() {
-        return Err(invalid(format_args!("remainder too large")));
-    }
-    Ok(level)
-}
-
-fn integer(value: &Value) -> Result<i64, Error> {
-    match value {
-        Value::Int(word) => Ok(*word),
-        _ => Err(invalid(format_args!("a word that is no integer"))),
-    }
-}
-
-/// Reads the entries of a log: the server's time, then the list. Leaves out entries older than `period_us`, and elements
-/// that are not entries.
-pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
-    let Value::Array(reply) = reply else {
-        return Err(invalid(format_args!("no list")));
-    };
-    let Ok([Value::Int(now), Value::Array(list)]) = <[Value; 2]>::try_from(reply) else {
-        return Err(invalid(format_args!("no time and list")));
-    };
-    let inside = |value: Value| {
-        let Value::BulkString(bytes) = value else {
-            return None;
-        };
-        let (at, tag) = bytes.split_first_chunk()?;
-        let at_us = f64::from_le_bytes(*at) as u64;
-        (at_us.saturating_add(period_us) > now.unsigned_abs()).then(|| Entry::new(at_us, tag))
-    };
-    Ok(list.into_iter().filter_map(inside).collect())
-}
-
-/// The bytes of a record before those of its policies.
-const RECORD_HEAD: usize = 24;
-
-/// The bytes of a policy in a record: its cost and four words.
-const RECORD_POLICY: usize = 40;
-
-/// The status of a reservation that an earlier call has made.
-const REPEATED: i64 = 2;
-
-/// Reads the reply of a reservation: the status and the record. `asked` is the charge of the call.
-pub(crate) fn reserved(policies: &PolicySet, asked: ChargeRef<'_>, reply: &Value) -> Result<Decision, Error> {
-    let Value::Array(reply) = reply else {
-        return Err(invalid(format_args!("no list")));
-    };
-    let [Value::Int(status @ 0..=2), Value::BulkString(record)] = reply.as_slice() else {
-        return Err(invalid(format_args!("no status and record")));
-    };
-    if record.len() != RECORD_HEAD + policies.len() * RECORD_POLICY {
-        return Err(invalid(format_args!("a record of {} bytes", record.len())));
-    }
-    let (words, _) = record.as_chunks();
-    let at_us = time(word(&words[2])?)?;
-    let mut costs = SmallVec::<[Cost; 8]>::new();
-    let mut levels = SmallVec::<[_; 4]>::new();
-    for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
-        let cost = word(&entry[0])?;
-        costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
-        let level = level(&entry[1..=policy.words()], word)?;
-        // The words of an earlier call may be those of another quota.
-        levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
-    }
-    let levels = PolicyLevels::collect(levels);
-    if levels.fit() != (*status > 0) {
-        return Err(invalid(format_args!("a status that is not that of the policies")));
-    }
-    let charge = Charge::each(costs).under_those_of(asked);
-    Ok(Decision::from_levels(policies, levels, charge.borrow(), at_us))
-}
-
-/// Reads the reply of a commit.
-pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
-    match reply {
-        Value::Int(0) => Ok(Settlement::Lapsed),
-        Value::Int(1) => Ok(Settlement::Settled),
-        Value::Int(2) => Ok(Settlement::AlreadySettled),
-        _ => Err(invalid(format_args!("no status of a commit"))),
-    }
-}
-
-fn invalid(what: std::fmt::Arguments<'_>) -> Error {
-    Error::new(ErrorKind::Protocol, format!("the rate limit script sent a reply that is not valid: {what}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Quota;
+    use crate::{
+        Cost, Quota,
+        model::cost::Charge,
+        redis::protocol::check::tests::{doubles, set},
+    };
 
     fn packed(numbers: &[f64]) -> Value {
         Value::BulkString(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
@@ -395,5 +301,18 @@ mod tests {
         }
         assert!(read(&[2], &Value::Int(3)).unwrap_err().ends_with("no numbers"));
         assert!(read(&[2], &Value::BulkString(vec![0; 7])).unwrap_err().ends_with("the length is no multiple of 8"));
+    }
+
+    #[test]
+    fn each_subject_of_a_mixed_batch_has_its_numbers_and_its_runs() {
+        let mut args = MixedArgs::new(9.0, 2);
+        args.subject(&set(5));
+        args.run(Cost::ONE.into(), &set(5), 7);
+        args.run(Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(), &set(5), 1);
+        args.subject(&set(1));
+        args.run(Cost::ZERO.into(), &set(1), 2);
+        let first = [5.0, 1e6, 40.0, 6.0, 60e6, 2.0, 1.0, 1.0, 7.0, 4_294_967_295.0, 0.0, 1.0];
+        let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 0.0, 2.0];
+        assert_eq!(doubles(&args.into_bytes()), [&[9.0], &first[..], &second[..]].concat());
     }
 }

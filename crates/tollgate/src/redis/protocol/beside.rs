@@ -1,0 +1,187 @@
+//! The calls beside checks: refunds, reservations, permits, and the entries of a log.
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use super::check::{PACKED, for_each_number, has_part, invalid, level, packed, push_charge, time, word, write_subject};
+use crate::{
+    Cost, Decision, Error, ErrorKind, Key, PolicySet,
+    clock::micros,
+    model::{
+        Entry,
+        cost::{Charge, ChargeRef},
+        decision::PolicyLevels,
+        quota::Span,
+    },
+    store::{PermitGrant, PermitOutcome, PermitRequest, ReservationId, Settlement},
+};
+
+/// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund, and −1 − x
+/// for x microseconds before.
+///
+/// `ahead` returns the time from the request until the bucket of a policy is full, or its queue empty.
+/// `is_capped` is true when the request had a ceiling: an interval bucket that went into debt has given out places, too.
+pub(crate) fn pack_refund(
+    now: f64,
+    charge: ChargeRef<'_>,
+    spent: f64,
+    policies: &PolicySet,
+    is_capped: bool,
+    ahead: impl Fn(usize) -> Option<Span>,
+) -> SmallVec<[u8; PACKED]> {
+    let mut packed = packed(now, now, charge, Some(spent), policies);
+    for (at, policy) in policies.iter().enumerate() {
+        if policy.algorithm().is_queued(is_capped) {
+            let (whole, part) = ahead(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
+            packed.extend_from_slice(&whole.to_le_bytes());
+            packed.extend_from_slice(&part.to_le_bytes());
+        }
+    }
+    packed
+}
+
+/// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a commit with this number.
+pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+    let mut packed = SmallVec::new();
+    let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
+    push(now);
+    push(number as f64);
+    push_charge(charge, policies, &mut push);
+    for_each_number(policies, now, push);
+    packed
+}
+
+/// Appends the end of the key of a record, from the hash tag on. The opening brace must be written.
+///
+/// It reads as the key of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm
+/// has this tag. The record of a key with branches lies in the slot of the first branch that is metered.
+pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
+    let branch = policies.first_branch(key);
+    write_subject(branch.as_bytes(), branch.outermost().len(), text);
+    if key.has_branches() {
+        text.extend_from_slice(key.as_bytes());
+        text.push(b':');
+    }
+    text.extend_from_slice(id.as_str().as_bytes());
+    text.extend_from_slice(format!(":{:016x}:r2", policies.mark()).as_bytes());
+}
+
+/// The bytes of a record before those of its policies.
+const RECORD_HEAD: usize = 24;
+
+/// The bytes of a policy in a record: its cost and four words.
+const RECORD_POLICY: usize = 40;
+
+/// The status of a reservation that an earlier call has made.
+const REPEATED: i64 = 2;
+
+/// Reads the reply of a reservation: the status and the record. `asked` is the charge of the call.
+pub(crate) fn reserved(policies: &PolicySet, asked: ChargeRef<'_>, reply: &Value) -> Result<Decision, Error> {
+    let Value::Array(reply) = reply else {
+        return Err(invalid(format_args!("no list")));
+    };
+    let [Value::Int(status @ 0..=2), Value::BulkString(record)] = reply.as_slice() else {
+        return Err(invalid(format_args!("no status and record")));
+    };
+    if record.len() != RECORD_HEAD + policies.len() * RECORD_POLICY {
+        return Err(invalid(format_args!("a record of {} bytes", record.len())));
+    }
+    let (words, _) = record.as_chunks();
+    let at_us = time(word(&words[2])?)?;
+    let mut costs = SmallVec::<[Cost; 8]>::new();
+    let mut levels = SmallVec::<[_; 4]>::new();
+    for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
+        let cost = word(&entry[0])?;
+        costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
+        let level = level(&entry[1..=policy.words()], word)?;
+        // The words of an earlier call may be those of another quota.
+        levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
+    }
+    let levels = PolicyLevels::collect(levels);
+    if levels.fit() != (*status > 0) {
+        return Err(invalid(format_args!("a status that is not that of the policies")));
+    }
+    let charge = Charge::each(costs).under_those_of(asked);
+    Ok(Decision::from_levels(policies, levels, charge.borrow(), at_us))
+}
+
+/// Reads the reply of a commit.
+pub(crate) fn settlement(reply: &Value) -> Result<Settlement, Error> {
+    match reply {
+        Value::Int(0) => Ok(Settlement::Lapsed),
+        Value::Int(1) => Ok(Settlement::Settled),
+        Value::Int(2) => Ok(Settlement::AlreadySettled),
+        _ => Err(invalid(format_args!("no status of a commit"))),
+    }
+}
+
+/// Reads the entries of a log: the server's time, then the list. Leaves out entries older than `period_us`, and elements
+/// that are not entries.
+pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error> {
+    let Value::Array(reply) = reply else {
+        return Err(invalid(format_args!("no list")));
+    };
+    let Ok([Value::Int(now), Value::Array(list)]) = <[Value; 2]>::try_from(reply) else {
+        return Err(invalid(format_args!("no time and list")));
+    };
+    let inside = |value: Value| {
+        let Value::BulkString(bytes) = value else {
+            return None;
+        };
+        let (at, tag) = bytes.split_first_chunk()?;
+        let at_us = f64::from_le_bytes(*at) as u64;
+        (at_us.saturating_add(period_us) > now.unsigned_abs()).then(|| Entry::new(at_us, tag))
+    };
+    Ok(list.into_iter().filter_map(inside).collect())
+}
+
+/// The version of the stored form of permits.
+const TAG: &[u8] = b":p1";
+
+/// Packs the numbers of a call for permits, as doubles. A time of −1 stands for the server's own clock.
+pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
+    let numbers = [
+        now,
+        request.limit.into(),
+        request.number as f64,
+        request.kept.into(),
+        request.used.into(),
+        request.needed.into(),
+        request.extra.into(),
+        u8::from(request.waits).into(),
+        micros(request.life) as f64,
+    ];
+    let mut packed = [0; 72];
+    for (bytes, number) in packed.as_chunks_mut().0.iter_mut().zip(numbers) {
+        *bytes = number.to_le_bytes();
+    }
+    packed
+}
+
+/// Appends the end of the key of some permits, from the hash tag on. The opening brace must be written.
+pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
+    write_subject(key.as_bytes(), key.outermost().len(), text);
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(TAG);
+}
+
+/// Reads the reply to a call for permits.
+pub(crate) fn permit_grant(reply: &Value) -> Result<PermitGrant, Error> {
+    read(reply).ok_or_else(|| Error::new(ErrorKind::Protocol, "redis sent a reply about permits that is not valid"))
+}
+
+fn read(reply: &Value) -> Option<PermitGrant> {
+    let Value::Array(words) = reply else { return None };
+    let number = |at: usize| match words.get(at) {
+        Some(Value::Int(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    let outcome = match number(3)? {
+        0 => PermitOutcome::Decided,
+        1 => PermitOutcome::Overtaken,
+        2 => PermitOutcome::Lost,
+        3 => PermitOutcome::TooManyReplicas,
+        _ => return None,
+    };
+    Some(PermitGrant { held: u32::try_from(number(0)?).ok()?, in_flight: number(1)?, wanted: number(2)?, outcome })
+}
