@@ -132,7 +132,7 @@ fn a_hundred_thousand_tenants_with_quotas_of_their_own_share_one_limiter() {
     let limiter = Limiter::builder(store).policies(api.clone()).on_outage(Outage::local(2)).build();
     let check_all = |tenants: &[Limiter]| {
         for (at, tenant) in (0_u64..).zip(tenants) {
-            let decision = tenant.check(at).into_ready().expect("an answer at once").expect("a decision");
+            let decision = tenant.check(at).into_future().into_ready().expect("an answer at once").expect("a decision");
             assert_eq!(decision.policies().len(), 1);
         }
     };

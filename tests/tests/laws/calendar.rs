@@ -240,7 +240,7 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
     assert!(found.abs_diff(expected) < Duration::from_secs(60), "{found:?} {expected:?}");
     assert_eq!(decision.state("year").expect("a policy").remaining(), 3);
 
-    let checks = (0..8).map(|_| limiter.check("acme"));
+    let checks = (0..8).map(|_| limiter.check("acme").into_future());
     let mut admitted = 0;
     for check in checks.collect::<Vec<_>>() {
         admitted += u64::from(check.await.expect("a decision").is_allowed());

@@ -58,7 +58,8 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
     let mut open = Vec::new();
     for _ in 0..10_000 {
         let began = Instant::now();
-        let decision = short.check("acme").into_ready().expect("at once").expect("the local share decides");
+        let decision =
+            short.check("acme").into_future().into_ready().expect("at once").expect("the local share decides");
         open.push(began.elapsed());
         assert_eq!(decision.degraded(), Some(ErrorKind::CircuitOpen));
     }
@@ -132,7 +133,7 @@ async fn a_check_dropped_before_its_deadline_is_no_timeout() {
     assert_eq!(spent(&patient, "acme").await, 0);
     server.pause();
     for _ in 0..20 {
-        let mut check = pin!(patient.check("acme"));
+        let mut check = pin!(patient.check("acme").into_future());
         let is_pending = poll_fn(|cx| Poll::Ready(check.as_mut().poll(cx).is_pending())).await;
         assert!(is_pending);
     }
@@ -243,7 +244,7 @@ async fn a_check_is_charged_once_at_most_through_a_stall() {
         let key = format!("{stall:?}");
         // Both scripts are loaded, so that every call that is sent is charged.
         for warm in [1, 4] {
-            let callers: Vec<_> = (0..warm).map(|_| tokio::spawn(patient.check("warm"))).collect();
+            let callers: Vec<_> = (0..warm).map(|_| tokio::spawn(patient.check("warm").into_future())).collect();
             for caller in callers {
                 assert!(caller.await.expect("a task").is_ok());
             }
@@ -252,7 +253,7 @@ async fn a_check_is_charged_once_at_most_through_a_stall() {
         let began = Instant::now();
         let mut calls = 0;
         while began.elapsed() < stall {
-            let callers: Vec<_> = (0..4).map(|_| tokio::spawn(short.check(key.as_str()))).collect();
+            let callers: Vec<_> = (0..4).map(|_| tokio::spawn(short.check(key.as_str()).into_future())).collect();
             for caller in callers {
                 assert!(caller.await.expect("a task").expect("the local share decides").is_degraded());
                 calls += 1;

@@ -133,7 +133,7 @@ async fn exactly_the_documented_rights_are_enough() {
         for set in sets(&algorithms) {
             let has_log = set.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
             let limiter = patient_limiter(store.clone(), set);
-            let callers: Vec<_> = (0..200_u64).map(|at| tokio::spawn(limiter.check(at % 20))).collect();
+            let callers: Vec<_> = (0..200_u64).map(|at| tokio::spawn(limiter.check(at % 20).into_future())).collect();
             for caller in callers {
                 assert!(caller.await.expect("a task").expect("a decision").is_allowed());
             }

@@ -37,11 +37,12 @@ async fn a_write_in_which_the_server_lacks_the_scripts_of_one_shape_of_three_is_
         // The server knows the scripts of the others, those for a single check and those for many.
         for (_, known) in limiters.iter().enumerate().filter(|(at, _)| *at != missing) {
             assert!(known.check("warm").await.expect("a decision").is_allowed());
-            assert_eq!(allowed((0..40_u64).map(|key| known.check(key))).await, 40);
-            assert_eq!(allowed((0..40).map(|at| known.check("warm").cost(Cost::new(at % 2)))).await, 40);
+            assert_eq!(allowed((0..40_u64).map(|key| known.check(key).into_future())).await, 40);
+            assert_eq!(allowed((0..40).map(|at| known.check("warm").cost(Cost::new(at % 2)).into_future())).await, 40);
         }
         let key = format!("missing {missing}");
-        let checks = (0..60).map(|at| limiters[at % 3].check(key.as_str()).cost(Cost::new(1 + at as u64 % 2)));
+        let checks =
+            (0..60).map(|at| limiters[at % 3].check(key.as_str()).cost(Cost::new(1 + at as u64 % 2)).into_future());
         assert_eq!(allowed(checks).await, 60);
         for (at, limiter) in limiters.iter().enumerate() {
             // Each of the three has 20 checks, 10 of one unit and 10 of two.
@@ -59,13 +60,13 @@ async fn the_greatest_costs_beside_single_units_are_charged_exactly() {
         let name = policy.name().to_owned();
         let limiter = patient_limiter(store.clone(), policy);
         let costs = [1, GREAT, 0, 1, GREAT, GREAT, 1, 3, GREAT, 1];
-        let checks = || costs.iter().map(|cost| limiter.check("acme").cost(Cost::new(*cost)));
+        let checks = || costs.iter().map(|cost| limiter.check("acme").cost(Cost::new(*cost)).into_future());
         assert_eq!(allowed(checks()).await, 10, "{name}");
         assert_eq!(remaining(&limiter, "acme").await, 6 * GREAT - 7, "{name}");
         assert_eq!(allowed(checks()).await, 10, "{name}");
         // Two great costs no longer fit. The single units still do.
         let last = [GREAT, 1, GREAT, 1, GREAT, 1];
-        let checks = last.iter().map(|cost| limiter.check("acme").cost(Cost::new(*cost)));
+        let checks = last.iter().map(|cost| limiter.check("acme").cost(Cost::new(*cost)).into_future());
         assert_eq!(allowed(checks).await, 4, "{name}");
         assert_eq!(remaining(&limiter, "acme").await, GREAT - 17, "{name}");
     }

@@ -55,7 +55,7 @@ async fn ten_thousand_swaps_lose_no_decision_of_four_threads_and_mix_none() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    let check = handle.load().check("acme").into_ready().expect("an answer at once");
+                    let check = handle.load().check("acme").into_future().into_ready().expect("an answer at once");
                     assert_of_one_set(&check.expect("a decision"), &sets);
                     *checks.lock().expect("no panic") += 1;
                     has_checked.notify_one();

@@ -86,9 +86,9 @@ async fn a_check_of_another_cost_does_not_wait_for_the_answer_to_one_of_its_key(
     let limiter = patient_limiter(store, DAILY);
     server.hold(true);
     server.forget(1);
-    let first = tokio::spawn(limiter.check("acme"));
+    let first = tokio::spawn(limiter.check("acme").into_future());
     wait::until_async("the first check to be refused", PATIENCE, async || server.has_refused()).await;
-    let second = tokio::spawn(limiter.check("acme").cost(Cost::new(2)));
+    let second = tokio::spawn(limiter.check("acme").cost(Cost::new(2)).into_future());
     // All tasks run until they wait: the second check leaves now.
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -132,7 +132,8 @@ async fn a_caller_that_gives_up_in_the_queue_is_not_charged() {
     let limiter = patient_limiter(store, DAILY);
     assert!(limiter.check("warm").await.is_ok());
     {
-        let (mut given_up, mut kept) = (pin!(limiter.check("acme")), pin!(limiter.check("other")));
+        let (mut given_up, mut kept) =
+            (pin!(limiter.check("acme").into_future()), pin!(limiter.check("other").into_future()));
         // The first poll queues a check. The task that sends checks does not run in between.
         poll_fn(|cx| {
             assert!(given_up.as_mut().poll(cx).is_pending() && kept.as_mut().poll(cx).is_pending());

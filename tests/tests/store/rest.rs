@@ -190,6 +190,6 @@ fn a_connection_whose_runtime_ended_loses_no_decision() {
     let limiter = patient_limiter(store, LARGE);
     for _ in 0..5 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        assert!(runtime.block_on(limiter.check("acme")).is_ok());
+        assert!(runtime.block_on(limiter.check("acme").into_future()).is_ok());
     }
 }

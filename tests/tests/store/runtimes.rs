@@ -62,7 +62,8 @@ fn a_blocked_runtime_does_not_stop_checks_on_another() {
     });
     blocked.recv().expect("a decision");
     let (answer, answered) = mpsc::channel();
-    let asking = thread::spawn(move || answer.send(runtime().block_on(limiter.check("acme"))).expect("the test"));
+    let asking =
+        thread::spawn(move || answer.send(runtime().block_on(limiter.check("acme").into_future())).expect("the test"));
     let answer = answered.recv_timeout(MUCH_TOO_LONG).expect("an answer, at the deadline");
     assert!(answer.is_err_and(|error| is_late(&error)));
     release.send(()).expect("the runtime");
@@ -86,7 +87,7 @@ fn the_first_check_of_each_runtime_is_decided_by_the_store() {
         let described = format!("{source:?}");
         let limiter = patient_limiter(RedisStore::open(source).expect("a store"), HOURLY);
         for spent in 1..=5 {
-            let decision = runtime().block_on(limiter.check(described.as_str()));
+            let decision = runtime().block_on(limiter.check(described.as_str()).into_future());
             let decision = decision.unwrap_or_else(|error| panic!("{described}, runtime {spent}: {error}"));
             assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent, "{described}");
         }
@@ -97,7 +98,7 @@ fn the_first_check_of_each_runtime_is_decided_by_the_store() {
 fn a_check_whose_runtime_ends_is_answered_on_the_next() {
     let server = RedisServer::start();
     let limiter = limiter(&server);
-    let mut check = pin!(limiter.check("acme"));
+    let mut check = pin!(limiter.check("acme").into_future());
     let ending = runtime();
     ending.block_on(poll_fn(|cx| {
         assert!(check.as_mut().poll(cx).is_pending());

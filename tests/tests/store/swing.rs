@@ -111,7 +111,7 @@ async fn a_server_that_stood_still_is_not_taken_for_a_far_one() {
     check_for(&limiter, Duration::from_secs(1)).await;
     for stall in [60, 150, 450, 900].map(Duration::from_millis) {
         server.stall(stall);
-        let callers: Vec<_> = (0..16).map(|_| tokio::spawn(limiter.check("acme"))).collect();
+        let callers: Vec<_> = (0..16).map(|_| tokio::spawn(limiter.check("acme").into_future())).collect();
         for caller in callers {
             assert_eq!(caller.await.expect("a task").expect("a decision").degraded(), Some(ErrorKind::Timeout));
         }

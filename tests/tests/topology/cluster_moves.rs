@@ -177,7 +177,7 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
     // Once more with many checks at once: those of one key are batched at the new server too.
     CLUSTER.begin_move(slot, from, to);
     CLUSTER.move_keys(slot, from, to);
-    let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(limiter.check(key.clone()))).collect();
+    let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(limiter.check(key.clone()).into_future())).collect();
     let mut admitted = 0;
     for task in tasks {
         admitted += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
@@ -204,7 +204,7 @@ async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
         stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
     };
     let before: u64 = refused(from);
-    let waiting = tokio::spawn(limiter.check(key.clone()));
+    let waiting = tokio::spawn(limiter.check(key.clone()).into_future());
     wait::until_async("the check to be refused twice", PATIENCE, async || refused(from) >= before + 2).await;
     assert!(!waiting.is_finished());
     CLUSTER.move_keys(slot, from, to);
@@ -254,7 +254,7 @@ async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
         }
         (CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>(), moved_errors())
     };
-    let tasks: Vec<_> = (0..2_000_u64).map(|key| tokio::spawn(limiter.check(key))).collect();
+    let tasks: Vec<_> = (0..2_000_u64).map(|key| tokio::spawn(limiter.check(key).into_future())).collect();
     for task in tasks {
         let decision = task.await.expect("a task").expect("no error surfaces");
         assert_eq!(decision.states().next().expect("a state").remaining(), 98);

@@ -19,7 +19,7 @@ pub(super) async fn a_forgotten_script_is_sent_once_and_charged_once(deployment:
         assert_eq!(remaining(&limiter, "alone").await, 100 - spent);
 
         deployment.on_every_master(&["SCRIPT", "FLUSH"]);
-        let crowd: Vec<_> = (0..20_u64).map(|key| tokio::spawn(limiter.check(key))).collect();
+        let crowd: Vec<_> = (0..20_u64).map(|key| tokio::spawn(limiter.check(key).into_future())).collect();
         for check in crowd {
             let decision = check.await.expect("a task").expect("a decision");
             assert!(decision.states().all(|state| state.remaining() == 100 - spent), "{decision:?}");
@@ -34,7 +34,7 @@ pub(super) async fn a_check_is_charged_once_at_most_when_its_connection_breaks(d
     let mut spent = 0;
     let (mut calls, mut admitted) = (0, 0);
     for round in 0..40_u64 {
-        let tasks: Vec<_> = (0..50_u64).map(|at| tokio::spawn(limiter.check((round, at % 10)))).collect();
+        let tasks: Vec<_> = (0..50_u64).map(|at| tokio::spawn(limiter.check((round, at % 10)).into_future())).collect();
         deployment.on_every_master(&["CLIENT", "KILL", "USER", "victim"]);
         for task in tasks {
             calls += 1;

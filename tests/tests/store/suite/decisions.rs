@@ -89,7 +89,7 @@ pub(super) async fn a_burst_is_admitted_exactly_to_many_tasks(deployment: &Deplo
     let store = deployment.builder("burst").connect().await.expect("a store");
     for policy in each_algorithm(Quota::per_day(100)) {
         let limiter = patient_limiter(store.clone(), policy.clone());
-        let tasks: Vec<_> = (0..1_000).map(|_| tokio::spawn(limiter.check("hot"))).collect();
+        let tasks: Vec<_> = (0..1_000).map(|_| tokio::spawn(limiter.check("hot").into_future())).collect();
         let mut passed = 0;
         for task in tasks {
             passed += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
@@ -138,7 +138,7 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
         }
         let key = round as u64;
         // One task sends all of them, so the order of the checks is the order of the tags.
-        let checks = tags.iter().map(|tag| log.check(key).tag(tag)).collect();
+        let checks = tags.iter().map(|tag| log.check(key).tag(tag).into_future()).collect();
         assert!(in_order(checks).await.iter().all(Decision::is_allowed));
         let entries = log.entries(key, 100).await.expect("entries");
         let mut logged: Vec<_> =

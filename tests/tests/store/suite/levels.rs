@@ -40,7 +40,7 @@ pub(super) async fn a_batch_spends_exactly_the_quota_of_an_outer_level(deploymen
     let limiter = patient_limiter(store, set);
     for outermost in 0..3_u64 {
         // All checks wait in one task, so they leave in few batches.
-        let checks = (0..INNER).map(|inner| limiter.check(Key::from(outermost).child(inner))).collect();
+        let checks = (0..INNER).map(|inner| limiter.check(Key::from(outermost).child(inner)).into_future()).collect();
         let decisions = in_order(checks).await;
         let admitted: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
         let first: Vec<_> = (0..INNER).map(|at| at < OUTER).collect();
