@@ -10,7 +10,7 @@
 //!
 //! Each command runs in a terminal of its own. `receive` stands for a service of somebody else, which allows 100 calls
 //! in any minute. `submit` sends a job at once when a call is free, and otherwise defers it: it appends the job to a
-//! Redis Stream. `work` takes deferred jobs, waits for a turn with `until_ready`, and calls the receiver. Start `work`
+//! Redis Stream. `work` takes deferred jobs, waits for a turn, and calls the receiver. Start `work`
 //! as often as you like, also on other machines: all workers and `submit` share one leaky bucket, so the receiver gets
 //! 97 calls a minute in all. The last command shows how many arrived, and how many in any minute at most.
 //!

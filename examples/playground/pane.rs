@@ -115,7 +115,7 @@ impl Pane {
 
     /// Returns the limiter that is in force, and the key that it charges for `key`.
     pub(crate) fn limiter(&self, key: &str) -> (Limiter, Key) {
-        (self.handle.load(), charged(self.name, key))
+        (self.handle.load().clone(), charged(self.name, key))
     }
 
     pub(crate) fn service(&self) -> Router {

@@ -50,7 +50,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 
     let in_limiter = |time| {
         refusals(&runtime, &server, &limiter, &keys, time, |at| {
-            let answer = limiter.check_key(&keys[at]);
+            let answer = limiter.check_key(&keys[at]).into_future();
             answer.into_ready().is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_denied()))
         })
     };
@@ -94,7 +94,7 @@ fn refusals(
     while spent < time {
         // The server denies each key again. Then the deny cache holds the denials for a second.
         for key in keys {
-            let answer: CheckFuture = limiter.check_key(key);
+            let answer: CheckFuture = limiter.check_key(key).into_future();
             let _ = runtime.block_on(answer).expect("the server is up");
         }
         let before = server.usage();

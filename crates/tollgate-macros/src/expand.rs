@@ -59,12 +59,12 @@ fn check(options: &Options, output: &Type) -> TokenStream {
         None => quote!(#tollgate::Cost::ONE),
     };
     let answer = match &options.wait {
-        None => quote!(let #decision = #tollgate::Limiter::check_cost(#limiter, #key, #cost).await;),
+        None => quote!(let #decision = #tollgate::Limiter::check(#limiter, #key).cost(#cost).await;),
         Some(longest) => {
             let (wait, longest) = (variable("wait"), longest.tokens());
             quote! {
                 let #wait: ::core::time::Duration = #longest;
-                let #decision = #tollgate::Limiter::until_ready_cost(#limiter, #key, #cost, #wait).await;
+                let #decision = #tollgate::Limiter::check(#limiter, #key).cost(#cost).wait(#wait).await;
             }
         }
     };

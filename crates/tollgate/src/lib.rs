@@ -141,7 +141,7 @@ pub mod permits {
 /// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
 pub mod reservation {
     pub use crate::{
-        limiter::{reservation::Reservation, reserve::Reserve},
+        limiter::reservation::{Reservation, Reserve},
         store::reservation::{ReservationId, Settlement},
     };
 }

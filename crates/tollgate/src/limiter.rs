@@ -9,7 +9,6 @@ mod metrics;
 mod outage;
 pub(crate) mod permits;
 pub(crate) mod reservation;
-pub(crate) mod reserve;
 mod selection;
 pub(crate) mod tenants;
 mod wait;
@@ -29,15 +28,30 @@ pub use builder::LimiterBuilder;
 pub use denied_keys::{DeniedKey, DeniedKeys};
 pub use handle::LimiterHandle;
 pub use outage::{Outage, Replicas};
-pub(crate) use reservation::Reservation;
 pub use selection::{Limited, Selection};
 pub use tenants::LimiterFuture;
 
 /// Checks keys against policies that are decided together on one store.
 ///
+/// Each call names a key. The call is a builder or a future: nothing happens before it is awaited.
+///
+/// | to | await |
+/// |---|---|
+/// | spend one unit of every policy, or be denied | [`check(key)`](Self::check) |
+/// | spend several units, or other units of each policy | `check(key).`[`cost(costs)`](CheckBuilder::cost) |
+/// | wait for the turn instead of being denied | `check(key).`[`wait(longest)`](CheckBuilder::wait) |
+/// | record who spent, in a sliding log | `check(key).`[`tag(user)`](CheckBuilder::tag), and later [`entries(key, limit)`](Self::entries) |
+/// | see what is left, and spend nothing | [`peek(key)`](Self::peek) |
+/// | see when some units fit | `peek(key).`[`cost(costs)`](PeekBuilder::cost) |
+/// | give back what was not used | [`refund(key, costs)`](Self::refund)`.`[`of(&decision)`](RefundBuilder::of) |
+/// | charge an estimate, and settle it later | [`reserve(key, estimate)`](Self::reserve) |
+/// | make a key fresh | [`reset(key)`](Self::reset) |
+///
+/// The options of a check combine: `check(key).cost(costs).tag(user).wait(longest)`. In a thread without a runtime,
+/// [`block_on`](Self::block_on) runs any of these calls to its end.
+///
 /// Calls to a store outside the process, and waits for a quota, need a tokio runtime with timers, and fail with
-/// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one. Threads without a runtime use
-/// [`block_on`](Self::block_on).
+/// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) without one.
 ///
 /// A limiter is cheap to clone. Clones share state, and so do limiters that differ in their policies alone: see
 /// [`with_policies`](Self::with_policies). Put limits on the same key into one limiter: they are decided in

@@ -11,7 +11,7 @@ use std::{
 use tokio::runtime::Builder;
 use tollgate::{
     Cost, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
-    redis::RedisSource,
+    limiter::CheckBuilder, redis::RedisSource,
 };
 use tollgate_test_support::{PATIENCE, SilentStore, patient_limiter};
 use tollgate_tests::RedisServer;
@@ -40,22 +40,22 @@ fn threads_without_a_runtime_share_one_limit_over_redis() {
 }
 
 #[test]
-fn every_method_has_a_blocking_form() {
+fn every_call_runs_in_a_thread_without_a_runtime() {
     let server = RedisServer::start();
     let store = RedisStore::open(server.url()).expect("a store");
     let limiter = patient_limiter(store, Policy::sliding_log("log", Quota::per_day(100)));
-    let blocking = limiter.blocking();
-    let left = || blocking.peek("acme").expect("a state").state("log").expect("a policy").remaining();
-    assert!(blocking.check("acme").tag("ann").expect("a decision").is_allowed());
-    let decision = blocking.check("acme").cost(Cost::new(10)).expect("a decision");
-    assert!(blocking.check("acme").wait(PATIENCE).expect("a decision").is_allowed());
-    assert!(blocking.check("acme").cost(Cost::new(2)).wait(PATIENCE).expect("a decision").is_allowed());
+    let left = || limiter.block_on(limiter.peek("acme")).expect("a state").state("log").expect("a policy").remaining();
+    let decide = |check: CheckBuilder<'_>| limiter.block_on(check).expect("a decision");
+    assert!(decide(limiter.check("acme").tag("ann")).is_allowed());
+    let decision = decide(limiter.check("acme").cost(Cost::new(10)));
+    assert!(decide(limiter.check("acme").wait(PATIENCE)).is_allowed());
+    assert!(decide(limiter.check("acme").cost(Cost::new(2)).wait(PATIENCE)).is_allowed());
     assert_eq!(left(), 86);
-    blocking.refund("acme", Cost::new(4)).of(&decision).expect("a refund");
-    blocking.refund("acme", Cost::new(2)).expect("a refund");
+    limiter.block_on(limiter.refund("acme", Cost::new(4)).of(&decision)).expect("a refund");
+    limiter.block_on(limiter.refund("acme", Cost::new(2))).expect("a refund");
     assert_eq!(left(), 92);
-    assert_eq!(blocking.entries("acme", 100).expect("a list").len(), 8);
-    blocking.reset("acme").expect("a reset");
+    assert_eq!(limiter.block_on(limiter.entries("acme", 100)).expect("a list").len(), 8);
+    limiter.block_on(limiter.reset("acme")).expect("a reset");
     assert_eq!(left(), 100);
 }
 
@@ -63,7 +63,8 @@ fn every_method_has_a_blocking_form() {
 fn a_blocking_check_ends_at_its_deadline() {
     let server = RedisServer::start();
     let store = RedisStore::open(server.url()).expect("a store");
-    assert!(patient_limiter(store.clone(), DAILY).blocking().check("acme").expect("a decision").is_allowed());
+    let patient = patient_limiter(store.clone(), DAILY);
+    assert!(patient.block_on(patient.check("acme")).expect("a decision").is_allowed());
     let short = Limiter::builder(store).policies(DAILY).deadline(Duration::from_millis(30)).build();
     server.pause();
     assert_eq!(short.block_on(short.check("acme")).expect("the local share").degraded(), Some(ErrorKind::Timeout));
@@ -106,8 +107,8 @@ fn a_blocking_check_works_wherever_a_thread_may_block() {
 }
 
 /// Polls once in a thread without a runtime.
-fn poll_once<T>(call: impl Future<Output = T>) -> Poll<T> {
-    pin!(call).poll(&mut Context::from_waker(Waker::noop()))
+fn poll_once<T>(call: impl IntoFuture<Output = T>) -> Poll<T> {
+    pin!(call.into_future()).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 fn assert_names_the_runtime<T>(outcome: Poll<Result<T, Error>>, call: &str) {
@@ -129,7 +130,7 @@ fn outside_a_runtime_every_call_names_what_is_missing() {
             .build();
         assert_names_the_runtime(poll_once(limiter.check("acme")), "check");
         assert_names_the_runtime(poll_once(limiter.peek("acme")), "peek");
-        assert_names_the_runtime(poll_once(limiter.check("acme").wait(PATIENCE)), "until_ready");
+        assert_names_the_runtime(poll_once(limiter.check("acme").wait(PATIENCE)), "a check that waits");
     }
     let set = PolicySet::from(DAILY);
     for store in [one, cluster] {

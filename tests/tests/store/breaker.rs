@@ -58,7 +58,8 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
     let mut open = Vec::new();
     for _ in 0..10_000 {
         let began = Instant::now();
-        let decision = short.check("acme").into_ready().expect("at once").expect("the local share decides");
+        let decision =
+            short.check("acme").into_future().into_ready().expect("at once").expect("the local share decides");
         open.push(began.elapsed());
         assert_eq!(decision.degraded(), Some(ErrorKind::CircuitOpen));
     }

@@ -17,7 +17,7 @@ async fn the_deadline_is_absolute_and_counts_from_the_call() {
     let store = SilentStore::new(false);
     let limiter = limiter(store.clone());
     let called = tokio::time::Instant::now();
-    let check = limiter.check("acme");
+    let check = limiter.check("acme").into_future();
     let deadlines: Vec<_> =
         store.deadlines().into_iter().map(|deadline| deadline.and_then(|it| it.instant())).collect();
     assert_eq!(deadlines, [Some((called + DEADLINE).into_std())]);

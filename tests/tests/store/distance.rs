@@ -160,7 +160,7 @@ fn checks_are_sent_again_when_the_runtime_that_measured_has_ended() {
     first.block_on(is_left(&limiter));
     drop(first);
     proxy.set(Mode::Pass);
-    let check = limiter.check("acme");
+    let check = limiter.check("acme").into_future();
     assert!(check.as_ready().is_none(), "no task measures any more, so the check is sent");
     runtime().block_on(decides(&limiter));
     drop((server, check));

@@ -41,7 +41,8 @@ async fn a_write_in_which_the_server_lacks_the_scripts_of_one_shape_of_three_is_
             assert_eq!(allowed((0..40).map(|at| known.check("warm").cost(Cost::new(at % 2)).into_future())).await, 40);
         }
         let key = format!("missing {missing}");
-        let checks = (0..60).map(|at| limiters[at % 3].check(key.as_str()).cost(Cost::new(1 + at as u64 % 2)).into_future());
+        let checks =
+            (0..60).map(|at| limiters[at % 3].check(key.as_str()).cost(Cost::new(1 + at as u64 % 2)).into_future());
         assert_eq!(allowed(checks).await, 60);
         for (at, limiter) in limiters.iter().enumerate() {
             // Each of the three has 20 checks, 10 of one unit and 10 of two.

@@ -132,7 +132,8 @@ async fn a_caller_that_gives_up_in_the_queue_is_not_charged() {
     let limiter = patient_limiter(store, DAILY);
     assert!(limiter.check("warm").await.is_ok());
     {
-        let (mut given_up, mut kept) = (pin!(limiter.check("acme").into_future()), pin!(limiter.check("other").into_future()));
+        let (mut given_up, mut kept) =
+            (pin!(limiter.check("acme").into_future()), pin!(limiter.check("other").into_future()));
         // The first poll queues a check. The task that sends checks does not run in between.
         poll_fn(|cx| {
             assert!(given_up.as_mut().poll(cx).is_pending() && kept.as_mut().poll(cx).is_pending());

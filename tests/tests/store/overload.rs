@@ -35,7 +35,7 @@ async fn what_cannot_be_answered_in_time_is_refused_early_and_the_breaker_stays_
     let mut key = 0_u64;
     while reasons.get("overload").copied().unwrap_or(0) < 500 {
         for _ in 0..200 {
-            let check = limiter.check(key);
+            let check = limiter.check(key).into_future();
             callers.spawn(async move { check.await.expect("a decision").degraded() });
             key += 1;
         }

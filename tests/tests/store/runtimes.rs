@@ -62,7 +62,8 @@ fn a_blocked_runtime_does_not_stop_checks_on_another() {
     });
     blocked.recv().expect("a decision");
     let (answer, answered) = mpsc::channel();
-    let asking = thread::spawn(move || answer.send(runtime().block_on(limiter.check("acme").into_future())).expect("the test"));
+    let asking =
+        thread::spawn(move || answer.send(runtime().block_on(limiter.check("acme").into_future())).expect("the test"));
     let answer = answered.recv_timeout(MUCH_TOO_LONG).expect("an answer, at the deadline");
     assert!(answer.is_err_and(|error| is_late(&error)));
     release.send(()).expect("the runtime");

@@ -74,9 +74,9 @@ async fn a_check_takes_as_many_allocations_wrapped_as_bare() {
     let counts = forms(&store).map(|(form, wrapped)| {
         let limiter = patient_limiter(wrapped, LOG);
         let key = Key::new("acme");
-        drop(limiter.check_key(&key));
+        drop(limiter.check_key(&key).into_future());
         let mut check = None;
-        let made = allocation_counter::measure(|| check = Some(limiter.check_key(&key)));
+        let made = allocation_counter::measure(|| check = Some(limiter.check_key(&key).into_future()));
         drop(check);
         (form, made.count_total)
     });

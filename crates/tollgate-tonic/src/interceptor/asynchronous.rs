@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate::{
-    Cost, Key,
+    Key,
     limiter::{Limited, LimiterFuture},
     store::CheckFuture,
 };
@@ -106,7 +106,7 @@ impl Future for InterceptFuture {
             let result = match step {
                 Step::LookUp(limiter, key) => match ready!(Pin::new(limiter).poll(cx)) {
                     Ok(Limited::By(limiter)) => {
-                        *step = Step::Check(limiter.check_key(key));
+                        *step = Step::Check(limiter.check_key(key).into_future());
                         continue;
                     }
                     Ok(Limited::Exempt) => None,

@@ -154,7 +154,7 @@ impl Interceptor for RateLimitInterceptor {
         };
         let (head, key) = limiter.key_of(request, &self.responder)?;
         if let Some(key) = key {
-            match limiter.limiter().check(key).into_future().into_ready() {
+            match limiter.limiter().load().check(key).into_future().into_ready() {
                 Ok(result) => self.responder.check_result(result)?,
                 // The store claims to be in process, but its check is pending.
                 Err(_) => {
@@ -170,7 +170,7 @@ impl Interceptor for RateLimitInterceptor {
 impl fmt::Debug for RateLimitInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limiter = match &*self.source {
-            DecisionSource::Limiter(limiter) => Some(limiter.limiter().load()),
+            DecisionSource::Limiter(limiter) => Some(limiter.limiter().load().clone()),
             DecisionSource::OuterLayers => None,
         };
         f.debug_struct("RateLimitInterceptor").field("limiter", &limiter).finish_non_exhaustive()

@@ -107,7 +107,7 @@ impl<S, T> ChargedStream<S, T> {
 impl<T> Charge<T> {
     fn check(&self, message: &T) -> CheckFuture {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(message));
-        self.limiter.check(&self.key).cost(cost)
+        self.limiter.check_key(&self.key).cost(cost).into_future()
     }
 }
 

@@ -111,7 +111,7 @@ fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Op
     match max_wait {
         Some(max_wait) => wait::check_or_wait(limiter, key.clone(), cost, max_wait),
         None if has_queue => wait::check_and_queue(limiter, key.clone(), cost),
-        None => limiter.check_key(key).cost(cost),
+        None => limiter.check_key(key).cost(cost).into_future(),
     }
 }
 
@@ -119,7 +119,7 @@ fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_
     match max_wait {
         Some(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
         None if has_queue => wait::check_and_queue(limiter, key.clone(), costs),
-        None => limiter.check(key.clone()).cost(costs),
+        None => limiter.check_key(key).cost(costs).into_future(),
     }
 }
 

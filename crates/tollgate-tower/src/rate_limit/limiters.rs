@@ -24,7 +24,7 @@ fn ready(limiter: Limited) -> Result<LimiterFuture, KeyError> {
 
 impl Lookup for LimiterHandle {
     fn limiter_for(&self, _: &Parts) -> Result<LimiterFuture, KeyError> {
-        ready(Limited::By(self.load()))
+        ready(Limited::By(self.load().clone()))
     }
 }
 

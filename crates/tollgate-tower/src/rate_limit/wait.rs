@@ -30,7 +30,7 @@ pub(crate) fn has_queue(policies: &PolicySet) -> bool {
 
 /// Checks a limiter with a queue, and waits until the request leaves the queue.
 pub(crate) fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> CheckFuture {
-    match limiter.check(key.clone()).cost(costs).into_future().into_ready() {
+    match limiter.check_key(&key).cost(costs).into_future().into_ready() {
         Ok(Ok(decision)) if !decision.delay().is_zero() => {
             StoreFuture::pending(leave_queue(limiter.clone(), key, decision))
         }

@@ -1,6 +1,6 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 use super::Limiter;
 use crate::PolicySet;
@@ -45,10 +45,11 @@ impl LimiterHandle {
 
     /// Returns the limiter that is held now. A later replacement does not change it.
     ///
-    /// Use it for several calls that have to see the same policies.
+    /// Ask each time anew, `handle.load().check(key)`, or keep what it returns for several calls that have to see the same
+    /// policies. It takes no lock and copies nothing. Clone the limiter to keep it for long.
     #[must_use]
-    pub fn load(&self) -> Limiter {
-        Limiter::clone(&self.0.load())
+    pub fn load(&self) -> impl Deref<Target = Limiter> + Send + Sync + use<> {
+        Loaded(self.0.load())
     }
 
     /// Replaces the limiter. Returns the one that was held before.
@@ -72,6 +73,18 @@ impl LimiterHandle {
         // Another thread may replace the limiter at the same time. Its store and options must not be lost.
         let before = self.0.rcu(|limiter| limiter.with_policies(policies.clone()));
         before.policies().clone()
+    }
+}
+
+/// Reads the limiter without a copy.
+struct Loaded(Guard<Arc<Limiter>>);
+
+impl Deref for Loaded {
+    type Target = Limiter;
+
+    #[inline]
+    fn deref(&self) -> &Limiter {
+        &self.0
     }
 }
 

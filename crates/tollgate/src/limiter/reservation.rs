@@ -1,9 +1,309 @@
-use std::fmt;
+use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
+use super::{Limiter, LimiterInner, wait};
 use crate::{
-    Cost, Costs, Decision, Denied, Error, Key, Limiter,
-    store::reservation::{ReservationId, Settlement},
+    Cost, Costs, Decision, Denied, Error, Key, Policy,
+    model::cost::Charge,
+    store::{Check, ReservationId, Settlement, StoreFuture, answer_by},
 };
+
+/// The default of [`Reserve::time_to_live`].
+const TIME_TO_LIVE: Duration = Duration::from_secs(600);
+
+/// The bounds of [`Reserve::time_to_live`].
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+impl Limiter {
+    /// Charges an estimate now, for work whose cost is known later. Await the returned builder.
+    ///
+    /// The estimate is charged on all policies or on none, as by a [check](Self::check).
+    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is allowed, also in debt, unless a policy
+    /// [blocks](Decision::is_blocked).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, reservation::{ReservationId, Settlement}};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(1_000)));
+    /// let id = ReservationId::try_new("export-7")?;
+    /// let reservation = limiter
+    ///     .reserve("acme", Cost::new(100))
+    ///     .id(id.clone())
+    ///     .time_to_live(Duration::from_secs(3_600))
+    ///     .await?
+    ///     .into_result()?;
+    ///
+    /// // The export had more rows than expected. The key is in debt until the next day.
+    /// assert_eq!(reservation.commit(Cost::new(1_200)).await?, Settlement::Settled);
+    /// assert_eq!(limiter.peek("acme").await?.state("rows").unwrap().remaining(), 0);
+    /// assert!(limiter.check("acme").await?.is_denied());
+    ///
+    /// // A second commit changes nothing.
+    /// assert_eq!(limiter.commit("acme", &id, Cost::ZERO).await?, Settlement::AlreadySettled);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`CheckBuilder::cost`](crate::limiter::CheckBuilder::cost). An estimate above the burst of a policy fails with
+    /// [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst), unless it is [capped](Reserve::capped).
+    ///
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store holds no reservations.
+    ///
+    /// In an outage the [`Outage`](crate::Outage) decides, as for a check. A reservation by
+    /// [`Outage::Local`](crate::Outage::Local) is held in this process. A reservation by
+    /// [`Outage::Open`](crate::Outage::Open) is not held, and settles nothing.
+    pub fn reserve(&self, key: impl Into<Key>, estimate: impl Into<Costs>) -> Reserve {
+        Reserve {
+            limiter: self.clone(),
+            key: key.into(),
+            estimate: estimate.into(),
+            id: None,
+            time_to_live: TIME_TO_LIVE,
+            is_capped: false,
+            max_wait: None,
+        }
+    }
+
+    /// Settles the reservation of this key and id, which another task or process may have made.
+    ///
+    /// See [`Reservation::commit`]. The policies of this limiter must be those of the reservation, in the same order:
+    /// an id belongs to a key and its policies, and under other policies there is no such reservation. Their quotas
+    /// may differ. A limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers
+    /// [`Settlement::Lapsed`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Reservation::commit`].
+    pub async fn commit(
+        &self,
+        key: impl Into<Key>,
+        id: &ReservationId,
+        costs: impl Into<Costs>,
+    ) -> Result<Settlement, Error> {
+        let (key, policies, inner) = (key.into(), self.policies(), &self.inner);
+        if policies.is_blocked() {
+            return Ok(Settlement::Lapsed);
+        }
+        let charge = costs.into().charge(policies)?;
+        policies.reaches(&key)?;
+        let check = Check::of(policies, &key, charge.borrow());
+        let outcome = inner.commit(check, id).await;
+        // The reservation may have been made in an outage.
+        if let Ok(Settlement::Lapsed) = outcome
+            && let Some(settlement) = inner.fallback.commit(check, id)
+        {
+            return Ok(settlement);
+        }
+        outcome
+    }
+
+    /// Settles a reservation where it is held.
+    pub(crate) async fn settle(&self, reservation: &Reservation, costs: &Costs) -> Result<Settlement, Error> {
+        let decision = reservation.decision();
+        // The policies may have changed since. Those of the decision were charged.
+        let policies = decision.policies();
+        let charge = costs.charge(policies)?;
+        if decision.is_denied() {
+            return Ok(Settlement::Lapsed);
+        }
+        let check = Check::of(policies, reservation.key(), charge.borrow());
+        if decision.is_degraded() {
+            let settlement = self.inner.fallback.commit_own(check, reservation.id());
+            return Ok(settlement.unwrap_or(Settlement::Lapsed));
+        }
+        self.inner.commit(check, reservation.id()).await
+    }
+}
+
+/// Builds a [`Reservation`]. [`Limiter::reserve`] returns it. Await it to reserve.
+#[must_use = "nothing is reserved until the builder is awaited"]
+pub struct Reserve {
+    limiter: Limiter,
+    key: Key,
+    estimate: Costs,
+    id: Option<ReservationId>,
+    time_to_live: Duration,
+    is_capped: bool,
+    max_wait: Option<Duration>,
+}
+
+impl Reserve {
+    /// Sets the id. A [random](ReservationId::random) one by default.
+    ///
+    /// While a reservation of this key, id and policies is held or settled, and until its time to live ends, the same id
+    /// charges nothing and answers the same. So a request may be sent again after a lost answer. The same id under other
+    /// policies is another reservation: the id of a request serves all limiters of the request.
+    pub fn id(mut self, id: ReservationId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Sets the time after which the reservation can no longer be settled. 10 minutes by default, 1 ms to 7 days.
+    ///
+    /// The estimate stays charged then. Set it longer than the work can take.
+    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.time_to_live = time_to_live;
+        self
+    }
+
+    /// Lowers an estimate above the burst of a policy to that burst. By default such an estimate is an error.
+    ///
+    /// The commit charges the rest as a debt.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(100)));
+    /// let error = limiter.reserve("acme", Cost::new(663)).await.unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
+    ///
+    /// let reservation = limiter.reserve("acme", Cost::new(663)).capped().await?;
+    /// assert_eq!(reservation.decision().cost(), Cost::new(100));
+    /// # Ok(()) }
+    /// ```
+    pub fn capped(mut self) -> Self {
+        self.is_capped = true;
+        self
+    }
+
+    /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter. By default, a queue
+    /// takes the reservation while it has room.
+    ///
+    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait: the
+    /// work starts after the decision's [`delay`](Decision::delay). Policies that are no queue ignore the time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::Clock};
+    ///
+    /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
+    /// let limiter = Limiter::new(store, Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100)));
+    /// let reserve = || limiter.reserve("acme", Cost::ONE).max_wait(Duration::from_millis(150));
+    /// let delays = [reserve().await?, reserve().await?].map(|reservation| reservation.decision().delay());
+    /// assert_eq!(delays, [Duration::ZERO, Duration::from_millis(100)]);
+    /// assert_eq!(reserve().await?.decision().retry_after(), Some(Duration::from_millis(50)));
+    /// # Ok(()) }
+    /// ```
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    fn charge(&self) -> Result<Charge, Error> {
+        let policies = self.limiter.policies();
+        if self.time_to_live < SHORTEST || self.time_to_live > LONGEST {
+            return Err(Error::config(format!(
+                "time to live must be {SHORTEST:?} to {LONGEST:?}, got {:?}",
+                self.time_to_live
+            )));
+        }
+        let mut charge = self.estimate.charge(policies)?;
+        let priority = self.estimate.priority();
+        if self.is_capped {
+            let each = policies.iter().zip(charge.borrow().iter(policies.len()));
+            let most = |policy: &Policy| Cost::new(priority.units_of(policy.quota_ref().burst()));
+            charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
+        }
+        policies.admits(charge.borrow())?;
+        let charge = priority.rank(policies, charge)?;
+        policies.reaches(&self.key)?;
+        Ok(match self.max_wait {
+            Some(max_wait) => wait::queueing(policies, &charge, max_wait),
+            None => charge,
+        })
+    }
+}
+
+impl IntoFuture for Reserve {
+    type Output = Result<Reservation, Error>;
+    type IntoFuture = StoreFuture<Reservation>;
+
+    /// Reserves. A store in the process charges at once, also when the future is not polled.
+    fn into_future(self) -> StoreFuture<Reservation> {
+        let policies = self.limiter.policies();
+        if policies.is_blocked() {
+            let decision = self.estimate.charge(policies);
+            let decision = decision.map(|charge| self.limiter.inner.block(policies, &self.key, charge.borrow()));
+            let id = self.id.unwrap_or_else(ReservationId::random);
+            let held = decision.map(|decision| Reservation::new(self.limiter, self.key, id, decision));
+            return StoreFuture::ready(held);
+        }
+        let charge = self.charge();
+        let Self { limiter, key, id, time_to_live, .. } = self;
+        let id = id.unwrap_or_else(ReservationId::random);
+        let charge = match charge {
+            Ok(charge) => charge,
+            Err(error) => {
+                limiter.inner.fallback.refused(limiter.policies(), &error);
+                return StoreFuture::ready(Err(error));
+            }
+        };
+        let inner = Arc::clone(&limiter.inner);
+        let deadline = inner.deadline();
+        let check = Check { deadline, ..Check::of(limiter.policies(), &key, charge.borrow()) };
+        let answer = match inner.store.reserve(check, &id, time_to_live).into_ready() {
+            Ok(outcome) => {
+                let outcome = inner.reserved(outcome, check, &id, time_to_live);
+                return StoreFuture::ready(outcome.map(|decision| Reservation::new(limiter, key, id, decision)));
+            }
+            Err(answer) => answer,
+        };
+        StoreFuture::pending(async move {
+            let outcome = answer_by(deadline, answer).await;
+            let check = Check { deadline, ..Check::of(limiter.policies(), &key, charge.borrow()) };
+            let decision = inner.reserved(outcome, check, &id, time_to_live)?;
+            Ok(Reservation::new(limiter, key, id, decision))
+        })
+    }
+}
+
+impl LimiterInner {
+    /// Counts the outcome of the store, and answers for a store that failed.
+    fn reserved(
+        &self,
+        outcome: Result<Decision, Error>,
+        check: Check<'_>,
+        id: &ReservationId,
+        time_to_live: Duration,
+    ) -> Result<Decision, Error> {
+        match outcome {
+            _ if self.is_in_process => {
+                self.fallback.answered_in_process(check.policies, check.key, Some(outcome.as_ref()));
+                outcome
+            }
+            Ok(decision) => {
+                self.fallback.decided(&decision, || check);
+                Ok(decision)
+            }
+            Err(error) => self.fallback.reserve(check, id, time_to_live, error),
+        }
+    }
+
+    /// Settles a reservation that the store holds.
+    async fn commit(&self, check: Check<'_>, id: &ReservationId) -> Result<Settlement, Error> {
+        let outcome = self.call(check, |check| self.store.commit(check, id)).await;
+        self.fallback.committed(outcome.as_ref().ok());
+        outcome
+    }
+}
+
+impl fmt::Debug for Reserve {
+    /// Leaves out the key, which may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reserve")
+            .field("estimate", &self.estimate)
+            .field("id", &self.id)
+            .field("time_to_live", &self.time_to_live)
+            .field("is_capped", &self.is_capped)
+            .field("max_wait", &self.max_wait)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Units that were charged before the real cost was known. [`Limiter::reserve`] makes it.
 ///

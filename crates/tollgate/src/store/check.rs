@@ -195,7 +195,7 @@ impl<T> StoreFuture<T> {
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
     ///
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("api", Quota::per_second(10)));
-    /// let check = limiter.check("acme");
+    /// let check = limiter.check("acme").into_future();
     /// assert!(matches!(check.as_ready(), Some(Ok(decision)) if decision.is_allowed()));
     /// ```
     #[must_use]

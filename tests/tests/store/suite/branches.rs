@@ -47,7 +47,10 @@ pub(super) async fn a_batch_spends_exactly_the_quota_of_each_branch(deployment: 
     for outermost in 0..3_u64 {
         // All checks wait in one task, so they leave in few batches. Most have one branch in common, and not the other.
         let pairs: Vec<(u64, u64)> = (0..300_u64).map(|at| (at * 7 % 5, at / 2 % 6)).collect();
-        let checks = pairs.iter().map(|&(address, api_key)| limiter.check(key(outermost, address, api_key)).into_future()).collect();
+        let checks = pairs
+            .iter()
+            .map(|&(address, api_key)| limiter.check(key(outermost, address, api_key)).into_future())
+            .collect();
         let decisions = in_order(checks).await;
         let (mut addresses, mut api_keys) = ([6; 5], [4; 6]);
         for (&(address, api_key), decision) in pairs.iter().zip(&decisions) {

@@ -1,11 +1,17 @@
 mod fallback;
-mod phase;
-mod share;
 
-use std::num::NonZeroU32;
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    sync::OnceLock,
+    time::Duration,
+};
 
-pub(crate) use fallback::Fallback;
-pub(crate) use phase::Phase;
+use crate::{
+    Decision, MemoryStore,
+    clock::{Clock, micros},
+    store::{Check, ReplicaCount, ReservationId, Settlement},
+};
+pub(crate) use fallback::{Fallback, Phase};
 
 /// Selects the answer to a check that the store cannot decide in time.
 ///
@@ -85,4 +91,126 @@ pub enum Replicas {
     Counted,
     /// Takes this number.
     Fixed(NonZeroU32),
+}
+
+/// The most states that an outage keeps in the process: 64 tables of 2 048 places, each filled to the point at which it
+/// would double.
+const MAX_KEYS: NonZeroUsize = NonZeroUsize::new(64 * 2_048 / 8 * 7).expect("not zero");
+
+/// Decides on this replica's share of the quota of any policies.
+#[derive(Debug)]
+struct LocalShare {
+    /// Created in the first outage. An empty store takes ten kilobytes, and a process may have many limiters.
+    store: OnceLock<MemoryStore>,
+    clock: Clock,
+    /// The number of replicas while `count` knows none.
+    fixed: NonZeroU32,
+    /// `None` for a fixed number of replicas, and for a store that does not count them.
+    count: Option<ReplicaCount>,
+}
+
+impl LocalShare {
+    /// Creates the share of one replica of `replicas`, or of as many as `count` knows.
+    fn new(replicas: NonZeroU32, count: Option<ReplicaCount>, clock: Option<Clock>) -> Self {
+        Self { store: OnceLock::new(), clock: clock.unwrap_or_else(Clock::monotonic), fixed: replicas, count }
+    }
+
+    /// Returns the store of the process.
+    fn store(&self) -> &MemoryStore {
+        self.store.get_or_init(|| MemoryStore::builder().max_keys(MAX_KEYS).clock(self.clock.clone()).build())
+    }
+
+    /// Returns the number of replicas that share the quota now.
+    fn replicas(&self) -> NonZeroU32 {
+        self.count.as_ref().and_then(ReplicaCount::get).unwrap_or(self.fixed)
+    }
+
+    fn decide(&self, check: Check<'_>) -> Decision {
+        check.policies.with_share(self.replicas(), |policies| {
+            // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
+            let charge = policies.cut(check.charge());
+            self.store().decide(Check { policies, ..check }.with_charge(&charge))
+        })
+    }
+
+    fn look(&self, check: Check<'_>) -> Decision {
+        check.policies.with_share(self.replicas(), |policies| {
+            let charge = policies.cut(check.charge());
+            self.store().look_now(Check { policies, ..check }.with_charge(&charge))
+        })
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> Decision {
+        check.policies.with_share(self.replicas(), |policies| {
+            let charge = policies.cut(check.charge());
+            let check = Check { policies, ..check }.with_charge(&charge);
+            self.store().reserve_now(check, id, micros(time_to_live))
+        })
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> Settlement {
+        check.policies.with_share(self.replicas(), |policies| {
+            self.store().commit_now(Check::of(policies, check.key, check.charge()), id, 1)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cost, Key, Policy, PolicySet, Quota};
+
+    const DAILY: Policy = Policy::token_bucket("day", Quota::per_day(12));
+
+    fn replicas(number: u32) -> NonZeroU32 {
+        NonZeroU32::new(number).expect("not zero")
+    }
+
+    fn remaining(share: &LocalShare, policies: &PolicySet, key: &str, cost: u64) -> (bool, u64) {
+        let key = Key::new(key);
+        let decision = share.decide(Check::new(policies, &key, Cost::new(cost)));
+        let left = decision.states().next().expect("a policy").remaining();
+        (decision.is_allowed(), left)
+    }
+
+    #[test]
+    fn the_share_follows_the_count_and_starts_with_the_whole_quota() {
+        let (count, daily) = (ReplicaCount::new(), DAILY.into());
+        let share = LocalShare::new(NonZeroU32::MIN, Some(count.clone()), None);
+        assert_eq!((share.replicas(), remaining(&share, &daily, "a", 1)), (replicas(1), (true, 11)));
+        count.set(replicas(4));
+        assert_eq!((share.replicas(), remaining(&share, &daily, "b", 1)), (replicas(4), (true, 2)));
+        count.set(replicas(3));
+        assert_eq!((share.replicas(), remaining(&share, &daily, "c", 1)), (replicas(3), (true, 3)));
+        count.set(replicas(100));
+        assert_eq!(remaining(&share, &daily, "d", 1), (true, 0), "each share is at least one unit");
+    }
+
+    #[test]
+    fn sets_with_other_quotas_have_shares_of_their_own_in_one_store() {
+        let share = LocalShare::new(replicas(4), None, None);
+        let quota = Quota::per_day(100);
+        let (daily, larger) = (DAILY.into(), DAILY.with_quota(quota).expect("a policy").into());
+        assert_eq!(remaining(&share, &daily, "a", 1), (true, 2));
+        assert_eq!(remaining(&share, &larger, "b", 1), (true, 24));
+        assert_eq!(remaining(&share, &larger, "a", 1), (true, 23), "the state belongs to the name of the policy");
+        assert_eq!(share.store().len(), 2);
+    }
+
+    #[test]
+    fn a_cost_that_fits_the_quota_and_not_the_share_spends_the_share_and_no_more() {
+        let sets: [PolicySet; 3] = [
+            DAILY.into(),
+            Policy::sliding_log("log", Quota::per_day(12)).into(),
+            [DAILY, Policy::fixed_window("wide", Quota::per_day(100))].into(),
+        ];
+        for policies in sets {
+            let share = LocalShare::new(replicas(4), None, None);
+            assert_eq!(remaining(&share, &policies, "fresh", 12), (true, 0), "{policies:?}");
+            assert!(!remaining(&share, &policies, "fresh", 12).0, "{policies:?}");
+            assert!(!remaining(&share, &policies, "fresh", 1).0, "{policies:?}");
+            assert_eq!(remaining(&share, &policies, "begun", 1), (true, 2), "{policies:?}");
+            assert_eq!(remaining(&share, &policies, "begun", 12), (false, 2), "a part is not enough: {policies:?}");
+        }
+    }
 }

@@ -1,18 +1,26 @@
-use std::{error, fmt, future::Future, pin::Pin, sync::Arc, thread};
+//! The fetch of the limits of a tenant: when it may begin, what it finds, and what its entry in the cache then holds.
+
+use std::{
+    error, fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     time::{Instant, timeout},
 };
 
-use super::{
-    entry::TenantEntry,
-    options::{Options, SourceOutage},
-    source::SourceHealth,
-};
+use super::{Options, SourceOutage};
 use crate::{
     Error, ErrorKind, Limiter,
-    limiter::{Limited, Selection},
+    limiter::{Limited, Selection, metrics::TenantMetrics, outage::Phase},
 };
 
 /// Fetches the limits of a tenant.
@@ -120,5 +128,195 @@ impl<T> Drop for FetchGuard<T> {
             self.fail(&if has_panicked { "the function that fetches limits panicked" } else { "the runtime ended" });
         }
         self.fetcher.source.ends();
+    }
+}
+
+/// The limits of one tenant, and the state of their fetch.
+#[derive(Default)]
+pub(super) struct TenantEntry(Mutex<TenantState>);
+
+#[derive(Default)]
+struct TenantState {
+    found: Option<Found>,
+    /// The earliest time of the next fetch, when the last one failed.
+    retry_at: Option<Instant>,
+    /// Closes when the fetch that is under way ends.
+    running: Option<watch::Receiver<()>>,
+}
+
+/// The limits that were fetched last.
+struct Found {
+    limiter: Limited,
+    fetched_at: Instant,
+}
+
+impl Found {
+    fn is_younger(&self, age: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.fetched_at) < age
+    }
+}
+
+/// Says how a request gets the limits of its tenant.
+pub(super) enum Lookup {
+    /// The limits are known.
+    Known(Limited),
+    /// The limits are not known, and must not be fetched now.
+    Unknown,
+    /// A fetch is under way.
+    Running(watch::Receiver<()>),
+    /// The caller starts a fetch, and drops `begun` when it has ended.
+    Begin {
+        begun: watch::Sender<()>,
+        running: watch::Receiver<()>,
+        /// The old limits, when the request need not wait for the fetch.
+        known: Option<Limited>,
+    },
+}
+
+impl TenantEntry {
+    /// Says how a request gets the limits now. `may_fetch` is asked where a fetch is due.
+    pub(super) fn look_up(&self, now: Instant, options: &Options, may_fetch: impl FnOnce() -> bool) -> Lookup {
+        let mut state = self.lock();
+        let younger_than = |age| state.found.as_ref().filter(|found| found.is_younger(age, now));
+        if let Some(found) = younger_than(options.refresh_after) {
+            return Lookup::Known(found.limiter.clone());
+        }
+        let stale = || younger_than(options.longest_age()).map(|found| found.limiter.clone());
+        // After a failure, no request waits while the entry has limits that may still be used.
+        let known = match state.retry_at {
+            Some(_) => stale(),
+            None => younger_than(options.time_to_live).map(|found| found.limiter.clone()),
+        };
+        if let Some(running) = &state.running {
+            return known.map_or_else(|| Lookup::Running(running.clone()), Lookup::Known);
+        }
+        let is_due = state.retry_at.is_none_or(|retry_at| now >= retry_at);
+        if !is_due || !may_fetch() {
+            return stale().map_or(Lookup::Unknown, Lookup::Known);
+        }
+        let (begun, running) = watch::channel(());
+        state.running = Some(running.clone());
+        Lookup::Begin { begun, running, known }
+    }
+
+    /// Returns the limits that were fetched last, unless they are too old to be used at all.
+    pub(super) fn found(&self, now: Instant, options: &Options) -> Option<Limited> {
+        let state = self.lock();
+        state
+            .found
+            .as_ref()
+            .filter(|found| found.is_younger(options.longest_age(), now))
+            .map(|found| found.limiter.clone())
+    }
+
+    /// Stores what a fetch has found.
+    pub(super) fn succeed(&self, limiter: Limited, now: Instant) {
+        let mut state = self.lock();
+        let before = state.found.take().map(|found| found.limiter);
+        // Equal limits stay as they are, so that all requests go on using one policy set.
+        let limiter = match (before, limiter) {
+            (Some(Limited::By(before)), Limited::By(limiter)) if before.is_same(&limiter) => Limited::By(before),
+            (_, limiter) => limiter,
+        };
+        *state = TenantState { found: Some(Found { limiter, fetched_at: now }), retry_at: None, running: None };
+    }
+
+    /// Records a failed fetch. Returns whether it is the first failure since the last success.
+    pub(super) fn fail(&self, retry_at: Instant) -> bool {
+        let mut state = self.lock();
+        state.running = None;
+        state.retry_at.replace(retry_at).is_none()
+    }
+
+    /// A poisoned lock is used on: each change leaves a whole state behind.
+    fn lock(&self) -> MutexGuard<'_, TenantState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Decides whether the source of limits is asked now, and logs the begin and the end of an outage once each.
+pub(super) struct SourceHealth {
+    phase: Phase,
+    metrics: TenantMetrics,
+    /// The number of tenants in a row whose fetch has failed.
+    failed: AtomicU32,
+    /// The earliest time of the next fetch while the source is away.
+    next_probe: Mutex<Instant>,
+    /// The fetches that run or wait for their turn.
+    pending: AtomicUsize,
+    /// The fetches that may run at a time.
+    pub(super) permits: Semaphore,
+    max_pending: usize,
+    retry_delay: Duration,
+}
+
+/// The source is away when the fetches of this many tenants have failed in a row. One tenant whose data are damaged does
+/// not count more than once.
+const AWAY: u32 = 5;
+
+impl SourceHealth {
+    pub(super) fn new(options: &Options) -> Self {
+        let now = Instant::now();
+        Self {
+            phase: Phase::new(now.into_std()),
+            metrics: TenantMetrics::default(),
+            failed: AtomicU32::new(0),
+            next_probe: Mutex::new(now),
+            pending: AtomicUsize::new(0),
+            permits: Semaphore::new(options.max_fetches.min(Semaphore::MAX_PERMITS)),
+            max_pending: options.max_entries,
+            retry_delay: options.retry_delay,
+        }
+    }
+
+    /// Returns whether a fetch may begin now. While the source is away, one may begin in each `retry_delay`.
+    pub(super) fn may_fetch(&self, now: Instant) -> bool {
+        if self.pending.load(Ordering::Relaxed) >= self.max_pending {
+            return false;
+        }
+        if self.failed.load(Ordering::Relaxed) < AWAY {
+            return true;
+        }
+        let mut next_probe = self.next_probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_fetch = now >= *next_probe;
+        if may_fetch {
+            *next_probe = now.checked_add(self.retry_delay).unwrap_or(now);
+        }
+        may_fetch
+    }
+
+    /// Counts a fetch that begins, and records the number of tenants in the cache.
+    pub(super) fn begins(&self, limiter: &str, cached: usize) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.metrics.record_cached(limiter, cached);
+    }
+
+    /// Counts a fetch that has ended in any way.
+    pub(super) fn ends(&self) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Records a fetch that began at `start` and succeeded.
+    pub(super) fn succeeded(&self, start: Instant, limiter: &str) {
+        self.failed.store(0, Ordering::Relaxed);
+        self.metrics.record_fetch(limiter, true);
+        if self.phase.is_away()
+            && let Some(lasted) = self.phase.decided(start.into_std())
+        {
+            self.metrics.outage_ended(limiter);
+            tracing::info!(limiter, ?lasted, "the limits of tenants are fetched again");
+        }
+    }
+
+    /// Records a fetch that began at `start` and failed. `is_first` says whether it is the first failure of its tenant.
+    pub(super) fn failed(&self, start: Instant, is_first: bool, limiter: &str, error: &dyn fmt::Display) {
+        self.metrics.record_fetch(limiter, false);
+        if is_first {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.phase.failed(start.into_std()) {
+            self.metrics.outage_began(limiter);
+            tracing::warn!(limiter, %error, "the limits of tenants cannot be fetched: limits in the cache stay in force");
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     tests::{BUCKET, MS, PausedStore, QUEUE, waiter},
     *,
 };
-use crate::{Policy, PolicySet, Quota, Store};
+use crate::{Cost, Policy, PolicySet, Quota, Store};
 
 /// Two units at once, and one more every 100 ms.
 const PAIR: Policy = Policy::token_bucket("pair", Quota::per_second(10).with_burst(2));

@@ -35,7 +35,7 @@ async fn a_stall_lasts_until_the_deadline_and_its_calls_are_never_answered() {
     let limiter = limiter(&store, Outage::Closed);
     store.stall();
     let start = tokio::time::Instant::now();
-    let stalled = limiter.check("acme");
+    let stalled = limiter.check("acme").into_future();
     store.recover();
     assert_eq!(stalled.await.expect_err("closed").kind(), ErrorKind::Timeout);
     assert_eq!(start.elapsed(), Duration::from_millis(50));

@@ -241,3 +241,140 @@ impl fmt::Debug for LimiterMetrics {
         f.debug_struct("LimiterMetrics").finish_non_exhaustive()
     }
 }
+
+const FETCHES: &str = "tollgate_tenant_fetches_total";
+const TENANT_OUTAGE: &str = "tollgate_tenant_outage";
+const CACHED: &str = "tollgate_tenants_cached";
+
+/// Stores the series of the limits of tenants. They are registered with the first fetch.
+#[derive(Default)]
+pub(crate) struct TenantMetrics(OnceLock<TenantSeries>);
+
+struct TenantSeries {
+    succeeded: Counter,
+    failed: Counter,
+    is_away: Gauge,
+    cached: Gauge,
+}
+
+impl TenantMetrics {
+    /// Counts a fetch. `name` is the name of the default limiter.
+    pub(crate) fn record_fetch(&self, name: &str, has_succeeded: bool) {
+        let series = self.series(name);
+        if has_succeeded { &series.succeeded } else { &series.failed }.increment(1);
+    }
+
+    /// Sets the number of tenants in the cache.
+    pub(crate) fn record_cached(&self, name: &str, cached: usize) {
+        self.series(name).cached.set(cached as f64);
+    }
+
+    pub(crate) fn outage_began(&self, name: &str) {
+        self.series(name).is_away.set(1.0);
+    }
+
+    pub(crate) fn outage_ended(&self, name: &str) {
+        self.series(name).is_away.set(0.0);
+    }
+
+    fn series(&self, name: &str) -> &TenantSeries {
+        self.0.get_or_init(|| TenantSeries::new(name))
+    }
+}
+
+impl TenantSeries {
+    fn new(name: &str) -> Self {
+        describe_counter!(FETCHES, Unit::Count, "Fetches of the limits of tenants, by limiter and outcome.");
+        describe_gauge!(TENANT_OUTAGE, Unit::Count, "1 while the limits of tenants cannot be fetched, 0 otherwise.");
+        describe_gauge!(CACHED, Unit::Count, "Tenants in the cache, as of the last fetch.");
+        let limiter = || Label::new("limiter", name.to_owned());
+        let fetches = |outcome: &'static str| counter!(FETCHES, [limiter(), Label::new("outcome", outcome)].to_vec());
+        Self {
+            succeeded: fetches("succeeded"),
+            failed: fetches("failed"),
+            is_away: gauge!(TENANT_OUTAGE, [limiter()].to_vec()),
+            cached: gauge!(CACHED, [limiter()].to_vec()),
+        }
+    }
+}
+
+const PERMITS: &str = "tollgate_permits_total";
+const LOST: &str = "tollgate_permits_lost_total";
+const HELD: &str = "tollgate_permits_held";
+const WAITING: &str = "tollgate_permits_waiting";
+
+/// Stores the series of one concurrency limit. They are registered with its first acquire.
+pub(crate) struct PermitMetrics {
+    name: Box<str>,
+    series: OnceLock<PermitSeries>,
+}
+
+struct PermitSeries {
+    acquired: Counter,
+    denied: Counter,
+    failed: Counter,
+    lost: Counter,
+    held: Gauge,
+    waiting: Gauge,
+}
+
+impl PermitMetrics {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.into(), series: OnceLock::new() }
+    }
+
+    pub(crate) fn acquired(&self) {
+        self.series().acquired.increment(1);
+        self.series().held.increment(1.0);
+    }
+
+    pub(crate) fn released(&self) {
+        self.series().held.decrement(1.0);
+    }
+
+    pub(crate) fn denied(&self) {
+        self.series().denied.increment(1);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.series().failed.increment(1);
+    }
+
+    pub(crate) fn lost(&self) {
+        self.series().lost.increment(1);
+    }
+
+    pub(crate) fn waits(&self) {
+        self.series().waiting.increment(1.0);
+    }
+
+    pub(crate) fn waited(&self) {
+        self.series().waiting.decrement(1.0);
+    }
+
+    fn series(&self) -> &PermitSeries {
+        self.series.get_or_init(|| {
+            describe_counter!(PERMITS, Unit::Count, "Acquires of permits by outcome: acquired, denied or failed.");
+            describe_counter!(LOST, Unit::Count, "Permits that could not be renewed and were lost.");
+            describe_gauge!(HELD, Unit::Count, "Permits that are held in this process.");
+            describe_gauge!(WAITING, Unit::Count, "Callers that wait for a permit in this process.");
+            let policy = || Label::new("policy", self.name.to_string());
+            let outcome =
+                |outcome: &'static str| counter!(PERMITS, [policy(), Label::new("outcome", outcome)].to_vec());
+            PermitSeries {
+                acquired: outcome("acquired"),
+                denied: outcome("denied"),
+                failed: outcome("failed"),
+                lost: counter!(LOST, [policy()].to_vec()),
+                held: gauge!(HELD, [policy()].to_vec()),
+                waiting: gauge!(WAITING, [policy()].to_vec()),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for PermitMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PermitMetrics").finish_non_exhaustive()
+    }
+}
