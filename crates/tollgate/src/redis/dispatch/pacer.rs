@@ -656,7 +656,8 @@ mod tests {
     #[test]
     fn a_measurement_holds_batches_back_until_the_line_is_drained_and_no_longer() {
         let (mut pacer, mut at) = pacer(ms(1.0));
-        let period_ends = window(&pacer).period_ends;
+        // The pacer begins in the middle of a period.
+        let period_ends = at + PERIOD / 2;
         while window(&pacer).drains_since.is_none() {
             answer(&mut pacer, at, ms(40.0));
             at += ms(41.0);
@@ -682,6 +683,18 @@ mod tests {
         assert_eq!((window(&pacer).least, pacer.batches, pacer.keys, pacer.checks), (ms(5.0), 0, 0, 0));
         pacer.connected(CONNECTION + 1, began, || Duration::ZERO, ms(1.0));
         assert_eq!(window(&pacer).least, ms(5.0), "it is the same connection");
+    }
+
+    #[test]
+    fn a_new_connection_and_a_new_worker_begin_with_nothing_measured_and_nothing_under_way() {
+        let (mut pacer, began) = pacer(ms(0.05));
+        (0..SAMPLES).for_each(|_| _ = pacer.sent(began, 100, 100));
+        assert!(!pacer.may_leave(began, 1));
+        pacer.forget_sent();
+        assert!(pacer.may_leave(began, 1) && pacer.share(4) == Share { keys: 4, checks: 2 });
+        pacer.rate.checks = 10.0;
+        pacer.connected(CONNECTION + 1, began, || Duration::ZERO, ms(0.05));
+        assert!((pacer.rate.checks - FASTEST).abs() < 1e-9);
     }
 
     #[test]
@@ -719,6 +732,13 @@ mod tests {
         assert!((pacer.rate.checks - 20.0).abs() < 1e-9, "{}", pacer.rate.checks);
         pacer.rests();
         assert!((pacer.rate.checks - FASTEST).abs() < 1e-9);
+        // Of a server that became slower, two fast samples of eight do not count.
+        (0..SAMPLES + 1).for_each(|_| answers(&mut pacer, 5.0));
+        (0..SAMPLES - 3).for_each(|_| answers(&mut pacer, 10.0));
+        assert!((pacer.rate.checks - 20.0).abs() < 1e-9, "{}", pacer.rate.checks);
+        answers(&mut pacer, 10.0);
+        assert!((pacer.rate.checks - 10.0).abs() < 1e-9, "{}", pacer.rate.checks);
+        pacer.rests();
         // While nothing waits, the rate is that of the callers.
         for _ in 0..SAMPLES + 1 {
             answers(&mut pacer, 5.0);
