@@ -59,6 +59,8 @@ mod redis {
     pub(crate) mod dial_state;
     #[path = "../../../crates/tollgate/src/redis/deny_cache/table.rs"]
     pub(crate) mod epoch_table;
+    #[path = "../../../crates/tollgate/src/redis/dispatch/pacer.rs"]
+    pub(crate) mod pacer;
     #[path = "../../../crates/tollgate/src/redis/dispatch/queue.rs"]
     pub(crate) mod queue;
 

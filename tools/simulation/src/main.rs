@@ -10,15 +10,15 @@ use std::{env, fs, path::Path, process::ExitCode};
 mod controller;
 mod leases;
 mod line;
+#[allow(dead_code, reason = "the store asks the pacer more than the simulation")]
+#[path = "../../../crates/tollgate/src/redis/dispatch/pacer.rs"]
+mod pacer;
 mod page;
 mod process;
 mod random;
 mod results;
 mod scenarios;
 mod time;
-#[allow(dead_code, reason = "the store reads more of the window than the simulation")]
-#[path = "../../../crates/tollgate/src/redis/dispatch/window.rs"]
-mod window;
 mod world;
 
 fn main() -> ExitCode {

@@ -35,7 +35,7 @@ Times are those of a model. No machine is measured here, and each run gives the 
   for each check. A caller leaves at the deadline of 50 ms and asks again. Such a check is called *late*. A check is not
   sent when an answer after another round trip would come too late. Its caller asks again within a millisecond, and the
   check is counted as late.
-- The *window* is the code of the store (`redis/dispatch/window.rs`), compiled into this program. *Four batches* is what the
+- The *window* is the pacer of the store (`redis/dispatch/pacer.rs`), compiled into this program. *Four batches* is what the
   store did before: it had at most four batches under way, whatever the distance.
 
 The *ideal* rate is the least of three: callers divided by the time of an empty system, the capacity of the server, and the
@@ -44,8 +44,8 @@ reaches the ideal rate and keeps this wait short, so that checks wait where they
 
 ## In short
 
-- One process reaches about 80 to 100 % of the ideal rate at each distance, and the server is idle or has a queue of a
-  millisecond. Four batches fall behind with the distance.
+- One process with many callers reaches 80 to 100 % of the ideal rate at each distance, and the server is idle or has a queue
+  of a millisecond. Four batches fall behind with the distance.
 - Eight processes keep one server busy without a growing queue. At one distance they share it about evenly while the load
   fits the deadline. With much more load, some processes have twice or three times as much as others. Processes that are
   farther away get less than near ones, as with TCP.

@@ -1,9 +1,6 @@
 //! Models one process: its callers, its queue, and what it has under way.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     controller::{Controller, Kind, Leave},
@@ -62,10 +59,6 @@ pub(crate) struct Answered {
 /// The most keys in a batch.
 const MOST_KEYS: usize = 64;
 
-/// The part of all checks that a batch takes at most. The process then works on one batch while the server works on the
-/// next one.
-const SHARE: usize = 4;
-
 /// The time of the process for a check. It was measured with 256 callers.
 const CHECK: Nanos = 900;
 
@@ -76,15 +69,15 @@ impl Process {
     /// Creates a process that connects now. Its first call waits for so long at the server.
     pub(crate) fn new(number: usize, client: Client, kind: Kind, now: Nanos, wait: Nanos) -> Self {
         let seed = number as u64 + 1;
-        let round_trip = Duration::from_nanos(client.route.round_trip(now) + wait);
+        let round_trip = client.route.round_trip(now) + wait;
         Self {
-            controller: Controller::new(kind, Duration::from_nanos(now), round_trip),
+            controller: Controller::new(kind, now, round_trip),
             to_server: Line::new(&client.route, false, seed),
             back: Line::new(&client.route, true, seed),
             queue: VecDeque::new(),
             batches: BTreeMap::new(),
             keys_under_way: 0,
-            round_trip: client.route.round_trip(now) + wait,
+            round_trip,
             given_up: 0,
             free_at: now,
             client,
@@ -111,14 +104,12 @@ impl Process {
             self.queue.pop_front();
             self.given_up += 1;
         }
-        let time = Duration::from_nanos(now);
-        if self.queue.is_empty() || !self.controller.allows(time, self.batches.len(), self.keys_under_way) {
+        if self.queue.is_empty() {
             return None;
         }
-        let share = (self.queue.len() + self.keys_under_way).div_ceil(SHARE);
-        let keys = self.queue.len().min(MOST_KEYS).min(share);
+        let keys = self.controller.share(now, self.queue.len())?.min(self.queue.len()).min(MOST_KEYS);
         let asked = self.queue.drain(..keys).collect();
-        let leave = self.controller.sent(time, keys);
+        let leave = self.controller.sent(now, keys);
         self.batches.insert(number, Batch { leave, sent: now, keys, asked });
         self.keys_under_way += keys;
         Some(keys)
@@ -130,7 +121,7 @@ impl Process {
             return Answered { latencies: Vec::new(), again: now };
         };
         let noticed = self.free_at.max(now);
-        self.controller.answered(Duration::from_nanos(noticed), batch.leave, Duration::from_nanos(noticed - now));
+        self.controller.answered(noticed, batch.leave, noticed - now);
         self.round_trip = now - batch.sent;
         self.keys_under_way -= batch.keys;
         self.free_at = noticed + CHECK * batch.keys as Nanos;

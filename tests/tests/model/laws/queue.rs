@@ -9,6 +9,7 @@ use loom::{
 };
 
 use crate::redis::{
+    pacer::Pacer,
     queue::{NotQueued, Queue, Queued},
     server::Breaker,
 };
@@ -27,7 +28,7 @@ impl Queued for Check {
 
 /// Adds a check. There is always a place for it.
 fn push(queue: &Queue<Check>, breaker: &Breaker) -> Result<(), NotQueued<Infallible>> {
-    queue.push(breaker, (), |_, ()| Ok(()), |(), epoch| Check(epoch)).map(drop)
+    queue.push(breaker, |_, epoch| Ok(Check(epoch)))
 }
 
 /// Asserts that the queue has counted the checks that wait.
@@ -39,7 +40,7 @@ fn assert_counted(queue: &Queue<Check>, expected: usize) {
 #[test]
 fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
     loom::model(|| {
-        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new()));
+        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
         let (taken, refused) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let asking = {
             let (breaker, queue) = (Arc::clone(&breaker), Arc::clone(&queue));
@@ -66,7 +67,7 @@ fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
 #[test]
 fn checks_that_are_queued_after_the_breaker_closed_stay() {
     loom::model(|| {
-        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new()));
+        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
         assert!(push(&queue, &breaker).is_ok());
         assert!(breaker.open());
         let epoch = breaker.epoch();

@@ -49,12 +49,12 @@ pub(super) fn together() -> Part {
     let mut rows = Vec::new();
     let mut panels = Vec::new();
     for (name, callers, round_trips) in cases {
-        for kind in [Kind::Window, Kind::FourBatches] {
+        for kind in [Kind::Pacer, Kind::FourBatches] {
             let results = processes(&round_trips, callers, kind);
             rows.push(vec![
                 name.clone(),
                 callers.to_string(),
-                if kind == Kind::Window { "window" } else { "four batches" }.to_owned(),
+                if kind == Kind::Pacer { "window" } else { "four batches" }.to_owned(),
                 thousands(results.rate()),
                 percent(results.rate() / USUAL.capacity()),
                 short(results.fairness()),
@@ -64,7 +64,7 @@ pub(super) fn together() -> Part {
                 percent(unrest(&results)),
                 percent(results.late),
             ]);
-            if kind == Kind::Window && callers == CALLERS && (round_trips == alike(MS) || round_trips == mixed) {
+            if kind == Kind::Pacer && callers == CALLERS && (round_trips == alike(MS) || round_trips == mixed) {
                 let mut panel = Panel::new(&name, Axis::linear("seconds"), Axis::linear("decisions/s"));
                 for process in 0..PROCESSES {
                     let course = &results.course;
@@ -124,7 +124,7 @@ fn staggered(kind: Kind) -> Results {
 pub(super) fn coming_and_going() -> Part {
     let mut rows = Vec::new();
     let mut panels = Vec::new();
-    for (name, kind) in [("window", Kind::Window), ("four batches", Kind::FourBatches)] {
+    for (name, kind) in [("window", Kind::Pacer), ("four batches", Kind::FourBatches)] {
         let results = staggered(kind);
         let course = &results.course;
         let together: Vec<f64> = course.total()[350..440].to_vec();
@@ -136,7 +136,7 @@ pub(super) fn coming_and_going() -> Part {
             short(results.wait_p99_ms),
             percent(results.late),
         ]);
-        if kind == Kind::Window {
+        if kind == Kind::Pacer {
             let mut decisions = Panel::new("", Axis::linear("seconds"), Axis::linear("decisions/s"));
             let mut wait = Panel::new("", Axis::linear("seconds"), Axis::linear("longest wait at the server, ms"));
             for process in 0..PROCESSES {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn eight_processes_at_one_distance_share_fairly_and_fill_the_server() {
-        let results = processes(&[MS; PROCESSES], CALLERS, Kind::Window);
+        let results = processes(&[MS; PROCESSES], CALLERS, Kind::Pacer);
         assert!(results.fairness() > 0.95, "fairness {}", results.fairness());
         assert!(results.rate() > 0.9 * USUAL.capacity(), "{} of {}", results.rate(), USUAL.capacity());
         assert!(results.late < 0.001, "late: {}", results.late);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn each_run_gives_the_same_figures() {
-        let run = || processes(&[MS, 5 * MS], CALLERS, Kind::Window).course.decisions;
+        let run = || processes(&[MS, 5 * MS], CALLERS, Kind::Pacer).course.decisions;
         assert_eq!(run(), run());
     }
 }

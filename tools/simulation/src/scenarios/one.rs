@@ -28,7 +28,7 @@ fn cell(round_trip: Nanos, callers: usize) -> Cell {
     Cell {
         round_trip,
         callers,
-        window: of(Kind::Window),
+        window: of(Kind::Pacer),
         four: of(Kind::FourBatches),
         ideal: ideal(USUAL, callers, round_trip),
     }
@@ -53,7 +53,10 @@ pub(super) fn distances() -> Part {
     Part {
         name: "simulation_distance",
         title: "One process, near and far",
-        text: "One process and a server at four distances. Decisions in time are counted.".to_owned(),
+        text: "One process and a server at four distances. Decisions in time are counted. The checks of 64 callers at 0.05 ms \
+               leave together, because this saves wake-ups. A wake-up costs nothing in this model, so it shows the price \
+               alone."
+            .to_owned(),
         heads: vec![
             "round trip ms",
             "callers",

@@ -22,7 +22,7 @@ pub(super) fn all() -> Vec<Part> {
 fn row(name: &str, kind: Kind, results: &Results) -> Vec<String> {
     vec![
         name.to_owned(),
-        if kind == Kind::Window { "window" } else { "four batches" }.to_owned(),
+        if kind == Kind::Pacer { "window" } else { "four batches" }.to_owned(),
         thousands(results.rate()),
         short(results.p50_ms),
         short(results.p99_ms),
@@ -53,8 +53,8 @@ fn jump() -> Part {
     let mut rows = Vec::new();
     let mut drawn = Vec::new();
     for callers in [64, 256, 1_024] {
-        let (window, four) = (jumping(callers, Kind::Window), jumping(callers, Kind::FourBatches));
-        rows.push(row(&format!("{callers} callers"), Kind::Window, &window));
+        let (window, four) = (jumping(callers, Kind::Pacer), jumping(callers, Kind::FourBatches));
+        rows.push(row(&format!("{callers} callers"), Kind::Pacer, &window));
         rows.push(row(&format!("{callers} callers"), Kind::FourBatches, &four));
         if callers == 1_024 {
             drawn = panels("", &window.course, &four.course);
@@ -85,8 +85,8 @@ fn disturbed() -> Part {
     let mut drawn = Vec::new();
     for (name, route) in cases {
         let of = |kind| run(USUAL, vec![client(1_024, route.clone())], kind, 4);
-        let (window, four) = (of(Kind::Window), of(Kind::FourBatches));
-        rows.push(row(name, Kind::Window, &window));
+        let (window, four) = (of(Kind::Pacer), of(Kind::FourBatches));
+        rows.push(row(name, Kind::Pacer, &window));
         rows.push(row(name, Kind::FourBatches, &four));
         drawn.extend(panels(name, &window.course, &four.course));
     }
@@ -112,8 +112,8 @@ fn speeds() -> Part {
         for round_trip in [NEAR, 5 * MS] {
             let name = format!("{name}, {} ms away", trip(round_trip));
             let of = |kind| run(server(keys_per_ms), vec![client(512, Route::new(round_trip))], kind, 4);
-            let (window, four) = (of(Kind::Window), of(Kind::FourBatches));
-            rows.push(row(&name, Kind::Window, &window));
+            let (window, four) = (of(Kind::Pacer), of(Kind::FourBatches));
+            rows.push(row(&name, Kind::Pacer, &window));
             rows.push(row(&name, Kind::FourBatches, &four));
             if round_trip > NEAR {
                 let mut panel = Panel::new(&name, Axis::linear("seconds"), Axis::linear("longest wait, ms"));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_that_shortens_again_is_used_again() {
-        let results = jumping(1_024, Kind::Window);
+        let results = jumping(1_024, Kind::Pacer);
         let total = results.course.total();
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
         let (before, after) = (mean(&total[50..150]), mean(&total[350..]));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_slow_server_is_not_flooded() {
-        let of = |callers, far| run(server(20), vec![client(callers, Route::new(far))], Kind::Window, 2);
+        let of = |callers, far| run(server(20), vec![client(callers, Route::new(far))], Kind::Pacer, 2);
         // 1024 keys take it 51 ms. Most of them have to wait in the process.
         let wait = of(1_024, 20 * MS).wait_p99_ms;
         assert!(wait < 35.0, "{wait} ms");

@@ -1,16 +1,28 @@
-use std::time::{Duration, Instant};
+//! Cuts batches off the queue, writes their calls, and replies to their checks.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hashbrown::HashTable;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
-    group::Group,
+    pacer::Share,
     queue::Waiting,
-    request::{CheckRequest, QueuedCheck, ReplySender},
+    request::{CheckRequest, QueuedCheck, ReplySender, SlotShare},
 };
-use crate::redis::{
-    connect::Connection,
-    server::{Outgoing, Sent, Server},
+use crate::{
+    Decision, Error,
+    model::cost::Charge,
+    random,
+    redis::{
+        connect::Connection,
+        pots::Trip,
+        protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
+        server::{Call, CallError, CallResult, Outgoing, ScriptCall, Sent, Server},
+    },
 };
 
 /// Holds checks that leave together.
@@ -34,17 +46,6 @@ pub(super) struct AnsweredBatch {
     pub(super) sent: SmallVec<[Sent; 1]>,
 }
 
-/// Limits a batch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BatchLimit {
-    /// The most keys of callers.
-    pub(super) subjects: usize,
-    pub(super) checks: usize,
-    /// The time now and that of a round trip. A check that would be answered too late is not sent. `None` when each check
-    /// has to be sent.
-    pub(super) timing: Option<(Instant, Duration)>,
-}
-
 /// The most server keys in a batch. A call over so many takes the server well under 0.2 ms.
 pub(super) const MOST_KEYS: usize = 64;
 
@@ -66,9 +67,12 @@ struct Metered {
 
 impl Batch {
     /// Takes checks from the front of the queue: at least one, if one waits that can be answered in time.
-    pub(super) fn cut(queue: &mut Waiting<QueuedCheck>, limit: BatchLimit) -> Self {
+    ///
+    /// A check that would be answered too late is not sent, by the time now and that of a round trip. Without `timing` each
+    /// check has to be sent.
+    pub(super) fn cut(queue: &mut Waiting<QueuedCheck>, share: Share, timing: Option<(Instant, Duration)>) -> Self {
         let mut batch = Self::default();
-        let most = queue.len().min(MOST_KEYS).min(limit.subjects.max(1));
+        let most = queue.len().min(MOST_KEYS).min(share.keys.max(1));
         let mut index: Index = HashTable::with_capacity(most);
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
         while let Some(queued) = queue.pop_front() {
@@ -76,7 +80,7 @@ impl Batch {
                 continue;
             }
             let request = queued.sender.request();
-            if limit.timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip)) {
+            if timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip)) {
                 batch.late.push(queued.sender);
                 continue;
             }
@@ -84,9 +88,9 @@ impl Batch {
             let joined = latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
             let fits = match joined {
                 Some((group, subject)) => batch.groups[group].has_room_for(subject, request),
-                None => keys == 0 || (subjects < limit.subjects && keys + request.policies.shape().keys() <= MOST_KEYS),
+                None => keys == 0 || (subjects < share.keys && keys + request.policies.shape().keys() <= MOST_KEYS),
             };
-            if !fits || checks == limit.checks.clamp(1, MOST_CHECKS) {
+            if !fits || checks == share.checks.clamp(1, MOST_CHECKS) {
                 queue.push_front(queued);
                 break;
             }
@@ -175,6 +179,332 @@ pub(super) async fn send(groups: SmallVec<[Group; 1]>, server: &Server, connecti
         server.send(connection, &calls).await
     };
     AnsweredBatch { groups, sent }
+}
+
+/// Holds checks of one shape. They are one call.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) subjects: Vec<Subject>,
+    /// The number of checks, of all keys together.
+    pub(super) checks: usize,
+    /// The number of runs, of all keys together.
+    runs: usize,
+    /// Is true when all checks have the same policies, costs and tag, so that the call names them once.
+    is_uniform: bool,
+    /// Is true when the script is sent by its body.
+    pub(super) by_body: bool,
+}
+
+/// The checks of one key and one policy set, in the order in which they came. At least one.
+///
+/// Checks of the same costs in a row are a *run*.
+pub(super) type Subject = SmallVec<[ReplySender; 1]>;
+
+/// The number of keys up to which the counts of a reply need no allocation.
+const COUNTS: usize = 64;
+
+/// The most numbers in a reply. Lua returns at most 8000 values from a function.
+const MOST_NUMBERS: usize = 4_000;
+
+impl Group {
+    /// Creates a group with one check.
+    pub(super) fn of(sender: ReplySender, capacity: usize) -> Self {
+        let mut subjects = Vec::with_capacity(capacity);
+        subjects.push(smallvec![sender]);
+        Self { subjects, checks: 1, runs: 1, is_uniform: true, by_body: false }
+    }
+
+    /// Adds a check of another key, or of other policies. Returns its subject.
+    pub(super) fn add(&mut self, sender: ReplySender) -> usize {
+        self.is_uniform &= sender.request().is_alike(self.request(0));
+        self.checks += 1;
+        self.runs += 1;
+        self.subjects.push(smallvec![sender]);
+        self.subjects.len() - 1
+    }
+
+    /// Adds a check that the subject [accepts](Self::accepts).
+    pub(super) fn join(&mut self, subject: usize, sender: ReplySender) {
+        self.is_uniform &= sender.request().charge == self.request(0).charge;
+        self.runs += usize::from(self.begins_run(subject, sender.request()));
+        self.checks += 1;
+        self.subjects[subject].push(sender);
+    }
+
+    /// Returns whether a check has the key and the policies of a subject, so that the script decides both in one place.
+    pub(super) fn accepts(&self, subject: usize, request: &CheckRequest) -> bool {
+        self.request(subject).is_same_subject(request)
+    }
+
+    /// Returns whether the reply has room for the run of a check that joins a subject.
+    pub(super) fn has_room_for(&self, subject: usize, request: &CheckRequest) -> bool {
+        !self.begins_run(subject, request)
+            || (self.runs + 1) * (1 + self.request(0).policies.shape().words()) <= MOST_NUMBERS
+    }
+
+    /// Returns whether a check belongs into the same call of a script.
+    pub(super) fn has_shape_of(&self, request: &CheckRequest) -> bool {
+        let sample = self.request(0);
+        sample.policies.shape().id() == request.policies.shape().id()
+            && sample.share == request.share
+            && sample.is_capped() == request.is_capped()
+    }
+
+    fn begins_run(&self, subject: usize, request: &CheckRequest) -> bool {
+        self.subjects[subject].last().is_none_or(|last| last.request().charge != request.charge)
+    }
+
+    /// Splits the group into one for each hash slot.
+    pub(super) fn by_slot(self) -> SmallVec<[Self; 1]> {
+        let mut slots: SmallVec<[u16; 1]> = SmallVec::new();
+        self.regrouped(|groups, subject| {
+            let slot = hash_slot::of(subject[0].request().routed_key());
+            let is_alone = subject[0].request().share != SlotShare::Whole;
+            let at = slots.iter().position(|held| *held == slot && !is_alone);
+            if at.is_none() {
+                slots.push(slot);
+            }
+            at.unwrap_or(groups)
+        })
+    }
+
+    /// Distributes the subjects. `place` is given the number of groups so far and a subject, and returns the group.
+    fn regrouped(self, mut place: impl FnMut(usize, &Subject) -> usize) -> SmallVec<[Self; 1]> {
+        let mut groups: SmallVec<[Self; 1]> = SmallVec::new();
+        for subject in self.subjects {
+            let at = place(groups.len(), &subject);
+            let mut senders = subject.into_iter();
+            if at == groups.len() {
+                groups.extend(senders.next().map(|first| Self::of(first, 1)));
+            } else if let Some(first) = senders.next() {
+                groups[at].add(first);
+            }
+            let last = groups[at].subjects.len() - 1;
+            senders.for_each(|sender| groups[at].join(last, sender));
+        }
+        groups
+    }
+
+    pub(super) fn request(&self, subject: usize) -> &Arc<CheckRequest> {
+        self.subjects[subject][0].request()
+    }
+
+    pub(super) fn script(&self) -> &Script {
+        let shape = self.request(0).policies.shape();
+        if self.is_leased() {
+            return shape.lease();
+        }
+        let is_capped = self.request(0).is_capped();
+        match (self.checks, self.is_uniform) {
+            (1, _) => shape.check(is_capped),
+            (_, true) => shape.batch(is_capped),
+            (_, false) => shape.mixed(is_capped),
+        }
+    }
+
+    pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
+        ScriptCall {
+            script: self.script(),
+            keys: self.subjects.len() * self.request(0).policies.shape().keys(),
+            is_asking: self.request(0).share == SlotShare::Arriving,
+            fill: |command: &mut redis::Cmd| self.fill(server, command),
+        }
+    }
+
+    /// Adds the keys and the arguments.
+    fn fill(&self, server: &Server, command: &mut redis::Cmd) {
+        let requests = || self.subjects.iter().map(|subject| subject[0].request());
+        server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
+        let sample = self.request(0);
+        if self.is_leased() {
+            command.arg(self.leasing_args(server).into_bytes());
+        } else if self.is_uniform {
+            sample.add_arguments(server, command);
+            if self.is_counted() {
+                for subject in &self.subjects {
+                    command.arg(subject.len());
+                }
+            }
+            return;
+        } else {
+            command.arg(self.mixed_args(server).into_bytes());
+        }
+        if sample.policies.is_tagged() {
+            requests().for_each(|request| _ = command.arg(&*request.tag));
+        }
+    }
+
+    fn mixed_args(&self, server: &Server) -> MixedArgs {
+        let mut args = MixedArgs::new(server.now(), self.subjects.len());
+        for subject in &self.subjects {
+            let policies = &subject[0].request().policies;
+            args.subject(policies);
+            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
+        }
+        args
+    }
+
+    /// Returns the arguments of a call that takes the reports of each key and asks for units.
+    fn leasing_args(&self, server: &Server) -> MixedArgs {
+        // At least 1, and a whole number that a double holds.
+        let birth = (random::bits() >> 12) + 1;
+        let mut args = MixedArgs::leasing(server.now(), birth, self.subjects.len());
+        for subject in &self.subjects {
+            let request = subject[0].request();
+            let policies = &request.policies;
+            let compose = |trip: &Trip| trip.compose(policies, &request.key, request.hash.whole);
+            let (reports, want) = request.trip.as_ref().map(compose).unwrap_or_default();
+            args.leased_subject(policies, &reports, want);
+            runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
+        }
+        args
+    }
+
+    /// Returns whether replicas take units of the policies in advance.
+    fn is_leased(&self) -> bool {
+        self.request(0).policies.is_leased()
+    }
+
+    /// Returns whether some key has several checks, so that the call says how many each has.
+    fn is_counted(&self) -> bool {
+        self.checks > self.subjects.len()
+    }
+
+    /// Exchanges callers with an earlier group of checks that was not executed: the answers to this group belong to the
+    /// callers that came first. Checks of several charges stay, because their answers differ.
+    pub(super) fn change_places(&mut self, earlier: &mut Self) {
+        let has_one_run = |subject: &Subject| runs_of(subject).count() == 1;
+        for ours in self.subjects.iter_mut().filter(|subject| has_one_run(subject)) {
+            let request = ours[0].request();
+            let is_same = |subject: &Subject| {
+                let other = subject[0].request();
+                has_one_run(subject) && other.charge == request.charge && other.is_same_subject(request)
+            };
+            let Some(first) = earlier.subjects.iter().position(is_same) else { continue };
+            let theirs = &mut earlier.subjects[first];
+            let (count, before) = (ours.len(), theirs.len());
+            theirs.retain(|sender| sender.is_awaited());
+            theirs.append(ours);
+            *ours = theirs.drain(..count).collect();
+            earlier.checks -= before - theirs.len();
+            if theirs.is_empty() {
+                earlier.subjects.swap_remove(first);
+            }
+        }
+    }
+
+    /// Takes the callers. Callers of one key are in the order in which they came.
+    pub(super) fn into_senders(self) -> impl DoubleEndedIterator<Item = ReplySender> {
+        self.subjects.into_iter().flatten()
+    }
+
+    /// Replies to every check with this error.
+    pub(super) fn fail(self, error: &CallError) {
+        let error = if self.subjects.len() > 1 { error.of_one_among_several() } else { error.clone() };
+        self.into_senders().for_each(|sender| sender.fail(error.clone()));
+    }
+
+    /// Replies to every check.
+    pub(super) fn reply(self, outcome: CallResult) {
+        let value = match outcome {
+            Ok(value) => value,
+            Err(error) => return self.fail(&error),
+        };
+        let replied = match (self.checks, self.is_uniform) {
+            _ if self.is_leased() => self.reply_leasing(&value),
+            (1, _) => {
+                let request = Arc::clone(self.request(0));
+                reply_all(
+                    self.subjects,
+                    &protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value),
+                );
+                return;
+            }
+            (_, true) => self.reply_uniform(&value),
+            (_, false) => self.reply_mixed(&value),
+        };
+        if let Err((subjects, error)) = replied {
+            reply_all(subjects, &Err(error));
+        }
+    }
+
+    fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
+        let (sample, is_counted) = (Arc::clone(self.request(0)), self.is_counted());
+        let counts: SmallVec<[usize; COUNTS]> = self.subjects.iter().map(Subject::len).collect();
+        match protocol::outcomes(&sample.policies, counts.into_iter(), is_counted, sample.is_capped(), value) {
+            Ok(outcomes) => {
+                for (subject, outcome) in self.subjects.into_iter().zip(outcomes) {
+                    reply_run(subject, &outcome);
+                }
+                Ok(())
+            }
+            Err(error) => Err((self.subjects, error)),
+        }
+    }
+
+    fn reply_leasing(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
+        let (policies, subjects) = (self.request(0).policies.clone(), self.subjects.len());
+        let reply = MixedReply::leasing(policies.shape(), self.runs, [subjects, policies.len()], value);
+        let mut reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return Err((self.subjects, error)),
+        };
+        for mut subject in self.subjects {
+            let first = Arc::clone(subject[0].request());
+            let mut last = None;
+            while let Some((charge, count)) = { runs_of(&subject).next() } {
+                let charge = charge.clone();
+                let rest = subject.drain(count..).collect();
+                let run = std::mem::replace(&mut subject, rest);
+                let outcome = reply.next(&first.policies, count);
+                last =
+                    outcome.as_ref().ok().map(|outcome| outcome.decision(count - 1, &first.policies, charge.borrow()));
+                reply_run(run, &outcome);
+            }
+            if let (Ok(grant), Some(decision), Some(trip)) = (reply.grant(&first.policies), last, &first.trip) {
+                trip.answered(&first.key, first.hash.whole, &decision, grant);
+            }
+        }
+        Ok(())
+    }
+
+    fn reply_mixed(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
+        let mut reply = match MixedReply::new(self.request(0).policies.shape(), self.runs, value) {
+            Ok(reply) => reply,
+            Err(error) => return Err((self.subjects, error)),
+        };
+        for mut subject in self.subjects {
+            while let Some((_, count)) = { runs_of(&subject).next() } {
+                let rest = subject.drain(count..).collect();
+                let run = std::mem::replace(&mut subject, rest);
+                let outcome = reply.next(&run[0].request().policies, count);
+                reply_run(run, &outcome);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the runs of a subject: the charge of each, and the number of its checks.
+fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
+    subject.chunk_by(|a, b| a.request().charge == b.request().charge).map(|run| (&run[0].request().charge, run.len()))
+}
+
+/// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.
+fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
+    for (at, sender) in run.into_iter().enumerate() {
+        let reply = match outcome {
+            Ok(outcome) => Ok(outcome.decision(at, &sender.request().policies, sender.request().charge.borrow())),
+            Err(error) => Err(error.clone()),
+        };
+        sender.send(reply);
+    }
+}
+
+fn reply_all(subjects: Vec<Subject>, reply: &Result<Decision, Error>) {
+    for sender in subjects.into_iter().flatten() {
+        sender.send(reply.clone());
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
+//! The side of the callers: a check is sent by its caller or queued, and its outcome is waited for.
+
 use std::{
     collections::HashSet,
+    fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,14 +11,13 @@ use std::{
 };
 
 use super::{
-    check::DeadlineTimer,
-    load::{Load, Traffic},
+    pacer::Pacer,
     queue::{NotQueued, Queue, Waiting},
-    request::{self, CheckRequest, NoReply, QueuedCheck, ReplySender},
+    request::{self, CheckRequest, DeadlineTimer, NoReply, QueuedCheck, ReplyReceiver, ReplySender},
     worker,
 };
 use crate::{
-    Decision, Error,
+    Decision, Error, ErrorKind,
     clock::Clock,
     redis::{
         connect::{Connection, Numbered, SharedConnection},
@@ -24,14 +26,15 @@ use crate::{
         protocol::{self, Script},
         server::{Awaited, CallError, Outgoing, Sent, Server, ServerConfig},
     },
-    runtime::Background,
+    runtime::{self, Background},
+    store::{self, Check, Deadline},
 };
 
 /// Sends the checks for one server, in few calls.
 ///
 /// A [worker](worker::serve) takes them from the queue.
 #[derive(Debug)]
-pub(super) struct Dispatcher {
+struct Dispatcher {
     inbox: Arc<Inbox>,
     server: Arc<Server>,
     deny_cache: Option<Arc<DenyCache>>,
@@ -45,51 +48,45 @@ const SERVE: u32 = 1;
 const MOST_WAITING: usize = 32_768;
 
 impl Dispatcher {
-    pub(super) fn new(server: Arc<Server>, deny_cache: Option<Arc<DenyCache>>) -> Self {
+    fn new(server: Arc<Server>, deny_cache: Option<Arc<DenyCache>>) -> Self {
         Self { inbox: Inbox::new(), server, deny_cache, timer: DeadlineTimer::default() }
-    }
-
-    pub(super) fn server(&self) -> &Server {
-        &self.server
-    }
-
-    pub(super) fn deny_cache(&self) -> Option<&DenyCache> {
-        self.deny_cache.as_deref()
     }
 
     /// Returns the number of checks that wait to be sent.
     #[cfg(feature = "metrics")]
-    pub(super) fn queued(&self) -> usize {
+    fn queued(&self) -> usize {
         self.inbox.queue.lock().len()
     }
 
-    pub(super) fn timer(&self) -> &DeadlineTimer {
-        &self.timer
-    }
-
-    /// Lets the caller send its check while checks are few. Otherwise gives the sender back.
-    pub(super) fn direct(&self, sender: ReplySender) -> Result<DirectCheck, ReplySender> {
-        DirectCheck::begin(sender, &self.inbox, &self.server)
-    }
-
-    /// Queues a check. Returns the epoch of the breaker at that time.
+    /// Lets the caller send its check while checks are few, or queues it.
     ///
     /// A check that would not be answered within its deadline fails at once with
-    /// [`ErrorKind::Overloaded`](crate::ErrorKind). When the checks of one key are many, they fail sooner than others:
-    /// half of the wait is kept for the other keys.
-    pub(super) fn push(&self, sender: ReplySender) -> Result<u64, Error> {
-        let admit = |waiting: &mut Waiting<QueuedCheck>, sender: &ReplySender| self.admit(waiting, sender.request());
+    /// [`ErrorKind::Overloaded`](crate::ErrorKind).
+    fn begin(&self, sender: ReplySender, may_be_direct: bool) -> Result<State, Error> {
         let mut epoch = 0;
-        let queued = |sender, breaker_epoch| {
+        let admit = |waiting: &mut Waiting<QueuedCheck>, breaker_epoch| {
+            if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
+                return Err(Elsewhere::Direct(sender));
+            }
+            admit(waiting, sender.request()).map_err(Elsewhere::Refused)?;
             epoch = breaker_epoch;
-            QueuedCheck { sender, breaker_epoch }
+            Ok(QueuedCheck { sender, breaker_epoch })
         };
-        match self.inbox.queue.push(self.server.breaker(), sender, admit, queued) {
-            Ok(waiting) => drop(waiting),
+        match self.inbox.queue.push(self.server.breaker(), admit) {
+            Ok(()) => {}
             Err(NotQueued::BreakerOpen) => return Err(self.server.last_refusal()),
-            Err(NotQueued::Refused(error)) => return Err(error),
+            Err(NotQueued::Elsewhere(Elsewhere::Refused(error))) => return Err(error),
+            Err(NotQueued::Elsewhere(Elsewhere::Direct(sender))) => {
+                let turn = Turn(Arc::clone(&self.inbox));
+                return match self.server.ready_connection() {
+                    Some(connection) => Ok(State::Direct(DirectCheck::new(sender, turn, connection, &self.server))),
+                    None => {
+                        drop(turn);
+                        self.begin(sender, false)
+                    }
+                };
+            }
         }
-        self.inbox.traffic.queued();
         let worker = &self.inbox.worker;
         if worker.has(SERVE) {
             worker.wake();
@@ -98,23 +95,29 @@ impl Dispatcher {
             worker.ask(SERVE);
             worker.start(|running| worker::serve(Arc::clone(&self.inbox), Arc::clone(&self.server), running));
         }
-        Ok(epoch)
+        Ok(State::Queued(epoch))
     }
 }
 
-impl Dispatcher {
-    /// Refuses a check that would come too late.
-    fn admit(&self, waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(), Error> {
+/// The reason why a check is not queued.
+enum Elsewhere {
+    /// Its caller sends it.
+    Direct(ReplySender),
+    /// Its answer would come too late.
+    Refused(Error),
+}
+
+/// Refuses a check that would come too late.
+fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(), Error> {
+    if waiting.len() >= MOST_WAITING {
+        waiting.retain(|check| check.sender.is_awaited());
         if waiting.len() >= MOST_WAITING {
-            waiting.retain(|check| check.sender.is_awaited());
-            if waiting.len() >= MOST_WAITING {
-                return Err(request::crowded(MOST_WAITING));
-            }
+            return Err(request::crowded(MOST_WAITING));
         }
-        let Some(deadline) = request.deadline else { return Ok(()) };
-        let crowd = || waiting.crowd(request.key_hash());
-        self.inbox.load.admits(deadline.timeout(), waiting.len(), crowd).map_err(request::overloaded)
     }
+    let Some(deadline) = request.deadline else { return Ok(()) };
+    let crowd = || waiting.crowd(request.key_hash());
+    waiting.pacer.admits(deadline.timeout(), waiting.len(), crowd).map_err(request::overloaded)
 }
 
 impl Drop for Dispatcher {
@@ -128,7 +131,7 @@ impl Drop for Dispatcher {
 #[derive(Clone, Debug)]
 pub(in crate::redis) struct ServerHandle {
     pub(in crate::redis) server: Arc<Server>,
-    pub(super) dispatcher: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
 }
 
 /// Holds the settings that all servers of a store share, and the deny cache.
@@ -177,20 +180,13 @@ impl ServerHandle {
 pub(super) struct Inbox {
     pub(super) queue: Queue<QueuedCheck>,
     pub(super) worker: Background,
-    pub(super) load: Load,
-    pub(super) traffic: Traffic,
     pub(super) scripts: KnownScripts,
 }
 
 impl Inbox {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            queue: Queue::new(),
-            worker: Background::new(),
-            load: Load::new(),
-            traffic: Traffic::new(),
-            scripts: KnownScripts::default(),
-        })
+    fn new() -> Arc<Self> {
+        let queue = Queue::new(Pacer::new(runtime::now()));
+        Arc::new(Self { queue, worker: Background::new(), scripts: KnownScripts::default() })
     }
 }
 
@@ -239,53 +235,39 @@ impl KnownScripts {
 /// It costs one wake-up less before the call and one less after it.
 ///
 /// When the caller gives up before the deadline, a call that the connection has not written yet is not sent.
-pub(super) struct DirectCheck {
+struct DirectCheck {
     sender: ReplySender,
     outcome: Awaited<Outcome>,
 }
 
 type Outcome = Result<Result<Decision, Error>, NoReply>;
 
-/// Notes that the check was answered, or its caller gave up.
+/// A check that its caller sends is under way until this is dropped: it was answered, or its caller gave up.
 struct Turn(Arc<Inbox>);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.traffic.ends_direct();
+        self.0.queue.lock().pacer.ends_direct();
     }
 }
 
 impl DirectCheck {
-    /// Prepares the call, if nothing waits for the server, few checks are under way to it, and there is a connection.
-    /// Otherwise gives the sender back.
-    ///
-    /// A check without a deadline takes the queue, where it ends when the breaker opens.
-    pub(super) fn begin(sender: ReplySender, inbox: &Arc<Inbox>, server: &Arc<Server>) -> Result<Self, ReplySender> {
-        let has_end = sender.request().deadline.is_some_and(|deadline| deadline.instant().is_some());
-        // Reports travel in batches only.
-        if sender.request().policies.is_leased()
-            || !has_end
-            || server.breaker().is_open()
-            || !inbox.traffic.begins_direct()
-        {
-            return Err(sender);
-        }
-        let turn = Turn(Arc::clone(inbox));
-        let Some(connection) = server.ready_connection() else { return Err(sender) };
+    /// Prepares the call.
+    fn new(sender: ReplySender, turn: Turn, connection: Connection, server: &Arc<Server>) -> Self {
         let request = Arc::clone(sender.request());
-        let by_body = !inbox.scripts.know(&connection, request.policies.shape().check(request.is_capped()));
+        let by_body = !turn.0.scripts.know(&connection, request.policies.shape().check(request.is_capped()));
         let deadline = request.deadline;
         let outcome = Awaited::new(server, deadline, call(request, by_body, Arc::clone(server), connection, turn));
-        Ok(Self { sender, outcome })
+        Self { sender, outcome }
     }
 
     /// Returns the epoch of the breaker when the check was sent.
-    pub(super) fn breaker_epoch(&self) -> u64 {
+    fn breaker_epoch(&self) -> u64 {
         self.outcome.breaker_epoch()
     }
 
     /// Sends the check at the first call, and polls for the outcome. Ends the request with it.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         let outcome = ready!(Pin::new(&mut self.outcome).poll(cx));
         self.sender.finish();
         Poll::Ready(outcome)
@@ -315,8 +297,185 @@ async fn call(
     }
 }
 
-impl std::fmt::Debug for DirectCheck {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for DirectCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DirectCheck").field(&self.sender).finish()
+    }
+}
+
+/// Resolves to the decision of one server.
+///
+/// The check is queued when it is first polled, or sent at once while checks are few. A caller that
+/// gives up before its batch left takes the check out of the queue, and nothing is charged. Afterwards the charge
+/// stands. A caller that gives up at its deadline counts as a miss.
+///
+/// It is a hand-written future: the state of an `async` block is moved each time another block is put around it, and a
+/// check was moved seven times.
+#[derive(Debug)]
+pub(in crate::redis) struct PendingCheck {
+    dispatcher: Arc<Dispatcher>,
+    receiver: ReplyReceiver,
+    state: State,
+    /// Is true when the deadline timer still has to be set.
+    needs_timer: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    NotQueued(ReplySender),
+    /// Sent by the caller.
+    Direct(DirectCheck),
+    /// Queued at this epoch of the breaker.
+    Queued(u64),
+    /// Refused for an overload, which the caller learns at the next poll.
+    Refused(Error),
+    /// Replied to. The epoch is that of the queueing.
+    Over(u64),
+}
+
+impl PendingCheck {
+    /// Creates a check that ends by itself at its deadline.
+    pub(in crate::redis) fn with_timer(handle: &ServerHandle, request: Arc<CheckRequest>) -> Self {
+        Self::new(handle, request, true)
+    }
+
+    /// Creates a check whose caller keeps the deadline.
+    pub(in crate::redis) fn without_timer(handle: &ServerHandle, request: Arc<CheckRequest>) -> Self {
+        Self::new(handle, request, false)
+    }
+
+    fn new(handle: &ServerHandle, request: Arc<CheckRequest>, needs_timer: bool) -> Self {
+        let (sender, receiver) = request::channel(request);
+        Self { dispatcher: Arc::clone(&handle.dispatcher), state: State::NotQueued(sender), receiver, needs_timer }
+    }
+
+    fn request(&self) -> &Arc<CheckRequest> {
+        self.receiver.request()
+    }
+
+    /// Polls for the outcome. The error says whether the server certainly did not execute the check.
+    pub(in crate::redis) fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<Decision, CallError>> {
+        match ready!(self.poll_reply(cx)) {
+            Ok(reply) => Poll::Ready(reply.map_err(CallError::Failed)),
+            Err(NoReply::NotExecuted(not_executed)) => Poll::Ready(Err(CallError::NotExecuted(not_executed))),
+            Err(no_reply) => Poll::Ready(Err(CallError::Failed(self.error_of(no_reply)))),
+        }
+    }
+
+    /// Queues the check at the first call, and polls for the reply.
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
+        let mut runtime = None;
+        if let State::Refused(_) = &self.state
+            && let State::Refused(error) = std::mem::replace(&mut self.state, State::Over(0))
+        {
+            return Poll::Ready(Ok(Err(error)));
+        }
+        if let State::NotQueued(_) = &self.state
+            && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over(0))
+        {
+            let queued = runtime::current().and_then(|current| {
+                // Reports of leased policies travel in batches only. A check without a deadline takes the queue, where it
+                // ends when the breaker opens.
+                let may_be_direct = !sender.request().policies.is_leased() && sender.request().has_end();
+                self.state = self.dispatcher.begin(sender, may_be_direct)?;
+                Ok(current)
+            });
+            match queued {
+                Ok(current) => runtime = Some(current),
+                Err(refusal) if refusal.kind() == ErrorKind::Overloaded => {
+                    // Callers that check again at once would keep the worker from running.
+                    self.state = State::Refused(refusal);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Err(refusal) => return Poll::Ready(Ok(Err(refusal))),
+            }
+        }
+        let reply = match self.poll_direct(cx) {
+            Poll::Pending => Pin::new(&mut self.receiver).poll(cx),
+            outcome => outcome,
+        };
+        match &reply {
+            Poll::Pending => {
+                if std::mem::take(&mut self.needs_timer)
+                    && let Some(runtime) = runtime
+                {
+                    self.dispatcher.timer.add(&runtime, self.request());
+                }
+            }
+            Poll::Ready(outcome) => {
+                match &self.state {
+                    State::Direct(direct) => self.state = State::Over(direct.breaker_epoch()),
+                    &State::Queued(epoch) => self.state = State::Over(epoch),
+                    _ => {}
+                }
+                if let Ok(Ok(decision)) = outcome {
+                    self.decided(decision);
+                }
+            }
+        }
+        reply
+    }
+
+    /// Polls for the outcome of a check that the caller sends. A check in the queue has none.
+    fn poll_direct(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
+        match &mut self.state {
+            State::Direct(direct) => direct.poll(cx),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Notes an answer of the server, and remembers a denial.
+    fn decided(&self, decision: &Decision) {
+        let request = self.request();
+        self.dispatcher.server.check_answered(request.deadline);
+        if decision.is_denied()
+            && let (Some(cache), Some(epoch)) = (&self.dispatcher.deny_cache, request.deny_epoch)
+        {
+            cache.remember(&request.key, request.hash.whole, request.sent, epoch, decision);
+        }
+    }
+
+    #[cold]
+    fn error_of(&self, no_reply: NoReply) -> Error {
+        let server = &self.dispatcher.server;
+        match no_reply {
+            NoReply::NotExecuted(not_executed) => not_executed.error,
+            NoReply::Late => {
+                let deadline = self.request().deadline;
+                server.missed(deadline);
+                deadline.map_or_else(|| server.overtaken(), Deadline::error)
+            }
+            NoReply::Dropped if matches!(self.state, State::Over(epoch) if server.breaker().epoch() != epoch) => {
+                server.overtaken()
+            }
+            NoReply::Dropped => Error::new(ErrorKind::Unavailable, "the task that sends to redis was shut down"),
+        }
+    }
+}
+
+impl Future for PendingCheck {
+    type Output = Result<Decision, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match ready!(self.poll_reply(cx)) {
+            Ok(reply) => Poll::Ready(reply),
+            Err(no_reply) => Poll::Ready(Err(self.error_of(no_reply))),
+        }
+    }
+}
+
+impl store::PendingCheck<Decision> for PendingCheck {
+    fn check(&self) -> Check<'_> {
+        self.request().check()
+    }
+}
+
+impl Drop for PendingCheck {
+    fn drop(&mut self) {
+        let deadline = self.request().deadline;
+        if matches!(self.state, State::Queued(_) | State::Direct(_)) && deadline.is_some_and(Deadline::is_over) {
+            self.dispatcher.server.missed(deadline);
+        }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use super::pacer::Pacer;
 use crate::redis::{
     server::Breaker,
     sync::{Mutex, MutexGuard},
 };
 
-/// Holds the checks that wait to be sent. Accepts none while the breaker is open.
+/// Holds the checks that wait to be sent, and their pacer. Accepts none while the breaker is open.
 #[derive(Debug)]
 pub(in crate::redis) struct Queue<Q>(Mutex<Waiting<Q>>);
 
@@ -16,6 +17,7 @@ pub(in crate::redis) struct Waiting<Q> {
     checks: VecDeque<Q>,
     /// The number of waiting checks by the hash of their key.
     crowds: Box<[u32]>,
+    pub(super) pacer: Pacer,
     /// Is true when no check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
@@ -37,13 +39,14 @@ pub(in crate::redis) trait Queued {
 pub(in crate::redis) enum NotQueued<E> {
     /// The breaker is open.
     BreakerOpen,
-    /// There is no place for it.
-    Refused(E),
+    /// It is refused, or takes another way.
+    Elsewhere(E),
 }
 
 impl<Q: Queued> Queue<Q> {
-    pub(in crate::redis) fn new() -> Self {
-        Self(Mutex::new(Waiting { checks: VecDeque::new(), crowds: vec![0; CROWDS].into(), is_closed: false }))
+    pub(super) fn new(pacer: Pacer) -> Self {
+        let (checks, crowds) = (VecDeque::new(), vec![0; CROWDS].into());
+        Self(Mutex::new(Waiting { checks, crowds, pacer, is_closed: false }))
     }
 
     /// A panic cannot leave a partial queue behind this lock, so a poisoned lock is used as it is.
@@ -51,25 +54,23 @@ impl<Q: Queued> Queue<Q> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Adds a check that `admit` accepts. `queued` is given the epoch of the breaker, under the lock: so the check is
-    /// either refused here, or found by [`Waiting::take_overtaken`].
-    pub(in crate::redis) fn push<C, E>(
+    /// Adds the check that `admit` returns. It is given the epoch of the breaker, under the lock: so the check is either
+    /// refused here, or found by [`Waiting::take_overtaken`].
+    pub(in crate::redis) fn push<E>(
         &self,
         breaker: &Breaker,
-        check: C,
-        admit: impl FnOnce(&mut Waiting<Q>, &C) -> Result<(), E>,
-        queued: impl FnOnce(C, u64) -> Q,
-    ) -> Result<MutexGuard<'_, Waiting<Q>>, NotQueued<E>> {
+        admit: impl FnOnce(&mut Waiting<Q>, u64) -> Result<Q, E>,
+    ) -> Result<(), NotQueued<E>> {
         let mut waiting = self.lock();
         let epoch = breaker.epoch();
         if breaker.is_open() {
             return Err(NotQueued::BreakerOpen);
         }
-        admit(&mut waiting, &check).map_err(NotQueued::Refused)?;
-        let check = queued(check, epoch);
+        let check = admit(&mut waiting, epoch).map_err(NotQueued::Elsewhere)?;
+        waiting.pacer.queued();
         *waiting.crowd_of(check.key_hash()) += 1;
         waiting.checks.push_back(check);
-        Ok(waiting)
+        Ok(())
     }
 }
 

@@ -1,71 +1,47 @@
+//! The worker of a queue, and the batches that it has sent.
+
 use std::{
-    future::poll_fn,
-    pin::pin,
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::Arc,
-    task::Poll,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    task::{Context, Poll},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use super::{
-    batch::{self, Batch, BatchLimit},
+    batch::{self, AnsweredBatch, Batch, Group},
     dispatcher::Inbox,
-    load::{MOST_DIRECT, SpeedMeter},
-    request::overloaded,
-    sent::SentBatches,
-    window::Window,
+    pacer::Ticket,
+    queue::Waiting,
+    request::{QueuedCheck, overloaded},
 };
 use crate::{
     Error,
     redis::{
         connect::{Connection, Numbered},
-        server::{CallError, Server},
+        server::{CallError, Sent, Server, UnsentCount},
     },
     runtime::{Running, now},
 };
-
-/// The parts into which many checks are divided, so that the client works on the answers to one batch while the server works
-/// on the next.
-const PARTS: usize = 4;
-
-/// The checks, waiting and under way, that are few. Near a server they are not divided, because a call of a part would cost
-/// more than the time that it saves.
-const FEW: usize = batch::MOST_KEYS;
-
-/// The checks at a time that are so few that their callers send them again. Half of those that callers may send, so that
-/// the two do not take turns.
-const LITTLE: usize = MOST_DIRECT as usize / 2;
-
-/// The part by which the peak of the checks falls with each batch.
-const PEAK_FALLS: usize = 16;
 
 /// The batches that are sent without a break.
 const MOST_AT_ONCE: u32 = 16;
 
 /// Cuts batches off the queue and sends them, until the queue is closed and empty.
 ///
-/// There is no timer. While the [`Window`] allows it, queued checks leave at once, after the tasks that are ready now had
-/// their chance to join. Otherwise checks gather. So a single caller pays one round trip, and the batch size adapts to the
-/// load and to the distance of the server. When checks are many, no batch takes more than its share of them. Checks of the
-/// same keys leave in two parts, because the server reads each key once.
+/// There is no timer. While the [pacer](super::pacer) allows it, queued checks leave at once, after the tasks that are ready
+/// now had their chance to join. Otherwise checks gather. So a single caller pays one round trip, and the batch size adapts
+/// to the load and to the distance of the server.
 ///
 /// One task cuts and sends, so checks reach the server in the order in which they came. Checks are cut when there is a
 /// connection, so a check whose caller gives up while the server is dialled is never sent. A check that would be answered
 /// after its deadline is not sent. Checks that were certainly not executed come back to the front of the queue. When the
 /// breaker opens, the worker drops all checks from before.
 pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, running: Running) {
-    Worker {
-        sent: SentBatches::new(Arc::clone(&inbox)),
-        inbox,
-        server,
-        running,
-        line: None,
-        meter: SpeedMeter::new(),
-        lag: Duration::ZERO,
-        peak: 0,
-        epoch: 0,
-    }
-    .run()
-    .await;
+    // What another worker had under way ended with its runtime.
+    inbox.queue.lock().pacer.forget_sent();
+    Worker { sent: SentBatches::new(Arc::clone(&inbox)), inbox, server, running, epoch: 0 }.run().await;
 }
 
 struct Worker {
@@ -73,41 +49,19 @@ struct Worker {
     server: Arc<Server>,
     running: Running,
     sent: SentBatches,
-    line: Option<Line>,
-    meter: SpeedMeter,
-    /// The time for which the runtime kept this task waiting, lately.
-    lag: Duration,
-    /// The most checks that waited or were under way at a time, lately.
-    peak: usize,
     epoch: u64,
 }
 
-/// The connection that is in use, and its window.
-struct Line {
-    number: u64,
-    began: Instant,
-    /// The time of `began` by the clock, which other processes have too.
-    began_at: Duration,
-    window: Window,
-}
-
-impl Line {
-    fn new(connection: &Connection, now: Instant) -> Self {
-        let began_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let window = Window::new(began_at, connection.round_trip());
-        Self { number: connection.number(), began: now, began_at, window }
-    }
-
-    /// Returns a time as the window counts it.
-    fn time(&self, now: Instant) -> Duration {
-        self.began_at + now.saturating_duration_since(self.began)
-    }
-
-    /// Returns a function that returns the time at which it is called.
-    fn time_of_call(&self) -> impl FnOnce() -> Duration + use<> {
-        let (began_at, began) = (self.began_at, self.began);
-        move || began_at + now().saturating_duration_since(began)
-    }
+/// What the worker does next.
+enum Turn {
+    Send {
+        /// One batch takes all checks.
+        is_together: bool,
+    },
+    Wait {
+        has_room: bool,
+    },
+    End,
 }
 
 impl Worker {
@@ -119,34 +73,35 @@ impl Worker {
                 self.drop_overtaken();
                 continue;
             }
-            let (waiting, is_closed) = {
-                let mut waiting = self.inbox.queue.lock();
-                self.sent.put_back(&mut waiting, self.epoch);
-                (waiting.len(), waiting.is_closed)
+            match self.turn() {
+                Turn::End => return,
+                Turn::Wait { has_room } => self.until_something_happens(has_room).await,
+                Turn::Send { is_together } => {
+                    self.let_others_run(is_together).await;
+                    match self.connection().await {
+                        None => {}
+                        Some(Ok(connection)) => self.send_all(connection).await,
+                        Some(Err(error)) => self.fail_all(&error),
+                    }
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        let mut waiting = self.inbox.queue.lock();
+        self.sent.put_back(&mut waiting, self.epoch);
+        let count = waiting.len();
+        if count == 0 {
+            waiting.pacer.rests();
+            return match waiting.is_closed && self.sent.is_empty() {
+                true => Turn::End,
+                false => Turn::Wait { has_room: !self.sent.has_refused() },
             };
-            let is_empty = waiting == 0;
-            if is_empty {
-                self.meter.rests(&self.inbox.load);
-            }
-            if is_empty && is_closed && self.sent.is_empty() {
-                return;
-            }
-            let is_full = self.sent.has_refused() || (!is_empty && !self.has_room(waiting));
-            if is_empty && (self.sent.is_empty() || self.peak <= LITTLE) {
-                // Until its checks were few for a while.
-                self.peak = FEW;
-                self.inbox.traffic.rests();
-            }
-            if is_full || is_empty {
-                self.until_something_happens(!is_full).await;
-                continue;
-            }
-            self.let_others_run(waiting).await;
-            match self.connection().await {
-                None => {}
-                Some(Ok(connection)) => self.send_all(connection).await,
-                Some(Err(error)) => self.fail_all(&error),
-            }
+        }
+        match !self.sent.has_refused() && waiting.pacer.may_leave(now(), count) {
+            true => Turn::Send { is_together: waiting.pacer.is_together(count) },
+            false => Turn::Wait { has_room: false },
         }
     }
 
@@ -158,38 +113,21 @@ impl Worker {
             () = self.server.until_opened_after(self.epoch) => {}
             () = self.running.woken(), if has_room => {}
         }
-        self.note_answers();
     }
 
     /// Lets the tasks that are ready now add their checks.
-    async fn let_others_run(&mut self, waiting: usize) {
+    async fn let_others_run(&mut self, is_together: bool) {
         if self.sent.is_empty() {
             return requeue().await;
         }
         let began = now();
-        if self.are_few(waiting) {
+        if is_together {
             requeue().await;
         } else {
             // Answers that have arrived bring more checks.
             tokio::task::yield_now().await;
         }
-        self.lag = (self.lag * 3 + began.elapsed()) / 4;
-    }
-
-    /// Returns whether one batch can hold all checks, those that wait and those under way, and could lately, and the line is
-    /// short.
-    fn are_few(&self, waiting: usize) -> bool {
-        let all = waiting + self.sent.checks();
-        self.peak.max(all) <= FEW && self.line.as_ref().is_some_and(|line| line.window.is_short())
-    }
-
-    /// Returns whether a batch of the waiting checks may leave.
-    fn has_room(&mut self, waiting: usize) -> bool {
-        let (batches, subjects, are_few) = (self.sent.len(), self.sent.subjects(), self.are_few(waiting));
-        self.line.as_mut().is_none_or(|line| {
-            let time = line.time_of_call();
-            line.window.allows(batches, subjects, are_few, time)
-        })
+        self.inbox.queue.lock().pacer.lagged(began.elapsed());
     }
 
     /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when the breaker opens, or
@@ -207,7 +145,6 @@ impl Worker {
                 }
             }
         };
-        self.note_answers();
         let Ok(connection) = connection else { return Some(connection) };
         if self.server.breaker().epoch() != self.epoch || self.sent.has_refused() {
             return None;
@@ -219,7 +156,7 @@ impl Worker {
         Some(Ok(connection))
     }
 
-    /// Cuts batches and sends them, as long as the window allows and checks for a whole batch wait.
+    /// Cuts batches and sends them, as long as the pacer allows and checks for a whole batch wait.
     async fn send_all(&mut self, connection: Connection) {
         for batches in 1.. {
             if batches % MOST_AT_ONCE == 0 {
@@ -227,52 +164,31 @@ impl Worker {
                 // answers.
                 requeue().await;
             }
-            let now = now();
-            let line = match &mut self.line {
-                Some(line) if line.number == connection.number() => line,
-                line => line.insert(Line::new(&connection, now)),
-            };
-            let (sent_at, round_trip) = (line.time(now), line.window.round_trip());
-            self.inbox.load.set_round_trip(round_trip);
-            let (mut batch, left, limit) = {
+            let (mut batch, ticket, round_trip, is_more) = {
                 let mut waiting = self.inbox.queue.lock();
-                let all = waiting.len() + self.sent.checks();
-                self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
-                let limit = BatchLimit {
-                    subjects: if self.are_few(waiting.len()) { all } else { all.div_ceil(PARTS) },
-                    checks: all.div_ceil(2),
-                    timing: (!self.sent.is_empty()).then_some((now, round_trip)),
-                };
-                let batch = Batch::cut(&mut waiting, limit);
-                (batch, waiting.len(), limit)
+                let (now, count) = (now(), waiting.len());
+                waiting.pacer.connected(connection.number(), now, since_epoch, connection.round_trip());
+                let (share, round_trip) = (waiting.pacer.share(count), waiting.pacer.round_trip());
+                let batch = Batch::cut(&mut waiting, share, (!self.sent.is_empty()).then_some((now, round_trip)));
+                let ticket = (!batch.is_empty()).then(|| waiting.pacer.sent(now, batch.subjects(), batch.checks()));
+                (batch, ticket, round_trip, waiting.len() >= share.keys.min(batch::MOST_KEYS))
             };
             for late in batch.late.drain(..) {
                 late.send(Err(overloaded(round_trip)));
             }
-            if batch.is_empty() {
-                return;
-            }
-            let ticket = Window::sent(sent_at, batch.subjects());
+            let Some(ticket) = ticket else { return };
             self.sent.send(batch, ticket, &self.server, &connection).await;
             self.sent.settle_answered(&self.server).await;
-            self.note_answers();
-            let is_more = left >= limit.subjects.min(batch::MOST_KEYS);
-            if !is_more || self.sent.has_refused() || connection.has_ended() || !self.has_room(left) {
+            if !is_more || self.sent.has_refused() || connection.has_ended() || !self.may_leave() {
                 return;
             }
         }
     }
 
-    /// Tells the window and the meter of the batches that were answered.
-    fn note_answers(&mut self) {
-        let mut at = None;
-        for answered in self.sent.take_answered() {
-            let now = *at.get_or_insert_with(now);
-            self.meter.answered(now, answered.checks, &self.inbox.load);
-            if let Some(line) = self.line.as_mut().filter(|line| line.number == answered.connection) {
-                line.window.answered(line.time(now), answered.ticket, self.lag);
-            }
-        }
+    fn may_leave(&self) -> bool {
+        let mut waiting = self.inbox.queue.lock();
+        let count = waiting.len();
+        waiting.pacer.may_leave(now(), count)
     }
 
     fn fail_all(&mut self, error: &Error) {
@@ -292,6 +208,10 @@ impl Worker {
     }
 }
 
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// Lets the tasks run that are ready now. Unlike `yield_now`, this does not look for what the network brings, which takes a
 /// system call.
 async fn requeue() {
@@ -304,4 +224,153 @@ async fn requeue() {
         Poll::Pending
     })
     .await;
+}
+
+/// Holds the batches that were sent and not answered, and the groups of checks that were not executed.
+///
+/// The batches of one connection are answered in the order in which they were sent. So a group that was not executed is
+/// known before a later batch is replied to.
+struct SentBatches {
+    inbox: Arc<Inbox>,
+    /// The batches of each connection. There is more than one only while an old connection ends.
+    lanes: Vec<Lane>,
+    /// Groups that were certainly not executed, in the order in which they were sent, with their connection.
+    refused: Option<(u64, Vec<Group>)>,
+    unsent: UnsentCount,
+}
+
+/// The batches of one connection, oldest first. There is at least one.
+struct Lane {
+    connection: Connection,
+    batches: VecDeque<SentBatch>,
+}
+
+struct SentBatch {
+    ticket: Ticket,
+    answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>>,
+}
+
+impl SentBatches {
+    fn new(inbox: Arc<Inbox>) -> Self {
+        Self { inbox, lanes: Vec::new(), refused: None, unsent: UnsentCount::default() }
+    }
+
+    /// Forgets all batches and groups. Their callers get no reply.
+    fn clear(&mut self) {
+        self.lanes.clear();
+        self.refused = None;
+        self.inbox.queue.lock().pacer.forget_sent();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lanes.is_empty() && self.refused.is_none()
+    }
+
+    /// Returns whether nothing may be sent on this connection yet: the connection before it has ended, and its batches do
+    /// not know it yet.
+    fn is_held(&self, connection: &Connection) -> bool {
+        let has_ended = |lane: &Lane| lane.connection.number() != connection.number() && lane.connection.has_ended();
+        self.lanes.iter().any(has_ended)
+    }
+
+    /// Returns whether checks that were not executed wait for the batches behind them.
+    fn has_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Puts the checks that were not executed back to the front of the queue, once all batches behind them are answered.
+    fn put_back(&mut self, queue: &mut Waiting<QueuedCheck>, breaker_epoch: u64) {
+        let is_settled = |connection| self.lanes.iter().all(|lane| lane.connection.number() != connection);
+        if self.refused.as_ref().is_some_and(|(connection, _)| is_settled(*connection)) {
+            let groups = self.refused.take().map(|(_, groups)| groups).unwrap_or_default();
+            for sender in groups.into_iter().rev().flat_map(|group| group.into_senders().rev()) {
+                queue.push_front(QueuedCheck { sender, breaker_epoch });
+            }
+        }
+    }
+
+    /// Writes a batch to the connection.
+    ///
+    /// The first call of a script on a connection carries the body. So the server knows the script when the next call of it
+    /// arrives, and no call is refused while others are under way behind it.
+    async fn send(&mut self, batch: Batch, ticket: Ticket, server: &Arc<Server>, connection: &Connection) {
+        let mut groups = batch.into_calls(server);
+        for group in &mut groups {
+            group.by_body = !self.inbox.scripts.know(connection, group.script());
+        }
+        let (server, on) = (Arc::clone(server), connection.clone());
+        let mut answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>> =
+            Box::pin(async move { batch::send(groups, &server, &on).await });
+        // The first poll writes the calls. An answer is taken only after those of the batches before.
+        if let Poll::Ready(answered) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+            answer = Box::pin(std::future::ready(answered));
+        }
+        let sent = SentBatch { ticket, answer };
+        match self.lanes.iter_mut().find(|lane| lane.connection.number() == connection.number()) {
+            Some(lane) => lane.batches.push_back(sent),
+            None => self.lanes.push(Lane { connection: connection.clone(), batches: VecDeque::from([sent]) }),
+        }
+    }
+
+    /// Polls the oldest batch of each connection, and settles the first that is answered. Returns whether there was one.
+    ///
+    /// The callers of a batch run before the next one is settled. So their next checks are on their way while the client
+    /// works on the next answers.
+    fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
+        for at in 0..self.lanes.len() {
+            let lane = &mut self.lanes[at];
+            let Some(oldest) = lane.batches.front_mut() else { continue };
+            let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else { continue };
+            let connection = lane.connection.number();
+            if let Some(sent) = lane.batches.pop_front() {
+                self.inbox.queue.lock().pacer.answered(now(), sent.ticket);
+            }
+            if lane.batches.is_empty() {
+                self.lanes.remove(at);
+            }
+            self.settle(connection, answered, server);
+            return true;
+        }
+        false
+    }
+
+    /// Waits until a batch is answered.
+    async fn until_answered(&mut self, server: &Server) {
+        poll_fn(|cx| if self.poll(server, cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Settles a batch that is answered by now, if there is one.
+    async fn settle_answered(&mut self, server: &Server) {
+        poll_fn(|cx| {
+            self.poll(server, cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Replies to the checks of a batch, and keeps those that were not executed.
+    fn settle(&mut self, connection: u64, answered: AnsweredBatch, server: &Server) {
+        for (mut group, sent) in answered.groups.into_iter().zip(answered.sent) {
+            match sent {
+                Sent::Answered(outcome) => {
+                    self.unsent = UnsentCount::default();
+                    if let Some((_, refused)) = &mut self.refused {
+                        refused.iter_mut().rev().for_each(|earlier| group.change_places(earlier));
+                    }
+                    group.reply(outcome);
+                }
+                Sent::UnknownScript => {
+                    self.inbox.scripts.forget();
+                    self.refuse(connection, group);
+                }
+                Sent::Unsent(error) if self.unsent.is_last(connection) => group.fail(&server.cannot_send(error)),
+                Sent::Unsent(_) => self.refuse(connection, group),
+            }
+        }
+    }
+
+    fn refuse(&mut self, connection: u64, group: Group) {
+        let (_, groups) = self.refused.get_or_insert_with(|| (connection, Vec::new()));
+        groups.push(group);
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     redis::{
         deny_cache::KeyHash,
         dispatch::{
-            group::Subject,
+            pacer::Pacer,
             queue::Queue,
             request::{self, ReplyReceiver},
         },
@@ -27,7 +27,7 @@ struct Line {
 
 impl Line {
     fn new() -> Self {
-        Self { queue: Queue::new(), breaker: Breaker::new(Instant::now()), callers: Vec::new() }
+        Self { queue: Queue::new(Pacer::new(Instant::now())), breaker: Breaker::new(Instant::now()), callers: Vec::new() }
     }
 
     fn push(&mut self, policies: &PolicySet, key: u64, cost: u64) {
@@ -36,13 +36,13 @@ impl Line {
 
     fn push_check(&mut self, check: Check<'_>) {
         let (sender, caller) = request::channel(check.to_request());
-        let queued = |sender, breaker_epoch| QueuedCheck { sender, breaker_epoch };
-        assert!(self.queue.push(&self.breaker, sender, |_, _| Ok::<_, ()>(()), queued).is_ok());
+        let admit = |_: &mut Waiting<_>, breaker_epoch| Ok::<_, ()>(QueuedCheck { sender, breaker_epoch });
+        assert!(self.queue.push(&self.breaker, admit).is_ok());
         self.callers.push(caller);
     }
 
-    fn cut(&self, limit: BatchLimit) -> Batch {
-        Batch::cut(&mut self.queue.lock(), limit)
+    fn cut(&self, share: Share) -> Batch {
+        Batch::cut(&mut self.queue.lock(), share, None)
     }
 
     fn len(&self) -> usize {
@@ -61,7 +61,7 @@ impl ToRequest for Check<'_> {
     }
 }
 
-const WIDE: BatchLimit = BatchLimit { subjects: usize::MAX, checks: usize::MAX, timing: None };
+const WIDE: Share = Share { keys: usize::MAX, checks: usize::MAX };
 
 fn set(policies: usize) -> PolicySet {
     let policy = |name| Policy::token_bucket(name, Quota::per_second(10));
@@ -94,12 +94,12 @@ fn a_batch_holds_a_thousand_checks_of_one_key() {
 fn a_batch_takes_its_share_and_never_nothing() {
     let (set, mut waiting) = (set(1), Line::new());
     (0..10).for_each(|key| waiting.push(&set, key, 1));
-    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 9, timing: None }).checks(), 4);
-    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 2, timing: None }).checks(), 2);
-    assert_eq!(waiting.cut(BatchLimit { subjects: 0, checks: 1, timing: None }).checks(), 1);
+    assert_eq!(waiting.cut(Share { keys: 4, checks: 9 }).checks(), 4);
+    assert_eq!(waiting.cut(Share { keys: 4, checks: 2 }).checks(), 2);
+    assert_eq!(waiting.cut(Share { keys: 0, checks: 1 }).checks(), 1);
     (0..9).for_each(|_| waiting.push(&set, 3, 1));
     // More checks of a key that the batch holds add no key.
-    assert_eq!(waiting.cut(BatchLimit { subjects: 4, checks: 8, timing: None }).checks(), 8);
+    assert_eq!(waiting.cut(Share { keys: 4, checks: 8 }).checks(), 8);
 }
 
 /// Returns the checks of each group as key and cost, in order.
@@ -255,7 +255,7 @@ fn a_check_that_would_be_answered_too_late_is_not_sent_unless_it_never_could_be_
         waiting.push_check(check(timeout));
     }
     let later = Instant::now() + Duration::from_millis(40);
-    let batch = waiting.cut(BatchLimit { timing: Some((later, Duration::from_millis(20))), ..WIDE });
+    let batch = Batch::cut(&mut waiting.queue.lock(), WIDE, Some((later, Duration::from_millis(20))));
     assert_eq!((batch.checks(), batch.late.len()), (2, 1));
     assert_eq!(batch.late[0].request().deadline.expect("a deadline").timeout(), Duration::from_millis(50));
 }
