@@ -16,7 +16,10 @@ use crate::{
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let mut command = workspace.cargo("run");
-    command.args(["--quiet", "--profile", "bench", "--package", BENCHES, "--"]).args(arguments);
+    // A peer declares a newer Rust than it uses.
+    command
+        .args(["--quiet", "--ignore-rust-version", "--profile", "bench", "--package", BENCHES, "--"])
+        .args(arguments);
     for (variable, binary) in need::provide(workspace.target())? {
         command.env(variable, binary);
     }

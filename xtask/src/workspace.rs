@@ -109,8 +109,11 @@ impl Workspace {
     pub(crate) fn cargo_members(&self, subcommand: &str, with_benches: bool) -> Command {
         let mut command = self.cargo(subcommand);
         command.arg("--workspace");
-        if !with_benches && self.has(BENCHES) {
-            command.args(["--exclude", BENCHES]);
+        match (with_benches, self.has(BENCHES)) {
+            // A peer declares a newer Rust than it needs.
+            (true, true) => _ = command.arg("--ignore-rust-version"),
+            (false, true) => _ = command.args(["--exclude", BENCHES]),
+            (_, false) => {}
         }
         command
     }

@@ -3,6 +3,7 @@
 pub(crate) mod benchmark;
 mod cell;
 mod costs;
+mod libraries;
 pub(crate) mod lua;
 mod many;
 mod naive;
@@ -13,6 +14,7 @@ pub(crate) mod wrk;
 
 pub(crate) use cell::{Cell, PLENTY as PLENTY_RATE, Rate};
 pub(crate) use costs::Costs;
+pub(crate) use libraries::{ThrottleKit, TowerRateLimitFred, TowerRateLimitRedis, TowerRateLimiter, gcra};
 pub(crate) use many::{Many, Tenants};
 pub(crate) use naive::Naive;
 use plain::connect;

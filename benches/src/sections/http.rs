@@ -21,7 +21,7 @@ use crate::{
     machine,
     pace::Pace,
     peers::{
-        Call, PerCall,
+        Call, PerCall, gcra,
         wrk::{self, Run},
     },
     report::{Findings, Table, Target, figure},
@@ -66,6 +66,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             ("tollgate, in process", bench.serve(in_process(PLENTY))),
             ("tower_governor, in process", bench.serve(governor(true))),
             (LEASED_ROW, bench.serve(bench.ours(LEASED))),
+            ("tower-rate-limiter, Redis", bench.serve(bench.tower_rate_limiter())),
         ],
     );
     let denied = bench.turns(
@@ -172,6 +173,12 @@ impl Bench<'_> {
         hello().layer(RateLimitLayer::new(Limiter::new(store, policy), Header::new(KEY)))
     }
 
+    fn tower_rate_limiter(&self) -> Router {
+        let policy = self.runtime.block_on(gcra(&self.server));
+        let layer = tower_rate_limiter::RateLimitLayer::builder(ApiKey).policy_name("plenty").with_policy(policy);
+        hello().layer(layer.build().expect("a name"))
+    }
+
     fn per_call(&self) -> Router {
         by_hand(PerCall::new(&self.server, Call::ours(&self.server, PLENTY, keys::first(KEYS))))
     }
@@ -215,6 +222,15 @@ impl KeyExtractor for ApiKey {
 
     fn extract<T>(&self, request: &http::Request<T>) -> Result<String, GovernorError> {
         api_key(request.headers()).map(str::to_owned).ok_or(GovernorError::UnableToExtractKey)
+    }
+}
+
+impl tower_rate_limiter::KeyExtractor for ApiKey {
+    type Key = String;
+
+    fn extract<T>(&self, request: &http::Request<T>) -> Result<String, tower_rate_limiter::RateLimitError> {
+        let missing = || tower_rate_limiter::RateLimitError::Key("missing".to_owned(), KEY.to_owned());
+        api_key(request.headers()).map(str::to_owned).ok_or_else(missing)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Measures one request through a layer around a service that does nothing, for Tollgate and tower_governor.
+//! Measures one request through a layer around a service that does nothing, for Tollgate, tower_governor and tower-rate-limiter.
 //!
 //! The difference to the service without a layer is the cost that the layer adds.
 
@@ -8,6 +8,7 @@ use std::{
     hint::black_box,
     net::{Ipv4Addr, SocketAddr},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use axum::{body::Body, extract::ConnectInfo};
@@ -18,6 +19,7 @@ use tollgate::{Limiter, MemoryStore, Policy, Quota};
 use tollgate_tower::{RateLimitLayer, key::PeerIp, rejection::Empty};
 use tower_governor::{GovernorLayer, governor::GovernorConfigBuilder, key_extractor::PeerIpKeyExtractor};
 use tower_layer::Layer;
+use tower_rate_limiter::{GcraQuota, IpKeyExtractor, MemoryGcra};
 use tower_service::Service;
 
 use crate::{
@@ -42,6 +44,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             case("tower_governor, 2 fields", &peers, 2, StatusCode::OK, with_fields(true)),
             case("tollgate, 2 fields", &peers, 2, StatusCode::OK, ours(PLENTY).layer(Nothing)),
             case("tower_governor, no fields", &peers, 0, StatusCode::OK, without_fields(true)),
+            case("tower-rate-limiter, 2 fields", &peers, 2, StatusCode::OK, tower_rate_limiter(true)),
         ],
     );
     let too_many = StatusCode::TOO_MANY_REQUESTS;
@@ -53,6 +56,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             case("tower_governor, 4 fields, text", &peers, 4, too_many, with_fields(false)),
             case("tollgate, 5 fields, problem document", &peers, 5, too_many, ours(SCARCE).layer(Nothing)),
             case("tollgate, 4 fields, no body", &peers, 4, too_many, empty.build().layer(Nothing)),
+            case("tower-rate-limiter, 3 fields, no body", &peers, 3, too_many, tower_rate_limiter(false)),
         ],
     );
     for (outcome, series) in [("admitted", &admitted), ("denied", &denied)] {
@@ -137,6 +141,17 @@ fn with_fields(admits: bool) -> impl Limited {
 
 fn without_fields(admits: bool) -> impl Limited {
     GovernorLayer::new(theirs(admits).finish().expect("a quota above zero")).layer(Nothing)
+}
+
+/// Returns tower-rate-limiter with its default fields, and its policy that counts in process.
+fn tower_rate_limiter(admits: bool) -> impl Limited {
+    let day = Duration::from_secs(86_400);
+    let quota =
+        if admits { GcraQuota::new(1_000, Duration::from_secs(1), 1_000_000_000) } else { GcraQuota::new(1, day, 1) };
+    let policy = MemoryGcra::new(quota.expect("a quota above zero"));
+    let layer =
+        tower_rate_limiter::RateLimitLayer::builder(IpKeyExtractor::new()).policy_name("burst").with_policy(policy);
+    layer.build().expect("a name").layer(Nothing)
 }
 
 /// Names the type of all services in this file.

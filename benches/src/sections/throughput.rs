@@ -9,7 +9,10 @@ use crate::{
     keys::{self, ANY_KEY, KEYS},
     load::{self, Crowd, Decide, Load},
     pace::Pace,
-    peers::{Call, Cell, Ours, PerCall, Shared, Tiers, TwoTrips, benchmark, pipeline},
+    peers::{
+        Call, Cell, Ours, PerCall, Shared, ThrottleKit, Tiers, TowerRateLimitFred, TowerRateLimitRedis,
+        TowerRateLimiter, TwoTrips, benchmark, pipeline,
+    },
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
     server::Server,
@@ -69,7 +72,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         let cpu = figure(run.median(benchmark::Run::cpu_us));
         spread.row([callers, &run.name, &per_second, "–", "–", &cpu, "–", "–"].map(str::to_owned));
     }
-    findings.tables.extend([spread, hot, never_above_the_bound(&runtime, &server, pace)]);
+    let libraries = libraries(&field, pace);
+    findings.tables.extend([spread, hot, libraries, never_above_the_bound(&runtime, &server, pace)]);
     findings
 }
 
@@ -214,6 +218,39 @@ fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
     let noop = series.remove(0);
     series.sort_by(|a, b| b.median(|it| it.per_second).total_cmp(&a.median(|it| it.per_second)));
     Best { script: series.remove(0), noop }
+}
+
+/// Measures the other libraries that call a script once for each decision.
+fn libraries(field: &Field<'_>, pace: &Pace) -> Table {
+    let mut table = Table::new(
+        "Through Redis, libraries for Rust",
+        "10 000 keys, all requests are admitted. Each library runs the generic cell rate algorithm in a script of its \
+         own, over one connection. tower-rate-limit-redis is called through its layer around a service that does \
+         nothing, because it has no smaller way. trypema is left out: it counts buckets of a sliding window.",
+        HEADS,
+    );
+    let server = field.server;
+    let (limiter, kit, redis, fred) = field.runtime.block_on(async {
+        (
+            Arc::new(TowerRateLimiter::new(server, KEYS).await),
+            Arc::new(ThrottleKit::new(server, KEYS).await),
+            Arc::new(TowerRateLimitRedis::new(server, KEYS).await),
+            Arc::new(TowerRateLimitFred::new(server, KEYS).await),
+        )
+    });
+    for callers in [1, 16, 256] {
+        let crowd = Crowd { callers, keys: KEYS };
+        let cases = vec![
+            field.case("tollgate", server, &field.ours, crowd),
+            field.case("tower-rate-limiter", server, &limiter, crowd),
+            field.case("throttle-kit", server, &kit, crowd),
+            field.case("tower-rate-limit-redis", server, &redis, crowd),
+            field.case("tower-rate-limit-fred", server, &fred, crowd),
+            field.case("tower-rate-tier", server, &field.tiers, crowd),
+        ];
+        rows(&mut table, callers, &alternate(pace.load, cases));
+    }
+    table
 }
 
 /// Measures one key that all callers use, with a limit that denies most requests.
