@@ -24,7 +24,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep},
 };
-use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
 use tower::ServiceExt;
 
 /// Stands for a database with ten connections.
@@ -43,7 +43,7 @@ async fn main() {
     let database = Arc::new(Database { connections: Semaphore::new(10), query_ms: AtomicU64::new(10) });
     let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(10..=200).build();
     let layer = AdaptiveLayer::builder(limiter.clone())
-        .priority(|parts| if parts.uri.path() == "/login" { Priority::CRITICAL } else { Priority::LOW })
+        .class(|parts| if parts.uri.path() == "/login" { Class::CRITICAL } else { Class::LOW })
         .build();
     let router = Router::new()
         .route("/login", get(query))

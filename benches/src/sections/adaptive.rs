@@ -16,7 +16,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
     time::{sleep, timeout},
 };
-use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
 use tower::{
     BoxError, Layer, Service, ServiceBuilder, ServiceExt,
     limit::ConcurrencyLimitLayer,
@@ -151,8 +151,8 @@ fn contestants() -> [(&'static str, Build); 4] {
 fn tollgate(service: Simulated) -> Stack {
     let limits = LOWEST as u32..=1000;
     let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(limits).initial_limit(LIMIT as u32).build();
-    let priority = |parts: &http::request::Parts| *parts.extensions.get().expect("each request has a priority");
-    let layer = AdaptiveLayer::builder(limiter).priority(priority).build();
+    let class = |parts: &http::request::Parts| *parts.extensions.get().expect("each request has a class");
+    let layer = AdaptiveLayer::builder(limiter).class(class).build();
     boxed(layer.layer(service).map_response(|response: Response<_>| response.map(Body::new)).map_err(BoxError::from))
 }
 
@@ -237,7 +237,7 @@ fn turn(runtime: &Runtime, build: Build, slow: Duration) -> Turn {
 
 async fn request(service: Stack, class: usize, began: Instant, due: Duration, sender: mpsc::UnboundedSender<Sample>) {
     let mut request = Request::new(());
-    request.extensions_mut().insert(Priority::new(class as u8));
+    request.extensions_mut().insert(Class::new(class as u8));
     let outcome = match timeout(PATIENCE, service.oneshot(request)).await {
         Ok(Ok(response)) if response.status() == StatusCode::SERVICE_UNAVAILABLE => Outcome::Shed,
         Ok(Ok(response)) if response.status() == StatusCode::OK => Outcome::Good,

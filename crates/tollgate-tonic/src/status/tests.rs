@@ -179,7 +179,7 @@ async fn retry_info_is_the_wait_of_the_strictest_layer_with_its_jitter() {
 #[tokio::test]
 async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
     use http::{Request, Response};
-    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient};
     use tonic::body::Body;
     use tower::{Layer, ServiceExt, service_fn};
 
@@ -190,7 +190,7 @@ async fn a_call_that_is_shed_is_unavailable_and_says_when_to_come_back() {
         .retry_jitter(Duration::ZERO)
         .respond_with(GrpcStatus::new().pushback(true))
         .build();
-    let _slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+    let _slot = limiter.try_acquire(Class::CRITICAL).unwrap();
     let call = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
     let response = layer.layer(service).oneshot(call.body(Body::default()).unwrap()).await.unwrap();
     assert_eq!(response.status(), 200);

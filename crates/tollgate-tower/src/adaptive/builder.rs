@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use http::request::Parts;
 
-use super::{limiter::AdaptiveLimiter, priority::Priority, shared::Shared, signal::Signal};
+use super::{class::Class, limiter::AdaptiveLimiter, shared::Shared, signal::Signal};
 use crate::{charge::Outcome, gate::GateOptions, labels::MetricLabels, rejection::Problem};
 
 /// Builds an [`AdaptiveLayer`](super::AdaptiveLayer) with options.
@@ -32,17 +32,17 @@ pub enum Latency {
 impl AdaptiveBuilder {
     pub(super) fn new(limiter: AdaptiveLimiter) -> Self {
         let gate = GateOptions::new(Duration::from_secs(1));
-        Self { shared: Shared { limiter, priority: None, signal: None, latency: Latency::Head, gate } }
+        Self { shared: Shared { limiter, class: None, signal: None, latency: Latency::Head, gate } }
     }
 }
 
 impl<R> AdaptiveBuilder<R> {
-    /// Sets the priority of a request. By default all requests are [critical](Priority::CRITICAL).
+    /// Sets the class of a request. By default all requests are [critical](Class::CRITICAL).
     ///
-    /// A client must not be able to choose its priority freely. Read it from the route, or from something that an outer
+    /// A client must not be able to choose its class freely. Read it from the route, or from something that an outer
     /// layer has checked.
-    pub fn priority(mut self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
-        self.shared.priority = Some(Box::new(priority));
+    pub fn class(mut self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
+        self.shared.class = Some(Box::new(class));
         self
     }
 
@@ -95,8 +95,8 @@ impl<R> AdaptiveBuilder<R> {
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> AdaptiveBuilder<R2> {
-        let Shared { limiter, priority, signal, latency, gate } = self.shared;
-        AdaptiveBuilder { shared: Shared { limiter, priority, signal, latency, gate: gate.respond_with(responder) } }
+        let Shared { limiter, class, signal, latency, gate } = self.shared;
+        AdaptiveBuilder { shared: Shared { limiter, class, signal, latency, gate: gate.respond_with(responder) } }
     }
 }
 

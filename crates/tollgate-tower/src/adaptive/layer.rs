@@ -33,7 +33,7 @@ use crate::{
 ///
 /// ```
 /// use http::{Request, Response};
-/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Class};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -42,7 +42,7 @@ use crate::{
 ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::from("hello"))) }));
 ///
 /// // Stands for a request in another task.
-/// let slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+/// let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
 /// let response = service.clone().oneshot(Request::new(())).await.unwrap();
 /// assert_eq!(response.status(), 503);
 /// assert_eq!(response.headers()["retry-after"], "1");
@@ -60,13 +60,13 @@ use crate::{
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Priority};
+/// use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Class};
 ///
 /// let layer = AdaptiveLayer::builder(AdaptiveLimiter::default())
-///     .priority(|parts| match parts.uri.path() {
-///         "/login" => Priority::CRITICAL,
-///         "/export" => Priority::LOW,
-///         _ => Priority::NORMAL,
+///     .class(|parts| match parts.uri.path() {
+///         "/login" => Class::CRITICAL,
+///         "/export" => Class::LOW,
+///         _ => Class::NORMAL,
 ///     })
 ///     .exempt(|parts| parts.uri.path() == "/healthz")
 ///     .retry_jitter(Duration::from_secs(2))
@@ -78,7 +78,7 @@ pub struct AdaptiveLayer<R = Problem> {
 }
 
 impl AdaptiveLayer {
-    /// Creates a layer with the default options. All requests are [critical](super::Priority::CRITICAL): each may use the
+    /// Creates a layer with the default options. All requests are [critical](super::Class::CRITICAL): each may use the
     /// whole limit.
     #[must_use]
     pub fn new(limiter: AdaptiveLimiter) -> Self {

@@ -13,8 +13,8 @@ use tollgate::store::Clock;
 
 use super::{
     algorithm::{Gradient, LimitAlgorithm},
+    class::Class,
     estimator::Estimator,
-    priority::Priority,
     signal::Signal,
     window::Sample,
 };
@@ -37,14 +37,14 @@ use crate::{metrics::AdaptiveMetrics, rejection::Overload};
 /// [`Limiter`](tollgate::Limiter).
 ///
 /// ```
-/// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient, Priority, Signal};
+/// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient, Class, Signal};
 ///
 /// let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(1..=100).initial_limit(10).build();
-/// let mut slots: Vec<_> = (0..7).map(|_| limiter.try_acquire(Priority::NORMAL).unwrap()).collect();
+/// let mut slots: Vec<_> = (0..7).map(|_| limiter.try_acquire(Class::NORMAL).unwrap()).collect();
 ///
 /// // The last 30 % of the limit is for critical requests.
-/// assert!(limiter.try_acquire(Priority::NORMAL).is_err());
-/// let critical = limiter.try_acquire(Priority::CRITICAL).unwrap();
+/// assert!(limiter.try_acquire(Class::NORMAL).is_err());
+/// let critical = limiter.try_acquire(Class::CRITICAL).unwrap();
 /// assert_eq!(limiter.in_flight(), 8);
 ///
 /// slots.pop().unwrap().finish(Signal::Success);
@@ -85,9 +85,9 @@ impl AdaptiveLimiter {
     }
 
     /// Counts a request in, and returns the number of requests in flight with it.
-    pub(super) fn admit(&self, priority: Priority) -> Result<u32, Overload> {
+    pub(super) fn admit(&self, class: Class) -> Result<u32, Overload> {
         let shared = &*self.shared;
-        let limit = shared.share(shared.limit.load(Ordering::Relaxed), priority);
+        let limit = shared.share(shared.limit.load(Ordering::Relaxed), class);
         let mut in_flight = shared.in_flight.load(Ordering::Relaxed);
         loop {
             // A request that is shed writes to nothing that others read, so that a flood does not slow them down.
@@ -169,10 +169,10 @@ impl AdaptiveLimiter {
 }
 
 impl Shared {
-    /// Returns the requests in flight up to which a priority may add one. It is at least 1, so that a class without
+    /// Returns the requests in flight up to which a class may add one. It is at least 1, so that a class without
     /// competition is never shut out.
-    fn share(&self, limit: u32, priority: Priority) -> u32 {
-        let class = usize::from(priority.class()).min(self.shares.len().saturating_sub(1));
+    fn share(&self, limit: u32, class: Class) -> u32 {
+        let class = usize::from(class.number()).min(self.shares.len().saturating_sub(1));
         match self.shares.get(class) {
             Some(&share) if share < 1.0 => ((f64::from(limit) * share) as u32).max(1),
             _ => limit,
@@ -300,8 +300,8 @@ impl AdaptiveLimiterBuilder {
 
     /// Sets the share of the limit that each class of requests may use, the most important class first.
     ///
-    /// The default is 100 %, 70 % and 50 %, for [`CRITICAL`](crate::adaptive::Priority::CRITICAL),
-    /// [`NORMAL`](crate::adaptive::Priority::NORMAL) and [`LOW`](crate::adaptive::Priority::LOW). A request is shed
+    /// The default is 100 %, 70 % and 50 %, for [`CRITICAL`](crate::adaptive::Class::CRITICAL),
+    /// [`NORMAL`](crate::adaptive::Class::NORMAL) and [`LOW`](crate::adaptive::Class::LOW). A request is shed
     /// when that share of the limit is in flight, whatever the classes of the requests in flight. A share is rounded
     /// down to whole requests, and is at least one request.
     ///

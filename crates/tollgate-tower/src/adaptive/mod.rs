@@ -3,18 +3,18 @@
 //! A rate limit says how much a client may ask for. It does not know what the service can do now: a database that is slow
 //! for ten seconds lets requests pile up until memory or patience ends. An [`AdaptiveLimiter`] bounds the requests
 //! in flight in this process. Its limit follows the latency: it rises while the service is fast, and falls when requests
-//! begin to wait. Requests above the limit are *shed* at once, the [least important](Priority) ones first.
+//! begin to wait. Requests above the limit are *shed* at once, the [least important](Class) ones first.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
 //! use http::Request;
-//! use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority};
+//! use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Class};
 //! use tower::ServiceExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(20..=500).build();
 //! let layer = AdaptiveLayer::builder(limiter.clone())
-//!     .priority(|parts| if parts.uri.path() == "/login" { Priority::CRITICAL } else { Priority::NORMAL })
+//!     .class(|parts| if parts.uri.path() == "/login" { Class::CRITICAL } else { Class::NORMAL })
 //!     .build();
 //! let app: Router = Router::new().route("/login", get(|| async { "hello" })).layer(layer);
 //!
@@ -52,10 +52,10 @@
 mod algorithm;
 mod baseline;
 mod builder;
+mod class;
 mod estimator;
 mod layer;
 mod limiter;
-mod priority;
 mod shared;
 mod signal;
 mod slot;
@@ -64,9 +64,9 @@ mod window;
 pub use crate::rejection::Overload;
 pub use algorithm::{Aimd, Gradient, LimitAlgorithm, Vegas};
 pub use builder::{AdaptiveBuilder, Latency};
+pub use class::Class;
 pub use layer::{AdaptiveLayer, AdaptiveLimit};
 pub use limiter::{AdaptiveLimiter, AdaptiveLimiterBuilder};
-pub use priority::Priority;
 pub use shared::AdaptiveBody;
 pub use signal::Signal;
 pub use slot::Slot;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use http::{Response, request::Parts};
 use http_body::Body;
 
-use super::{builder::Latency, limiter::AdaptiveLimiter, priority::Priority, signal::Signal, slot::Slot};
+use super::{builder::Latency, class::Class, limiter::AdaptiveLimiter, signal::Signal, slot::Slot};
 use crate::{
     body::{GuardedBody, guard_response},
     charge::Outcome,
@@ -14,7 +14,7 @@ use crate::{
 /// Stores what all clones of a layer and all of its services share.
 pub(super) struct Shared<R> {
     pub(super) limiter: AdaptiveLimiter,
-    pub(super) priority: Option<FromParts<Priority>>,
+    pub(super) class: Option<FromParts<Class>>,
     pub(super) signal: Option<SignalOf>,
     pub(super) latency: Latency,
     pub(super) gate: GateOptions<R>,
@@ -39,8 +39,8 @@ impl<R> Shared<R> {
         if self.gate.is_exempt(parts) {
             return Ok(None);
         }
-        let priority = self.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
-        let slot = self.limiter.try_acquire(priority)?;
+        let class = self.class.as_ref().map_or(Class::CRITICAL, |class| class(parts));
+        let slot = self.limiter.try_acquire(class)?;
         Ok(Some(HeldSlot { slot, shared: Arc::clone(self) }))
     }
 

@@ -2,7 +2,7 @@ use std::fmt;
 
 use http::HeaderMap;
 
-use super::{limiter::AdaptiveLimiter, priority::Priority, signal::Signal, window::Sample};
+use super::{class::Class, limiter::AdaptiveLimiter, signal::Signal, window::Sample};
 use crate::{
     body::{BodyEnd, BodyGuard},
     rejection::Overload,
@@ -28,9 +28,9 @@ impl AdaptiveLimiter {
     ///
     /// # Errors
     ///
-    /// Returns an [`Overload`] when the requests in flight have used up the share of the limit that `priority` has.
-    pub fn try_acquire(&self, priority: Priority) -> Result<Slot, Overload> {
-        let in_flight = self.admit(priority)?;
+    /// Returns an [`Overload`] when the requests in flight have used up the share of the limit that `class` has.
+    pub fn try_acquire(&self, class: Class) -> Result<Slot, Overload> {
+        let in_flight = self.admit(class)?;
         Ok(Slot::new(self.clone(), self.now_us(), in_flight))
     }
 }

@@ -6,7 +6,6 @@ mod stack;
 mod text;
 pub(crate) mod timestamp;
 mod unit_format;
-mod update;
 mod writer;
 
 use std::{cmp::Reverse, time::Duration};
@@ -21,8 +20,7 @@ pub(crate) use stack::{parse_number, retry_after_millis};
 pub use text::QuotaUnit;
 pub(crate) use text::{from_now, number_value, round_up, round_up_to_millis};
 pub(crate) use unit_format::UnitFormat;
-pub(crate) use update::{HeaderUpdate, MissingHeaders};
-pub(crate) use writer::{HeaderOptions, HeaderWriter, PermitHeaders};
+pub(crate) use writer::{HeaderOptions, HeaderUpdate, HeaderWriter, MissingHeaders, PermitHeaders};
 
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");

@@ -13,9 +13,9 @@ use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 use crate::{
     metrics::LabelIndex,
     rate_limit::{
-        admission::{Admission, Step, Verdict},
-        limit::LimitRef,
+        layer::{Admission, Step, Verdict},
         reservation::{MeteredReservation, ReserveOptions},
+        shared::LimitRef,
     },
     rpc::RpcName,
 };

@@ -1,14 +1,12 @@
 //! The middleware that limits requests.
 //!
-//! [`builder`] collects the options. The [`layer`] asks [`shared`] for a decision on the head of a request, and [`admission`]
-//! is what is left to do for an admitted one. [`handler`] has the same limits inside a handler.
+//! [`builder`] collects the options. The [`layer`] asks [`shared`] for a decision on the head of a request, and does what is
+//! left for an admitted one. [`handler`] has the same limits inside a handler.
 
-mod admission;
 mod builder;
 mod handler;
 mod joint;
 mod layer;
-mod limit;
 mod limiters;
 pub mod reservation;
 mod shared;

@@ -6,7 +6,7 @@ use tollgate::{Decision, Error, limiter::PolicyState, permits::PermitDenied};
 use crate::{
     headers,
     key::{KeyError, KeyErrorKind},
-    outer_wait::OuterWait,
+    outer_layers::OuterWait,
 };
 
 /// Describes a request that the middleware rejects, for the [responder](super::Respond).

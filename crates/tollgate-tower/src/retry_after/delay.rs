@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::{field::text, remaining, settings::Settings, units};
+use super::{field::text, layer::Settings, remaining, units};
 use crate::headers::{RETRY_AFTER_MS, parse_number, retry_after_millis};
 
 /// Returns the delay before the next request, or `None` when it may go out at once.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{gate::Gate, service::RetryAfter, settings::Settings};
+use super::service::{Gate, RetryAfter};
 
 /// Delays requests until the remote server accepts them again.
 ///
@@ -178,4 +178,22 @@ impl<S> Layer<S> for RetryAfterLayer {
     fn layer(&self, inner: S) -> Self::Service {
         RetryAfter::new(inner, Gate::new(self.settings))
     }
+}
+
+/// Holds the options of a [`RetryAfterLayer`](super::RetryAfterLayer).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) cap: Duration,
+    pub(super) jitter: f64,
+    pub(super) fallback: Duration,
+    pub(super) delays_on_forbidden: bool,
+}
+
+impl Settings {
+    pub(super) const DEFAULT: Self = Self {
+        cap: Duration::from_secs(60),
+        jitter: 0.1,
+        fallback: Duration::from_secs(1),
+        delays_on_forbidden: false,
+    };
 }

@@ -10,13 +10,15 @@
 
 mod delay;
 mod field;
-pub mod future;
-mod gate;
 mod layer;
 mod remaining;
 mod service;
-mod settings;
 mod units;
+
+/// Names the future of a [`RetryAfter`] service.
+pub mod future {
+    pub use super::service::DelayedFuture;
+}
 
 pub use layer::RetryAfterLayer;
 pub use service::RetryAfter;

@@ -55,7 +55,7 @@ mod tests {
 
     use http::StatusCode;
 
-    use super::super::{delay, field, settings::Settings};
+    use super::super::{delay, field, layer::Settings};
     use super::*;
 
     fn delay(status: u16, fields: &[(&'static str, &str)]) -> Option<u64> {

@@ -201,7 +201,7 @@ mod counts {
 
     use metrics_util::debugging::DebugValue;
     use tollgate::store::Clock;
-    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Priority, Signal};
+    use tollgate_tower::adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Class, Signal};
 
     use super::*;
     use crate::support::recorder::Series;
@@ -245,11 +245,11 @@ mod counts {
             let limiter = AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(5))).limits(1..=20);
             let limiter = limiter.name("reports").clock(clock.clone()).build();
             for _ in 0..10 {
-                let slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+                let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
                 clock.advance(Duration::from_millis(20));
                 slot.finish(Signal::Success);
             }
-            let slots: Vec<_> = (0..18).map(|_| limiter.try_acquire(Priority::CRITICAL).unwrap()).collect();
+            let slots: Vec<_> = (0..18).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
             let service = AdaptiveLayer::new(limiter).layer(hello());
             assert_eq!(service.oneshot(request()).await.unwrap().status(), 503);
             drop(slots);

@@ -21,7 +21,7 @@ use tollgate::{
 };
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
-    adaptive::{AdaptiveLayer, AdaptiveLimiter, Gradient, Priority, Slot},
+    adaptive::{AdaptiveLayer, AdaptiveLimiter, Class, Gradient, Slot},
     drain::DrainLayer,
     key::{Global, Header},
 };
@@ -54,7 +54,7 @@ impl Server {
         let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
         let permit = permits.acquire("all").await.unwrap();
         let slots = AdaptiveLimiter::builder(Gradient::new()).limits(1..=1).initial_limit(1).build();
-        let slot = slots.try_acquire(Priority::CRITICAL).unwrap();
+        let slot = slots.try_acquire(Class::CRITICAL).unwrap();
 
         let answer = || post(|| async { "admitted" });
         let reserving = RateLimitLayer::builder(local.clone(), Global).reserve(|_| Cost::ONE).build();

@@ -8,7 +8,7 @@ use tollgate::{Cost, Costs, Decision, Limiter};
 use super::RateLimitBuilder;
 use crate::{
     charge::{CostOfOutcome, FinalCost, Outcome},
-    rate_limit::{limit::RequestLimiterSource, reservation::ReservationBuilder},
+    rate_limit::{builder::RequestLimiterSource, reservation::ReservationBuilder},
 };
 
 impl<K, R> RateLimitBuilder<K, R> {

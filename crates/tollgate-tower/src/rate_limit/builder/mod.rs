@@ -1,7 +1,8 @@
-//! The options of a layer: [`charging`] and [`headers`] in files of their own, all others here.
+//! The builder of a layer: the options of [`charging`] and of [`headers`] in files of their own, all others here.
 
 mod charging;
 mod headers;
+mod options;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -13,13 +14,13 @@ use crate::{
     key::{KeyError, Networks},
     labels::MetricLabels,
     rate_limit::{
-        limit::{CostOf, NetworkOptions, Options},
         limiters::LimiterSource,
         reservation::{EstimateOf, ReserveOptions},
         shared::Shared,
     },
     rejection::Problem,
 };
+pub(crate) use options::{CostOf, NetworkOptions, Options, RequestLimiterSource};
 
 /// Builds a [`RateLimitLayer`](crate::RateLimitLayer) with options.
 ///

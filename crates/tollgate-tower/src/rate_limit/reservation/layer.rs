@@ -20,8 +20,8 @@ use crate::{
     key::{BoxedKey, KeyExtractor},
     labels::MetricLabels,
     rate_limit::{
-        admission::{Admission, Step, Verdict},
         builder::RateLimitBuilder,
+        layer::{Admission, Step, Verdict},
     },
     rejection::{Problem, Respond},
 };

@@ -8,14 +8,17 @@ use std::{
 use http::request::Parts;
 use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 
-use super::{Shared, reason_of, reason_of_denial};
+use super::{
+    LimitRef, Shared,
+    reject::{reason_of, reason_of_denial},
+};
 use crate::{
     key::KeyExtractor,
     metrics::LabelIndex,
     rate_limit::{
-        admission::{Asked, RequestContext, Step, Verdict},
+        builder::CostOf,
         handler::{Charger, Judge},
-        limit::{CostOf, LimitRef},
+        layer::{Asked, RequestContext, Step, Verdict},
         reservation::ReserveOptions,
     },
     rejection::Respond,

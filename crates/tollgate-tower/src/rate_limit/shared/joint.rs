@@ -6,18 +6,18 @@ use http::{Response, request::Parts};
 use smallvec::SmallVec;
 use tollgate::{Cost, Decision, Error, limiter::PolicyState};
 
-use super::{Shared, reason_of};
+use super::{Profile, Shared, reject::reason_of};
 use crate::{
     charge::{Charge, Charged},
     decisions::Decisions,
     headers::ResponseDetails,
     key::KeyExtractor,
     metrics::LabelIndex,
-    outer_wait::OuterWait,
+    outer_layers::OuterWait,
     rate_limit::{
-        admission::{Admission, Extras, Step, Verdict},
+        builder::CostOf,
         joint::{JointDecision, after_queues},
-        limit::{CostOf, Profile},
+        layer::{Admission, Extras, Step, Verdict},
     },
     rejection::{Reason, Rejection, Respond},
 };

@@ -1,42 +1,55 @@
-//! The state that all clones of a layer share.
+//! What all clones of a layer share: its limiters with what is kept for them, and the way of a request from its key to the
+//! verdict.
 
 mod handler;
 mod joint;
+mod reject;
 mod reserve;
 
 use std::{
+    convert::Infallible,
     fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use http::{Response, request::Parts};
-use smallvec::SmallVec;
+use foldhash::fast::RandomState;
+use http::request::Parts;
+use quick_cache::{
+    UnitWeighter,
+    sync::{Cache, DefaultLifecycle},
+};
 use tollgate::{
-    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter,
+    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, PolicySet,
     limiter::{Limited, LimiterFuture},
+    reservation::Reservation,
+    store::{CheckFuture, StoreFuture},
 };
 
 use crate::{
     charge::{Charge, Charged, Due},
     decisions::Decisions,
-    double_count::DoubleCountDetector,
     gate::GateOptions,
-    headers::{HeaderUpdate, ResponseDetails, partition_key},
+    headers::{HeaderOptions, HeaderUpdate, HeaderWriter, ResponseDetails, partition_key},
     key::{KeyError, KeyExtractor, NetworkVerdict},
-    metrics::{self, LabelIndex, LimitMetrics},
-    outer_wait::OuterWait,
+    labels::MetricLabels,
+    metrics::{self, LabelIndex, LimitMetrics, LookedUpMetrics},
+    outer_layers::{DoubleCountDetector, OuterWait},
     rate_limit::{
-        admission::{Admission, Asked, Extras, RequestContext, Step, Verdict},
+        builder::{CostOf, NetworkOptions, Options, RequestLimiterSource},
         handler::{Charger, RequestLimiter},
         joint::RequestDecider,
-        limit::{CostOf, FixedLimit, LimitRef, NetworkOptions, Options, Profile, Profiles, RequestLimiterSource},
+        layer::{Admission, Asked, Extras, RequestContext, Step, Verdict},
         limiters::{LimiterSource, LimiterTable, Lookup, Selector, Target},
+        reservation::ReserveOptions,
+        wait,
     },
-    rejection::{Reason, Rejection, Respond, add_headers},
+    rejection::{Reason, Respond},
     rpc::RpcName,
 };
+use reject::{reason_of, reason_of_denial};
 
 /// Stores what all clones of a layer and all of its services share.
 pub(crate) struct Shared<K, R> {
@@ -133,84 +146,6 @@ impl<K, R> Shared<K, R> {
             jitter: self.gate.jitter(),
             partition_key: secret.as_ref().zip(key).map(|(secret, key)| partition_key(key, secret)),
         }
-    }
-
-    fn reject<B>(
-        &self,
-        reason: Reason<'_>,
-        profile: Option<&Profile>,
-        details: &ResponseDetails,
-        parts: &Parts,
-        labels: LabelIndex,
-    ) -> Response<B>
-    where
-        R: Respond<B>,
-    {
-        self.record_rejection(reason, labels, &self.rpc_name(parts));
-        let mut states = SmallVec::<[_; 4]>::new();
-        if let Reason::Denied(decision) = reason {
-            decision.states().for_each(|state| states.push(state));
-        }
-        let rejection = Rejection::new(reason, &states, details.jitter, parts);
-        let mut response = self.gate.responder.respond(&rejection);
-        self.add_to_rejection(&rejection, profile, details, &mut response);
-        response
-    }
-
-    /// Adds to the response of the responder what it has not set.
-    #[inline]
-    fn add_to_rejection<B>(
-        &self,
-        rejection: &Rejection<'_>,
-        profile: Option<&Profile>,
-        details: &ResponseDetails,
-        response: &mut Response<B>,
-    ) where
-        R: Respond<B>,
-    {
-        let adds_retry_after = self.gate.responder.adds_retry_after(rejection);
-        let writer = profile.map(|profile| &profile.headers);
-        add_headers(rejection, writer, details, adds_retry_after, response.headers_mut());
-        if self.options.exposes_decisions
-            && let Some(decisions) = rejection.request().extensions.get::<Decisions>()
-        {
-            response.extensions_mut().insert(decisions.clone());
-        }
-    }
-
-    #[cold]
-    fn judge_without_key<B>(&self, error: &KeyError, parts: &Parts) -> Verdict<B>
-    where
-        R: Respond<B>,
-    {
-        self.gate.log_misconfiguration(error, "requests cannot be rate limited");
-        if self.options.is_shadow {
-            return Verdict::Admit(Admission::EXEMPT);
-        }
-        self.reject_unchecked(Reason::MissingKey(error), parts)
-    }
-
-    /// Rejects a request without a check.
-    fn reject_unchecked<B>(&self, reason: Reason<'_>, parts: &Parts) -> Verdict<B>
-    where
-        R: Respond<B>,
-    {
-        let labels = LabelIndex::of(parts, &self.gate.labels);
-        Verdict::Reject(self.reject(reason, None, &ResponseDetails::default(), parts, labels))
-    }
-}
-
-/// Returns why a denial rejects the request.
-#[inline]
-fn reason_of_denial(decision: &Decision) -> Reason<'_> {
-    if decision.is_blocked() { Reason::Blocked } else { Reason::Denied(decision) }
-}
-
-/// Returns why a check without a decision rejects the request.
-fn reason_of(error: &Error) -> Reason<'_> {
-    match error.kind() {
-        ErrorKind::CostExceedsBurst => Reason::CostNeverFits(error),
-        _ => Reason::Unavailable(error),
     }
 }
 
@@ -508,5 +443,169 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let is_logged = tracing::enabled!(tracing::Level::DEBUG);
         let rpc = if is_logged { self.rpc_name(parts).into_owned() } else { RpcName::NONE };
         RequestLimiter::new(Arc::clone(self) as Arc<dyn Charger>, limit, key.clone(), labels, rpc)
+    }
+}
+
+/// Stores a limiter that is the same for all requests.
+pub(crate) struct FixedLimit {
+    pub(crate) limiter: Limiter,
+    pub(crate) profile: Profile,
+}
+
+/// Names the limiter of a request.
+#[derive(Clone)]
+pub(crate) enum LimitRef {
+    /// The fixed limiter at this index.
+    Fixed(usize),
+    /// A limiter that was looked up for the request.
+    LookedUp(Limiter, Arc<Profile>),
+}
+
+/// Borrows the limiter of a request, and what the layer keeps for its policies.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit<'a> {
+    pub(crate) limiter: &'a Limiter,
+    pub(crate) profile: &'a Profile,
+}
+
+impl LimitRef {
+    /// Borrows the limiter. `fixed` lists the fixed ones.
+    #[inline(always)]
+    pub(crate) fn get<'a>(&'a self, fixed: &'a [FixedLimit]) -> Limit<'a> {
+        match self {
+            Self::Fixed(at) => Limit { limiter: &fixed[*at].limiter, profile: &fixed[*at].profile },
+            Self::LookedUp(limiter, profile) => Limit { limiter, profile },
+        }
+    }
+}
+
+impl Limit<'_> {
+    /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
+    // Inlined by force: the decision is built where the caller reads it, instead of being copied there.
+    #[inline(always)]
+    pub(crate) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
+        check(self.limiter, self.profile.has_queue, key, cost, max_wait)
+    }
+
+    /// Checks the limiter with a cost for each policy, as [`check`](Self::check) does.
+    pub(crate) fn check_costs(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+        check_costs(self.limiter, self.profile.has_queue, key, costs, max_wait)
+    }
+
+    /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait` if that is set.
+    pub(crate) fn reserve(
+        self,
+        key: &Key,
+        estimate: Costs,
+        options: ReserveOptions,
+        max_wait: Option<Duration>,
+    ) -> StoreFuture<Reservation> {
+        let reservation = options.reserve(self.limiter, key, estimate, max_wait);
+        if !self.profile.has_queue {
+            return reservation;
+        }
+        let is_in_process = self.limiter.is_in_process();
+        StoreFuture::pending(async move { wait::leave_queue_reserved(reservation.await?, is_in_process).await })
+    }
+
+    /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
+    /// with the exact time to retry.
+    pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+        let look = match self.limiter.check_key(key).cost(Cost::ZERO).into_future().into_ready() {
+            Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),
+            Ok(result) => return StoreFuture::ready(result),
+            Err(look) => look,
+        };
+        let (limiter, has_queue, key) = (self.limiter.clone(), self.profile.has_queue, key.clone());
+        StoreFuture::pending(async move {
+            let look = look.await?;
+            if has_room(&look, &costs) {
+                return Ok(look);
+            }
+            check_costs(&limiter, has_queue, &key, costs, max_wait).await
+        })
+    }
+}
+
+#[inline(always)]
+fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
+    match max_wait {
+        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), cost, max_wait),
+        None if has_queue => wait::check_and_queue(limiter, key.clone(), cost),
+        None => limiter.check_key(key).cost(cost).into_future(),
+    }
+}
+
+fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+    match max_wait {
+        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
+        None if has_queue => wait::check_and_queue(limiter, key.clone(), costs),
+        None => limiter.check_key(key).cost(costs).into_future(),
+    }
+}
+
+/// Returns whether every policy has the units left, within the share of the priority. A policy without a cost has not: the
+/// check returns the error.
+fn has_room(look: &Decision, costs: &Costs) -> bool {
+    look.states().all(|state| {
+        let burst = state.policy().quota().burst();
+        let kept = burst - costs.priority().units_of(burst);
+        costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units().saturating_add(kept))
+    })
+}
+
+impl fmt::Debug for FixedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limiter.fmt(f)
+    }
+}
+
+/// Stores the headers and the metrics of the decisions by one policy set.
+pub(crate) struct Profile {
+    pub(crate) headers: HeaderWriter,
+    pub(crate) metrics: LimitMetrics,
+    pub(crate) has_queue: bool,
+}
+
+impl Profile {
+    pub(crate) fn new(policies: &PolicySet, headers: &Arc<HeaderOptions>, metrics: LimitMetrics) -> Self {
+        Self { headers: HeaderWriter::new(headers, policies), metrics, has_queue: wait::has_queue(policies) }
+    }
+}
+
+/// Keeps the profiles of policy sets that are looked up.
+///
+/// A profile belongs to the content of a set, so tenants with equal policies share one.
+pub(crate) struct Profiles {
+    cache: Cache<PolicySet, Arc<Profile>, UnitWeighter, RandomState>,
+    metrics: LookedUpMetrics,
+}
+
+/// Bounds the profiles. A service may have a policy set for each of its tenants.
+const MAX_PROFILES: usize = 1024;
+
+impl Profiles {
+    pub(crate) fn new() -> Self {
+        Self {
+            cache: Cache::with(
+                MAX_PROFILES,
+                MAX_PROFILES as u64,
+                UnitWeighter,
+                RandomState::default(),
+                DefaultLifecycle::default(),
+            ),
+            metrics: LookedUpMetrics::default(),
+        }
+    }
+
+    /// Returns the profile of a set.
+    pub(crate) fn of(&self, policies: &PolicySet, headers: &Arc<HeaderOptions>, labels: &MetricLabels) -> Arc<Profile> {
+        if let Some(profile) = self.cache.get(policies) {
+            return profile;
+        }
+        let create =
+            || Ok::<_, Infallible>(Arc::new(Profile::new(policies, headers, self.metrics.of(policies, labels))));
+        let Ok(profile) = self.cache.get_or_insert_with(policies, create);
+        profile
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use http::request::Parts;
 use tollgate::{Cost, Costs, Error, Key, reservation::Reservation};
 
-use super::Shared;
+use super::{LimitRef, Shared};
 use crate::{
     key::KeyExtractor,
     metrics::LabelIndex,
     rate_limit::{
-        admission::{Asked, RequestContext, Step, Verdict},
-        limit::LimitRef,
+        layer::{Asked, RequestContext, Step, Verdict},
         reservation::{MeteredReservation, ReserveOptions},
     },
     rejection::Respond,

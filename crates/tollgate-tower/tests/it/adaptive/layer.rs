@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, StreamBody};
 use tollgate::{Limiter, store::Clock};
 use tollgate_tower::{
     RateLimitLayer,
-    adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Gradient, Latency, Priority, Signal},
+    adaptive::{AdaptiveLayer, AdaptiveLimiter, Aimd, Class, Gradient, Latency, Signal},
     key::Global,
     rejection::{Problem, Reason},
     respond_fn,
@@ -38,7 +38,7 @@ async fn a_request_without_a_slot_is_answered_with_503_and_the_service_is_not_ca
     let never =
         service_fn(|_: Request<()>| -> std::future::Ready<Responses<String>> { panic!("the service is called") });
     let service = AdaptiveLayer::builder(limiter.clone()).retry_jitter(Duration::ZERO).build().layer(never);
-    let slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+    let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
     let response = service.clone().oneshot(request()).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(header(&response, "retry-after"), Some("1"));
@@ -65,7 +65,7 @@ async fn a_service_that_is_not_cloneable_is_limited() {
 #[tokio::test]
 async fn the_responder_and_the_type_of_the_problem_can_be_chosen() {
     let limiter = one_slot();
-    let _slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+    let _slot = limiter.try_acquire(Class::CRITICAL).unwrap();
     let types =
         AdaptiveLayer::builder(limiter.clone()).respond_with(Problem::types_at("https://example.com/p")).build();
     let body = types.layer(hello()).oneshot(request()).await.unwrap().into_body().collect().await.unwrap();
@@ -86,7 +86,7 @@ async fn the_responder_and_the_type_of_the_problem_can_be_chosen() {
 #[tokio::test]
 async fn the_wait_has_a_jitter_of_up_to_its_maximum() {
     let limiter = one_slot();
-    let _slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+    let _slot = limiter.try_acquire(Class::CRITICAL).unwrap();
     let service = AdaptiveLayer::builder(limiter).retry_jitter(Duration::from_secs(5)).build().layer(hello());
     let mut seen = [false; 8];
     for _ in 0..500 {
@@ -177,7 +177,7 @@ async fn no_slot_leaks_when_a_request_is_cancelled_fails_panics_or_has_no_body()
 async fn a_critical_request_passes_where_others_are_shed_and_an_exempt_one_always() {
     let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(5..=5).shares([1.0, 0.8]).build();
     let service = AdaptiveLayer::builder(limiter.clone())
-        .priority(|parts| if parts.headers.contains_key("x-critical") { Priority::CRITICAL } else { Priority::NORMAL })
+        .class(|parts| if parts.headers.contains_key("x-critical") { Class::CRITICAL } else { Class::NORMAL })
         .exempt(|parts| parts.headers.contains_key("x-health"))
         .build()
         .layer(hello());
@@ -298,7 +298,7 @@ async fn a_rate_limit_works_outside_and_inside_of_the_layer() {
     let inside = adaptive().layer(rate().layer(hello()));
     let mut statuses = Vec::new();
     for at in 0..5 {
-        let slot = (at == 0).then(|| limiter.try_acquire(Priority::CRITICAL).unwrap());
+        let slot = (at == 0).then(|| limiter.try_acquire(Class::CRITICAL).unwrap());
         let outside = outside.clone().oneshot(request()).await.unwrap().status().as_u16();
         let inside = inside.clone().oneshot(request()).await.unwrap().status().as_u16();
         statuses.push((outside, inside));

@@ -11,7 +11,7 @@ use std::{
 use proptest::prelude::*;
 use tollgate::store::Clock;
 use tollgate_tower::adaptive::{
-    AdaptiveLimiter, Aimd, Gradient, LimitAlgorithm, Overload, Priority, SampleWindow, Signal, Vegas,
+    AdaptiveLimiter, Aimd, Class, Gradient, LimitAlgorithm, Overload, SampleWindow, Signal, Vegas,
 };
 
 /// Returns a limit that a test chose.
@@ -27,7 +27,7 @@ impl LimitAlgorithm for Fixed {
 /// Ends `count` requests after `latency` each.
 fn end(limiter: &AdaptiveLimiter, clock: &Clock, count: usize, latency: Duration, signal: Signal) {
     for _ in 0..count {
-        let slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+        let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
         clock.advance(latency);
         slot.finish(signal);
     }
@@ -58,7 +58,7 @@ proptest! {
         let mut slots = Vec::new();
         for (latency, signal, keeps) in requests {
             let before = limiter.in_flight();
-            match limiter.try_acquire(Priority::CRITICAL) {
+            match limiter.try_acquire(Class::CRITICAL) {
                 Ok(slot) => slots.push(slot),
                 Err(overload) => prop_assert!(overload.in_flight() >= overload.limit()),
             }
@@ -130,7 +130,7 @@ fn a_class_that_may_not_use_half_of_the_limit_raises_it_when_its_requests_are_sh
         let builder = AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1))).shares([1.0, 0.4]);
         let limiter = builder.clock(clock.clone()).build();
         end(&limiter, &clock, 9, Duration::from_millis(10), Signal::Success);
-        let slots: Vec<_> = (0..offered).filter_map(|_| limiter.try_acquire(Priority::new(1)).ok()).collect();
+        let slots: Vec<_> = (0..offered).filter_map(|_| limiter.try_acquire(Class::new(1)).ok()).collect();
         assert_eq!(slots.len(), 8);
         clock.advance(Duration::from_millis(100));
         slots.into_iter().for_each(|slot| slot.finish(Signal::Success));
@@ -144,7 +144,7 @@ fn a_cancelled_request_counts_if_it_was_slower_than_the_last_window() {
     let builder = || AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(50))).clock(clock.clone());
     let limiter = builder().build();
     let cancel = |latency| {
-        let slot = limiter.try_acquire(Priority::CRITICAL).unwrap();
+        let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
         clock.advance(latency);
         drop(slot);
     };
@@ -163,7 +163,7 @@ fn each_class_has_its_share_of_the_limit_and_at_least_one_request() {
     let mut fill = |class| {
         let before = slots.len();
         loop {
-            match limiter.try_acquire(Priority::new(class)) {
+            match limiter.try_acquire(Class::new(class)) {
                 Ok(slot) => slots.push(slot),
                 Err(overload) => return (slots.len() - before, overload),
             }
@@ -179,8 +179,8 @@ fn each_class_has_its_share_of_the_limit_and_at_least_one_request() {
     drop(slots);
 
     let limiter = AdaptiveLimiter::builder(Fixed(1.0)).limits(1..=1).build();
-    let slot = limiter.try_acquire(Priority::LOW).unwrap();
-    assert!(limiter.try_acquire(Priority::CRITICAL).is_err());
+    let slot = limiter.try_acquire(Class::LOW).unwrap();
+    assert!(limiter.try_acquire(Class::CRITICAL).is_err());
     drop(slot);
 }
 
@@ -189,8 +189,8 @@ fn an_overload_says_when_to_come_back() {
     let clock = Clock::manual(0);
     let limiter = AdaptiveLimiter::builder(Fixed(1.0)).limits(1..=20).clock(clock.clone()).build();
     let overload = |limiter: &AdaptiveLimiter| {
-        let slots: Vec<_> = (0..limiter.limit()).map(|_| limiter.try_acquire(Priority::CRITICAL).unwrap()).collect();
-        let overload = limiter.try_acquire(Priority::CRITICAL).unwrap_err();
+        let slots: Vec<_> = (0..limiter.limit()).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
+        let overload = limiter.try_acquire(Class::CRITICAL).unwrap_err();
         slots.into_iter().for_each(|slot| slot.finish(Signal::Ignore));
         overload
     };
@@ -212,7 +212,7 @@ fn threads_never_have_more_requests_in_flight_than_the_limit() {
             scope.spawn(|| {
                 start.wait();
                 for _ in 0..5_000 {
-                    let slots: Vec<_> = (0..2).filter_map(|_| limiter.try_acquire(Priority::CRITICAL).ok()).collect();
+                    let slots: Vec<_> = (0..2).filter_map(|_| limiter.try_acquire(Class::CRITICAL).ok()).collect();
                     let count = slots.len() as u32;
                     assert!(in_flight.fetch_add(count, Ordering::SeqCst) + count <= LIMIT);
                     admitted.fetch_add(count, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate::store::Clock;
-use tollgate_tower::adaptive::{AdaptiveLimiter, AdaptiveLimiterBuilder, Priority, Signal, Slot};
+use tollgate_tower::adaptive::{AdaptiveLimiter, AdaptiveLimiterBuilder, Class, Signal, Slot};
 
 /// Sends requests of several classes through a limiter to a service.
 pub(super) struct Simulation {
@@ -117,7 +117,7 @@ impl Simulation {
     fn arrive(&mut self, class: usize) {
         self.plan_arrival(class);
         self.counts[class].offered += 1;
-        let Ok(slot) = self.limiter.try_acquire(Priority::new(class as u8)) else { return };
+        let Ok(slot) = self.limiter.try_acquire(Class::new(class as u8)) else { return };
         self.counts[class].admitted += 1;
         let id = self.next_id;
         self.slots.insert(id, slot);

@@ -1,4 +1,4 @@
-/// Ranks requests, for the order in which they are shed.
+/// Names the class of a request: the order in which requests are shed.
 ///
 /// The class with the number 0 is the most important one. Each class may use a share of the concurrency limit, which
 /// [`AdaptiveLimiterBuilder::shares`](super::AdaptiveLimiterBuilder::shares) sets. The shares count all requests in
@@ -7,15 +7,15 @@
 /// A class beyond the last share has the last share.
 ///
 /// ```
-/// use tollgate_tower::adaptive::Priority;
+/// use tollgate_tower::adaptive::Class;
 ///
-/// assert!(Priority::CRITICAL < Priority::NORMAL);
-/// assert_eq!(Priority::new(2), Priority::LOW);
+/// assert!(Class::CRITICAL < Class::NORMAL);
+/// assert_eq!(Class::new(2), Class::LOW);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Priority(u8);
+pub struct Class(u8);
 
-impl Priority {
+impl Class {
     /// The class 0: requests that keep the service in use, such as a log-in or a payment. It may use the whole limit.
     pub const CRITICAL: Self = Self(0);
     /// The class 1: requests that a user waits for. By default it may use 70 % of the limit.
@@ -24,7 +24,7 @@ impl Priority {
     /// the limit.
     pub const LOW: Self = Self(2);
 
-    /// Creates the priority of a class. The class 0 is the most important one.
+    /// Creates a class. The class 0 is the most important one.
     #[must_use]
     pub const fn new(class: u8) -> Self {
         Self(class)
@@ -32,7 +32,7 @@ impl Priority {
 
     /// Returns the number of the class.
     #[must_use]
-    pub const fn class(self) -> u8 {
+    pub const fn number(self) -> u8 {
         self.0
     }
 }

@@ -1,0 +1,98 @@
+//! The options of a layer, as the builder collects them.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use http::request::Parts;
+use tollgate::{Cost, Costs, KeySecret, Priority};
+
+use crate::{
+    charge::FinalCost,
+    gate::FromParts,
+    headers::HeaderOptions,
+    key::{KeyError, Networks},
+    rate_limit::reservation::{EstimateOf, ReserveOptions},
+};
+
+/// Stores the options of a layer. Closures are boxed, so that they do not appear in the type of the layer.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) cost: Option<CostOf>,
+    /// Is a part of the cost once the layer is built.
+    pub(crate) priority: Option<FromParts<Priority>>,
+    pub(crate) final_cost: Option<FinalCost>,
+    /// Is true when a request is charged after the response and not before.
+    pub(crate) charges_after: bool,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) headers: Arc<HeaderOptions>,
+    pub(crate) partition_secret: Option<KeySecret>,
+    pub(crate) networks: Option<Box<NetworkOptions>>,
+    pub(crate) is_shadow: bool,
+    pub(crate) exposes_decisions: bool,
+    pub(crate) rpc_name: Option<RpcNameOf>,
+    pub(crate) request_limiter: Option<RequestLimiterSource>,
+}
+
+/// Stores the lists of networks, and how the address of a request is found.
+pub(crate) struct NetworkOptions {
+    pub(crate) networks: Networks,
+    pub(crate) address: FromParts<Result<IpAddr, KeyError>>,
+}
+
+impl Options {
+    /// Makes the priority a part of the cost.
+    pub(crate) fn rank(&mut self) {
+        let Some(priority) = self.priority.take() else { return };
+        self.cost = Some(match self.cost.take() {
+            None => CostOf::Each(Box::new(move |parts| Costs::new(Cost::ONE).with_priority(priority(parts)))),
+            Some(CostOf::One(cost)) => {
+                CostOf::Each(Box::new(move |parts| Costs::new(cost(parts)).with_priority(priority(parts))))
+            }
+            Some(CostOf::Each(costs)) => {
+                CostOf::Each(Box::new(move |parts| costs(parts).with_priority(priority(parts))))
+            }
+            Some(CostOf::Estimate(estimate, options)) => {
+                CostOf::Estimate(Box::new(move |parts| estimate(parts).with_priority(priority(parts))), options)
+            }
+        });
+    }
+
+    /// Logs the options that need the one key of a request, for a layer whose requests have several.
+    pub(crate) fn warn_without_key(&self) {
+        let options = [
+            ("wait", self.wait.is_some()),
+            ("partition_key", self.partition_secret.is_some()),
+            ("expose_request_limiter", self.request_limiter.is_some()),
+            ("charge_after", self.charges_after),
+            ("costs", matches!(self.cost, Some(CostOf::Each(_)))),
+            ("reserve", matches!(self.cost, Some(CostOf::Estimate(..)))),
+        ];
+        for (option, _) in options.into_iter().filter(|(_, is_set)| *is_set) {
+            tracing::warn!(
+                code = "TOLLGATE-NO-KEY",
+                option,
+                "the option has no effect on requests that several limiters decide, because they have no single key"
+            );
+        }
+    }
+}
+
+/// Computes the cost of a request from its head.
+pub(crate) enum CostOf {
+    /// One cost for all policies.
+    One(FromParts<Cost>),
+    /// A cost for each policy.
+    Each(FromParts<Costs>),
+    /// An estimate for each policy, which is reserved.
+    Estimate(EstimateOf, ReserveOptions),
+}
+
+type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;
+
+/// Selects the limiter of a [`RequestLimiter`](crate::RequestLimiter).
+#[derive(Clone, Copy)]
+pub(crate) enum RequestLimiterSource {
+    /// The limiter that admitted the request.
+    Same,
+    /// The fixed limiter at this index.
+    At(usize),
+}
