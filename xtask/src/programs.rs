@@ -92,7 +92,8 @@ impl Program {
         command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
         let variable = if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
         let others = env::var_os(variable).unwrap_or_default();
-        let paths = iter::once(libraries.to_owned()).chain(env::split_paths(&others));
+        let known = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
+        let paths = iter::once(libraries.to_owned()).chain(known);
         // A path with a colon cannot be in a list of paths. Then only the tests of a macro would miss it.
         command.env(variable, env::join_paths(paths).unwrap_or(others));
         Job { title: self.title.clone(), command }
