@@ -1,7 +1,9 @@
 //! Finds free ports on 127.0.0.1.
 
 use std::{
+    env,
     net::{Ipv4Addr, TcpListener},
+    ops::Range,
     process,
     sync::{
         LazyLock,
@@ -12,8 +14,12 @@ use std::{
 
 /// Below the range the kernel takes ports for outgoing connections from (32768 and up on Linux), so that a server that
 /// is down for a moment finds its port again; and low enough that a cluster node's second port, 10000 above, exists.
-const FIRST: u32 = 20_000;
-const COUNT: u32 = 10_000;
+const ALL: Range<u32> = 20_000..30_000;
+
+/// The variable by which `cargo xtask test` gives programs that run side by side ports of their own: `20000-25000`.
+const VARIABLE: &str = "TEST_PORTS";
+
+static RANGE: LazyLock<Range<u32>> = LazyLock::new(|| env::var(VARIABLE).map_or(ALL, |text| parse(&text)));
 
 /// Every process starts elsewhere, so that two of them rarely try the same port.
 static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
@@ -30,13 +36,21 @@ static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
 /// When all ports are taken.
 #[must_use]
 pub fn free() -> u16 {
-    (0..COUNT)
+    let count = RANGE.end - RANGE.start;
+    (0..count)
         .filter_map(|_| {
-            let port = FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+            let port = RANGE.start + NEXT.fetch_add(1, Ordering::Relaxed) % count;
             u16::try_from(port).ok()
         })
         .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
-        .expect("no port between 20000 and 30000 is free")
+        .unwrap_or_else(|| panic!("no port of {:?} is free", *RANGE))
+}
+
+fn parse(text: &str) -> Range<u32> {
+    let ends = text.split_once('-').and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    let range = ends.unwrap_or_else(|| panic!("{VARIABLE} is no range of ports: {text}"));
+    assert!(ALL.start <= range.start && range.start < range.end && range.end <= ALL.end, "{VARIABLE} is {text}");
+    range
 }
 
 #[cfg(test)]
@@ -48,6 +62,15 @@ mod tests {
     fn ports_are_not_handed_out_twice() {
         let ports: BTreeSet<u16> = (0..200).map(|_| free()).collect();
         assert_eq!(ports.len(), 200);
+    }
+
+    #[test]
+    fn a_range_is_read_and_others_than_a_part_of_the_ports_are_refused() {
+        assert_eq!(parse("20000-25000"), 20_000..25_000);
+        for wrong in ["", "20000", "25000-20000", "20000-20000", "80-25000", "20000-60000"] {
+            assert!(std::panic::catch_unwind(|| parse(wrong)).is_err(), "{wrong}");
+        }
+        assert!(RANGE.contains(&u32::from(free())));
     }
 
     #[test]

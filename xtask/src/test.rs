@@ -15,7 +15,15 @@ use crate::{
 };
 
 /// The programs that take longest, the longest first. They start first, so that the last one does not run alone.
-const LONGEST: [&str; 0] = [];
+const LONGEST: [&str; 7] = [
+    "tests templates",
+    "tests scripts",
+    "tests topology",
+    "tests store",
+    "tests processes",
+    "tests permits",
+    "tollgate lib",
+];
 
 /// Runs all tests of the workspace, doc tests included, and prints how many ran. With arguments, runs what they select by
 /// `cargo test`.

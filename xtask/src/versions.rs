@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
     ("permits", &["agreement", "--skip=mutant"]),
 ];
 
-/// The steps of each stream. `cargo xtask test` makes 260 000, on one server.
+/// The steps of each stream. `cargo xtask test` makes 100 000, on one server.
 const STEPS: &str = "4000";
 
 /// The page with the table.

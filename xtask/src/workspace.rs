@@ -137,7 +137,7 @@ impl Workspace {
 
 /// Removes the variables by which cargo names the package of a program that it runs. Build scripts of some dependencies
 /// watch them, and would run again each time that cargo is started from another place.
-fn forget_package(command: &mut Command) {
+pub(crate) fn forget_package(command: &mut Command) {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
         command.env_remove(name);
@@ -177,6 +177,25 @@ mod tests {
         assert!(failure::spelled(&with.cargo_workspace("test")).ends_with("--workspace --exclude tollgate-benches"));
         let without = Workspace::parse(&METADATA.replace(BENCHES, "other")).expect("the form cargo uses");
         assert!(failure::spelled(&without.cargo_workspace("test")).ends_with("test --workspace"));
+    }
+
+    #[test]
+    fn programs_are_built_beside_an_example_so_that_they_have_the_features_of_the_tests() {
+        let workspace = Workspace::load().expect("cargo metadata works here");
+        let build = failure::spelled(&workspace.cargo_build(&["--bin", "tollgate-faults"]));
+        assert!(build.ends_with("--profile test --all-features --example recorder --bin tollgate-faults"), "{build}");
+        let tests = workspace.members.iter().find(|member| member.name == "tollgate-tests").expect("the tests");
+        let targets = tests.package["targets"].as_array().expect("a list");
+        assert!(targets.iter().any(|target| target["name"] == "recorder" && target["kind"][0] == "example"));
+    }
+
+    #[test]
+    fn a_program_without_documentation_is_not_documented() {
+        let workspace = Workspace::load().expect("cargo metadata works here");
+        let programs: Vec<_> = workspace.documented_programs().collect();
+        assert!(programs.contains(&"xtask") && programs.contains(&BENCHES), "{programs:?}");
+        // Its page would replace that of the library.
+        assert!(!programs.contains(&"tollgate"), "{programs:?}");
     }
 
     #[test]

@@ -37,6 +37,10 @@ fn build(project: &Project) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     forget_package(&mut build);
+    // As the workspace says, so that its dependencies need not be compiled again.
+    for variable in ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG"] {
+        build.env(variable, "line-tables-only");
+    }
     let status = build
         .args(["build", "--quiet", "--offline"])
         .current_dir(project.path())

@@ -11,6 +11,7 @@ mod envoy;
 mod envoy_counters;
 mod explain;
 mod files;
+mod large;
 mod layer;
 mod lease;
 mod limiter;

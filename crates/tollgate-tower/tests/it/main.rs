@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod adaptive;
+mod allocations;
 mod branches;
 mod charging;
+mod compile;
 mod concurrency;
 mod connections;
 mod denials;

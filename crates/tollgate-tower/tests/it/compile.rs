@@ -1,5 +1,4 @@
 //! Error messages of the compiler. Each case is a program that must not compile.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::{
     env,

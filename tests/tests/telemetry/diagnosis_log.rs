@@ -1,5 +1,4 @@
-//! The log lines of the diagnosis on connecting. A program of its own, because tracing decides once per process whether a
-//! line is enabled.
+//! The log lines of the diagnosis on connecting.
 
 use tollgate::RedisStore;
 use tollgate_tests::{Log, RedisServer};

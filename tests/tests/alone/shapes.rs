@@ -1,7 +1,4 @@
-//! Measures the memory of policy sets: the scripts belong to the list of algorithms, and not to the set. A program of its
-//! own, because it counts the lists of the whole process.
-
-use std::sync::{Mutex, MutexGuard};
+//! Measures the memory of policy sets: the scripts belong to the list of algorithms, and not to the set.
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
@@ -12,11 +9,7 @@ use tollgate::{
 };
 use tollgate_tests::RedisServer;
 
-/// Keeps the tests of this program from counting the shapes of each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
+use super::alone;
 
 const SETS: usize = 1_000_000;
 

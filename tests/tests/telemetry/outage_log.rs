@@ -1,4 +1,4 @@
-//! The log lines of an outage. A program of its own, because tracing decides once per process whether a line is enabled.
+//! The log lines of an outage.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 

@@ -1,5 +1,4 @@
 //! Allocations of a decision in the process: one, for the header value.
-#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::{
     convert::Infallible,

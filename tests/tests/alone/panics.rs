@@ -1,5 +1,4 @@
-//! Tests that a constructor which refuses its arguments names the line of the caller. A program of its own, because the panic
-//! hook belongs to the whole process.
+//! Tests that a constructor which refuses its arguments names the line of the caller.
 
 use std::{
     panic::{self, UnwindSafe},
@@ -8,6 +7,8 @@ use std::{
 };
 
 use tollgate::{Lease, Policy, Quota};
+
+use super::alone;
 
 /// Returns the file of the panic that `run` ends with.
 fn panics_in<T>(run: impl FnOnce() -> T + UnwindSafe) -> String {
@@ -23,6 +24,7 @@ fn panics_in<T>(run: impl FnOnce() -> T + UnwindSafe) -> String {
 #[test]
 fn a_refused_literal_names_the_line_of_the_caller() {
     const QUOTA: Quota = Quota::per_second(1);
+    let _alone = alone();
     let files = [
         panics_in(|| Quota::new(u64::MAX, Duration::from_secs(1))),
         panics_in(|| Quota::per_second(u64::MAX)),

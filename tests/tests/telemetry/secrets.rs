@@ -1,7 +1,6 @@
 //! Secrets never appear in logs, metrics, errors, `Debug` output, or at the server.
 //!
-//! The test uses a recognisable API key and password, collects all output, and searches it. A program of its own, because
-//! tracing decides once per process whether a line is enabled.
+//! The test uses a recognisable API key and password, collects all output, and searches it.
 
 use std::{convert::Infallible, fmt::Debug, io::Write, time::Duration};
 

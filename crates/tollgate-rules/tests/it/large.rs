@@ -1,4 +1,4 @@
-//! Matching in large sets: nothing is allocated. A program of its own, because it counts the allocations of its thread.
+//! Matching in large sets: nothing is allocated.
 
 use tollgate_rules::{Compat, Descriptor, Format, RuleSet};
 

@@ -1,5 +1,4 @@
-//! The log lines of a server that is too far. A program of its own, because tracing decides once per process whether a line
-//! is enabled.
+//! The log lines of a server that is too far.
 
 use std::time::Duration;
 
