@@ -58,6 +58,22 @@ fn an_interval_bucket_admits_what_bucket4j_admits_while_the_bucket_is_in_use() {
 }
 
 #[test]
+fn a_bucket_whose_burst_is_its_amount_admits_less_than_bucket4j_and_a_fixed_window_admits_the_same() {
+    let quota = Quota::per_second(10);
+    let policies = [Policy::interval_bucket("api", quota), Policy::fixed_window("api", quota)];
+    let times: Vec<_> = (0..6_000).map(|request| request * 90_000).collect();
+    let count = |mut admits: Box<dyn FnMut(u64) -> bool>| times.iter().filter(|now| admits(**now)).count();
+    let [interval, window] = policies.clone().map(|policy| count(Box::new(in_process(policy))));
+    assert_eq!([count(Box::new(bucket4j(10, 10))), interval, window], [5_400, 5_000, 5_400], "in nine minutes");
+
+    let [_, window] = policies;
+    for seed in 0..20 {
+        let gaps = [0, 0, SECOND / 50, SECOND / 10, SECOND / 2, 5 * SECOND / 2];
+        assert_same_admissions(&trace(seed, 2_000, &gaps), bucket4j(10, 10), in_process(window.clone()));
+    }
+}
+
+#[test]
 fn after_a_pause_the_timer_starts_with_the_next_request_and_that_of_bucket4j_runs_on() {
     let policy = Policy::interval_bucket("api", Quota::per_second(10));
     // One request, a pause of 2.5 seconds, a burst, and a second burst half a second later.

@@ -11,6 +11,7 @@ mod page;
 mod seller;
 mod sorted_set;
 mod spring;
+mod tower_limit;
 
 use tollgate::{Key, PolicySet};
 use tollgate_test_support::{Dice, InMemory, START_US, Subject};

@@ -1,8 +1,8 @@
 //! The limiter of Spring Cloud Gateway: its script on a real server, and a model of it for short expiries.
 
-use tollgate::{Key, PolicySet};
+use tollgate::{Key, Policy, PolicySet, Quota};
 use tollgate_rules::spring::Gateway;
-use tollgate_test_support::{InRedis, Subject};
+use tollgate_test_support::{Dice, InRedis, Subject};
 
 use super::{SECOND, START, assert_same_admissions, in_process, trace};
 
@@ -93,4 +93,17 @@ fn around_the_edge_of_a_second_the_gateway_admits_twice_the_burst_and_the_exact_
     let (mut theirs, mut ours) = (model(10, 10, 1), in_process(policy));
     let count = |admits: &mut dyn FnMut(u64) -> bool| edge.iter().filter(|now| admits(**now)).count();
     assert_eq!((count(&mut theirs), count(&mut ours)), (20, 10));
+}
+
+#[test]
+fn a_client_that_sends_each_second_not_quite_exactly_needs_a_burst_of_two() {
+    let mut dice = Dice::new(1);
+    // In the middle of a second, up to half a millisecond early or late.
+    let times: Vec<_> =
+        (0..2_000).map(|tick| tick * SECOND + SECOND / 2 + dice.pick(&[0, 250, 500, 750, 1_000])).collect();
+    let count = |mut admits: Box<dyn FnMut(u64) -> bool>| times.iter().filter(|now| admits(**now)).count();
+    let ours = |burst| in_process(Policy::token_bucket("users", Quota::per_second(1).with_burst(burst)));
+    let [spring, one, two] = [count(Box::new(model(1, 1, 1))), count(Box::new(ours(1))), count(Box::new(ours(2)))];
+    assert_eq!([spring, two], [2_000, 2_000]);
+    assert!((1_200..1_500).contains(&one), "{one} of 2 000 came a second or more after the one before");
 }

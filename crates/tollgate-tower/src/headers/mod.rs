@@ -16,14 +16,14 @@ use tollgate::{Key, KeySecret};
 
 pub(crate) use header_format::HeaderFormats;
 pub use header_format::{HeaderFormat, ResetFormat};
-pub(crate) use stack::{parse_number, retry_after_millis};
+pub(crate) use stack::{Members, lines_of, parse_number, retry_after_millis};
 pub use text::QuotaUnit;
 pub(crate) use text::{from_now, number_value, round_up, round_up_to_millis};
 pub(crate) use unit_format::UnitFormat;
 pub(crate) use writer::{HeaderOptions, HeaderUpdate, HeaderWriter, MissingHeaders, PermitHeaders};
 
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
 const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");

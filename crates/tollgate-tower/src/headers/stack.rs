@@ -144,7 +144,7 @@ fn name_of(quota: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns all lines of a header as one list.
-fn lines_of(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
+pub(crate) fn lines_of(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
     let lines: SmallVec<[&[u8]; 4]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     lines.join(&b", "[..])
 }
@@ -157,27 +157,27 @@ fn joined<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<HeaderValue> {
 
 /// Stores the members of a list, each a string or an integer with parameters.
 #[derive(Default)]
-pub(super) struct Members<'a>(SmallVec<[Member<'a>; 4]>);
+pub(crate) struct Members<'a>(SmallVec<[Member<'a>; 4]>);
 
 #[derive(Default)]
-pub(super) struct Member<'a> {
+pub(crate) struct Member<'a> {
     /// The name of the policy. `None` for a member that is an integer.
-    pub(super) name: Option<Cow<'a, StringRef>>,
-    pub(super) remaining: Option<u64>,
-    pub(super) until_more: Option<u64>,
+    pub(crate) name: Option<Cow<'a, StringRef>>,
+    pub(crate) remaining: Option<u64>,
+    pub(crate) until_more: Option<u64>,
     quota: Option<u64>,
     window: Option<u64>,
 }
 
 impl<'a> Members<'a> {
     /// Parses a list. Returns `None` when it is not one, or when a member is of another kind.
-    pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let mut members = Self::default();
         Parser::new(text).parse_list_with_visitor(&mut members).ok()?;
         Some(members)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Member<'a>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Member<'a>> {
         self.0.iter()
     }
 
@@ -244,7 +244,7 @@ pub(super) fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Says that a member is neither a string nor an integer, or that a parameter is not a number.
 #[derive(Debug)]
-pub(super) struct OtherKind;
+pub(crate) struct OtherKind;
 
 impl fmt::Display for OtherKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

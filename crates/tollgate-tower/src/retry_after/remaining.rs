@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
-use sfv::{BareItem, Item, KeyRef, List, ListEntry, Parser, key_ref};
-
 use super::field::text;
-use crate::headers::{from_now, parse_number};
+use crate::headers::{Members, RATELIMIT, from_now, lines_of, parse_number};
+use http::HeaderMap;
 
 /// Returns the time until there are more units, when a header says that none remain.
 pub(super) fn until_more(headers: &HeaderMap) -> Option<Duration> {
@@ -17,36 +15,14 @@ pub(super) fn until_more(headers: &HeaderMap) -> Option<Duration> {
             return text(headers, reset).and_then(parse_number).map(from_now);
         }
     }
-    let spent = states(headers)?.into_iter().filter(|state| state.remaining == 0);
+    let lines = lines_of(headers, &RATELIMIT);
+    // A header that does not parse is ignored as a whole, and so is one with a member that is not the state of a policy.
+    let states = Members::parse(&lines)?;
+    if !states.iter().all(|state| state.name.is_some() && state.remaining.is_some()) {
+        return None;
+    }
+    let spent = states.iter().filter(|state| state.remaining == Some(0));
     spent.filter_map(|state| state.until_more).max().map(Duration::from_secs)
-}
-
-/// Stores the state of one policy: the remaining units, and the time in seconds until there are more.
-struct State {
-    remaining: u64,
-    until_more: Option<u64>,
-}
-
-const REMAINING: &KeyRef = key_ref("r");
-const UNTIL_MORE: &KeyRef = key_ref("t");
-
-/// Parses `RateLimit` as a list of structured fields (RFC 9651). Returns `None`, so that the whole header is ignored,
-/// when it does not parse or when a member is not the state of a policy.
-fn states(headers: &HeaderMap) -> Option<Vec<State>> {
-    let lines: Vec<&[u8]> = headers.get_all("ratelimit").iter().map(|line| line.as_bytes()).collect();
-    let list: List = Parser::new(&lines.join(&b", "[..])).parse().ok()?;
-    list.iter().map(state).collect()
-}
-
-/// Reads a member such as `"burst";r=7;t=1`.
-fn state(member: &ListEntry) -> Option<State> {
-    let ListEntry::Item(Item { bare_item: BareItem::String(_), params }) = member else { return None };
-    let number = |value: &BareItem| value.as_integer().and_then(|number| u64::try_from(i64::from(number)).ok());
-    let until_more = match params.get(UNTIL_MORE) {
-        Some(value) => Some(number(value)?),
-        None => None,
-    };
-    Some(State { remaining: number(params.get(REMAINING)?)?, until_more })
 }
 
 #[cfg(test)]
