@@ -117,11 +117,15 @@ pub struct LimitedSocket<S = WebSocket> {
 }
 
 struct Options {
-    cost: Option<Box<dyn Fn(&Message) -> Cost + Send>>,
+    cost: Option<CostOf>,
     control_cost: Cost,
     on_dropped: Option<Box<dyn FnMut(Message, Refusal) + Send>>,
-    close_frame: Option<Box<dyn Fn(&Refusal) -> CloseFrame + Send>>,
+    close_frame: Option<FrameOf>,
 }
+
+type CostOf = Box<dyn Fn(&Message) -> Cost + Send>;
+
+type FrameOf = Box<dyn Fn(&Refusal) -> CloseFrame + Send>;
 
 enum SocketState {
     Reading,
