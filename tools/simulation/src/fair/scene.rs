@@ -33,7 +33,7 @@ pub(super) enum Meters {
 }
 
 /// Describes customers of one kind.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Class {
     pub(super) title: &'static str,
     pub(super) customers: u64,
