@@ -122,12 +122,13 @@ Tasks:
         Counts the source files that work for a request through a layer with a
         fixed limiter over Redis, by callgrind. Installs valgrind by the package
         manager if it is not found; VALGRIND may name a binary.
-  simulate [--write] | simulate leases [SCHEDULES]
+  simulate [--write] | simulate leases [SCHEDULES] | simulate fair
         Simulates how processes share a server, with the code of the store that
         limits what is under way. Takes seconds of a minute, and gives the same
         figures in each run. --write writes docs/contributors/simulation.md.
         `leases` runs random schedules of leases, a million by default, and
-        fails when one of them exceeds a bound.
+        fails when one of them exceeds a bound. `fair` prints the table of
+        docs/contributors/fair_shares.md.
   help  Prints this.";
 
 fn main() -> ExitCode {

@@ -40,6 +40,7 @@
 //! |---|---|---|
 //! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] is an extractor |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
+//! | `ws` | no | `ws::LimitedSocket` charges the messages of axum's WebSockets |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
 //! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!
@@ -107,6 +108,8 @@ mod rate_limit;
 pub mod rejection;
 pub mod retry_after;
 mod rpc;
+#[cfg(feature = "ws")]
+pub mod ws;
 
 /// Names the service and the future of all layers that admit or reject requests.
 pub mod future {

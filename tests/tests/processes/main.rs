@@ -1,6 +1,6 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
 //! with wrong clocks, the quickstart, the examples of priorities and of log-ins, the examples whose limits come from a database, that defers jobs, of
-//! a language model, of long exports, and with metrics for Prometheus, and the playground.
+//! a language model, of long exports, of WebSockets, and with metrics for Prometheus, and the playground.
 
 mod bound;
 mod clocks;
@@ -18,3 +18,4 @@ mod queue;
 mod quickstart;
 mod replicas;
 mod tenants;
+mod websocket;

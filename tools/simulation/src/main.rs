@@ -1,5 +1,5 @@
 //! Simulates how processes share a server: `cargo xtask simulate [--write]`, and how replicas lease units of a limit:
-//! `cargo xtask simulate leases`.
+//! `cargo xtask simulate leases`. `cargo xtask simulate fair` simulates fair shares of one limit.
 //!
 //! The model has a server with a time for each call and for each key, lines with a delay and a jitter, and processes with
 //! callers. Each process runs the controller of the Redis store, the same lines as in production. The run is
@@ -8,6 +8,7 @@
 use std::{env, fs, path::Path, process::ExitCode};
 
 mod controller;
+mod fair;
 mod leases;
 mod line;
 #[allow(dead_code, reason = "the store asks the pacer more than the simulation")]
@@ -25,6 +26,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     if let ["leases", ref rest @ ..] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return run_leases(rest);
+    }
+    if let ["fair"] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        print!("{}", fair::table());
+        return ExitCode::SUCCESS;
     }
     let write = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => false,
@@ -71,9 +76,10 @@ fn run_leases(words: &[&str]) -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "Usage: cargo xtask simulate [--write]\n       cargo xtask simulate leases [SCHEDULES]\n\n  \
+        "Usage: cargo xtask simulate [--write]\n       cargo xtask simulate leases [SCHEDULES]\n       cargo xtask simulate fair\n\n  \
          --write  writes docs/contributors/simulation.md and its pictures\n  \
-         leases   runs random schedules of leases, a million by default"
+         leases   runs random schedules of leases, a million by default\n  \
+         fair     simulates fair shares of one limit, and prints the table of docs/contributors/fair_shares.md"
     );
     ExitCode::FAILURE
 }

@@ -5,14 +5,18 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
-use http::{Response, StatusCode, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
 use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 
 use crate::{
+    key::Global,
+    labels::MetricLabels,
     metrics::LabelIndex,
     rate_limit::{
+        RateLimitLayer,
         layer::{Admission, Step, Verdict},
         reservation::{MeteredReservation, ReserveOptions},
         shared::LimitRef,
@@ -53,7 +57,8 @@ pub(crate) trait Charger: Send + Sync {
     /// Returns a limiter with what the layer keeps for its policies.
     fn limit(&self, limiter: Limiter) -> LimitRef;
 
-    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture;
+    /// Charges a cost. Waits for up to `wait`, or as the layer does.
+    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost, wait: Option<Duration>) -> CheckFuture;
 
     /// Logs and counts the result of a check. Returns whether the request may go on.
     fn record(
@@ -345,7 +350,8 @@ impl<B> fmt::Debug for Rejected<B> {
 /// It joins a limiter with the key of the request. A layer with
 /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the
 /// extensions of each request that it admits. Its checks wait, log and count as those of the layer
-/// do, and follow its shadow mode. tollgate-tonic uses it to charge each message of a stream.
+/// do, and follow its shadow mode. tollgate-tonic uses it to charge each message of a stream, and
+/// `ws::LimitedSocket` to charge those of a WebSocket.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -379,17 +385,67 @@ pub struct RequestLimiter {
     key: Key,
     labels: LabelIndex,
     rpc: RpcName<Box<str>>,
+    /// `None` waits as the layer does.
+    wait: Option<Duration>,
 }
 
 impl RequestLimiter {
-    pub(crate) fn new(
+    /// Joins a limiter with a key, for a service without a layer.
+    ///
+    /// Its checks log and count as those of a layer without options.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::RequestLimiter;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+    /// let rows = RequestLimiter::new(limiter, "acme");
+    /// let result = rows.check(Cost::new(60)).await;
+    /// assert!(rows.admits(&result));
+    /// let result = rows.check(Cost::new(60)).await;
+    /// assert!(!rows.admits(&result));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn new(limiter: Limiter, key: impl Into<Key>) -> Self {
+        let shared = RateLimitLayer::builder(limiter, Global).into_shared();
+        let (none, ()) = Request::new(()).into_parts();
+        let labels = LabelIndex::of(&none, &MetricLabels::default());
+        Self::of_layer(Arc::new(shared), LimitRef::Fixed(0), key.into(), labels, RpcName::NONE)
+    }
+
+    pub(crate) fn of_layer(
         charger: Arc<dyn Charger>,
         limit: LimitRef,
         key: Key,
         labels: LabelIndex,
         rpc: RpcName<Box<str>>,
     ) -> Self {
-        Self { charger, limit, key, labels, rpc }
+        Self { charger, limit, key, labels, rpc, wait: None }
+    }
+
+    /// Sets how long a check waits for quota at most, in place of the [wait](crate::RateLimitBuilder::wait) of the layer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use std::time::Duration;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::RequestLimiter;
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100).with_burst(1)));
+    /// let rows = RequestLimiter::new(limiter, "acme").wait(Duration::from_secs(20));
+    /// // The second row waits for 10 ms.
+    /// for _ in 0..2 {
+    ///     let result = rows.check(Cost::ONE).await;
+    ///     assert!(rows.admits(&result));
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wait(mut self, max: Duration) -> Self {
+        self.wait = Some(max);
+        self
     }
 
     /// Returns the limiter that is checked.
@@ -406,14 +462,14 @@ impl RequestLimiter {
 
     /// Charges `cost` more units, or none when they do not fit.
     ///
-    /// Waits for quota where the layer [waits](crate::RateLimitBuilder::wait). Pass the result to
+    /// Waits for quota where the layer [waits](crate::RateLimitBuilder::wait), or for as long as [`wait`](Self::wait) says. Pass the result to
     /// [`admits`](Self::admits).
     ///
     /// # Errors
     ///
     /// The same as [`Limiter::check`].
     pub fn check(&self, cost: Cost) -> CheckFuture {
-        self.charger.charge(&self.limit, &self.key, cost)
+        self.charger.charge(&self.limit, &self.key, cost, self.wait)
     }
 
     /// Returns whether the request may go on after a [`check`](Self::check).

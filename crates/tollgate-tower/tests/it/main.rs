@@ -33,3 +33,5 @@ mod unit_formats;
 mod unread_bodies;
 mod unread_streams;
 mod waiting;
+#[cfg(feature = "ws")]
+mod websockets;

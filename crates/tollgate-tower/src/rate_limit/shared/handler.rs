@@ -3,6 +3,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::request::Parts;
@@ -35,8 +36,8 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
         LimitRef::LookedUp(limiter, profile)
     }
 
-    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost) -> CheckFuture {
-        limit.get(&self.fixed).check(key, cost, self.options.wait)
+    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost, wait: Option<Duration>) -> CheckFuture {
+        limit.get(&self.fixed).check(key, cost, wait.or(self.options.wait))
     }
 
     fn record(

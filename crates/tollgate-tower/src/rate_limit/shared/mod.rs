@@ -442,7 +442,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         // The names appear in debug logs alone, so they are copied only for those.
         let is_logged = tracing::enabled!(tracing::Level::DEBUG);
         let rpc = if is_logged { self.rpc_name(parts).into_owned() } else { RpcName::NONE };
-        RequestLimiter::new(Arc::clone(self) as Arc<dyn Charger>, limit, key.clone(), labels, rpc)
+        RequestLimiter::of_layer(Arc::clone(self) as Arc<dyn Charger>, limit, key.clone(), labels, rpc)
     }
 }
 
