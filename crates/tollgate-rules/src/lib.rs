@@ -56,6 +56,7 @@
 //! | `value` | descriptor | the value of an entry, or a pattern in which `*` stands for any characters; without it, any value |
 //! | `rate_limit` | descriptor | the limit; without it, a descriptor that ends here is not limited |
 //! | `shadow_mode` | descriptor | requests over the limit pass and are counted |
+//! | `enforce` + | descriptor | the share of the keys for which the limit is in force, as in `25%`; the others are in shadow mode |
 //! | `quota_mode` | descriptor | the limit denies only together with all other quotas of the request |
 //! | `share_threshold` | descriptor | all values that match the pattern share one counter |
 //! | `detailed_metric`, `value_to_metric` | descriptor | adds values of requests to the names of [metrics](Match::metric_name) |
@@ -111,7 +112,7 @@
 //! | `tollgate_rule_units_within_total` | `rule` | units of checks within the limit |
 //! | `tollgate_rule_units_near_total` | `rule` | units above four fifths of the limit, and not over it |
 //! | `tollgate_rule_units_over_total` | `rule` | units over the limit, those in shadow mode included |
-//! | `tollgate_rule_units_shadow_total` | `rule` | units over the limit that passed, because the rule is in shadow mode |
+//! | `tollgate_rule_units_shadow_total` | `rule` | units over the limit that passed, because the rule is in shadow mode or not enforced for the key |
 //! | `tollgate_rule_loads_total` | `outcome` | loads of rules: `succeeded` or `failed` |
 //! | `tollgate_rules_refused` | | 1 while the files are refused and older rules are in force, 0 otherwise |
 //!

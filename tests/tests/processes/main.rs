@@ -1,11 +1,12 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the examples of priorities and of log-ins, the examples whose limits come from a database, that defers jobs, of
+//! with wrong clocks, the quickstart, the examples of priorities, of enforcement and of log-ins, the examples whose limits come from a database, that defers jobs, of
 //! a language model, of long exports, and with metrics for Prometheus, and the playground.
 
 mod bound;
 mod clocks;
 mod crowd;
 mod deferred_jobs;
+mod enforcement;
 mod export_permits;
 mod leases;
 mod linear;

@@ -57,6 +57,24 @@ impl Compiler {
         }
     }
 
+    /// Reads a percentage, as in `25%`. The percent sign may be missing.
+    pub(crate) fn percent(&mut self, node: &Node, trail: &Trail<'_>, least: u8) -> Option<u8> {
+        let percent = match &node.value {
+            Value::Scalar(Scalar::Integer(_, text) | Scalar::Text(text)) => {
+                let digits = text.strip_suffix('%').unwrap_or(text);
+                // `parse` would also accept a sign.
+                digits.parse::<u8>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            }
+            _ => None,
+        };
+        let percent = percent.filter(|percent| (least..=100).contains(percent));
+        if percent.is_none() {
+            let message = format!("must be {least}% to 100%, got {}", node.describe());
+            self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+        }
+        percent
+    }
+
     /// Reads a list. Nothing counts as an empty list.
     pub(crate) fn list<'n>(&mut self, node: &'n Node, trail: &Trail<'_>) -> &'n [Node] {
         match &node.value {

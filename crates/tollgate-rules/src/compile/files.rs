@@ -185,7 +185,7 @@ impl Compiler {
                 limit: limit.limit,
                 name: limit.name.map(Into::into),
                 replaces: limit.replaces,
-                is_shadow: fields.is_shadow,
+                enforcement: fields.enforcement,
                 is_quota: fields.is_quota,
                 has_detailed_metric: fields.has_detailed_metric,
                 on_outage: fields.on_outage,

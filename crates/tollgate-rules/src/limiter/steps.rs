@@ -177,7 +177,7 @@ impl Pending<'_, '_> {
     /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
     fn denies_alone(&self) -> bool {
         let least = self.policies.iter().map(|policy| policy.quota().burst()).min();
-        !self.rule.is_shadow() && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
+        !self.is_shadow && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
     }
 }
 
@@ -203,6 +203,8 @@ pub(super) struct Pending<'p, 'l> {
     /// The limiter with the answer that the rule has in an outage.
     pub(super) limiter: &'l Limiter,
     pub(super) key: Key,
+    /// The rule is not enforced for the key.
+    is_shadow: bool,
     /// The place of the descriptor in the request.
     pub(super) place: usize,
     pub(super) compat: Compat,
@@ -218,7 +220,8 @@ impl<'p, 'l> Pending<'p, 'l> {
     ) -> Option<Self> {
         let found = planned.charged()?;
         let (rule, key) = (found.rule(), found.key());
-        Some(Self { planned, rule, policies: rule.policies()?, limiter: limiter(rule), key, place, compat })
+        let (policies, is_shadow) = (rule.policies()?, !rule.enforcement.applies_to(&key));
+        Some(Self { planned, rule, policies, limiter: limiter(rule), key, is_shadow, place, compat })
     }
 }
 
@@ -235,7 +238,7 @@ impl Pending<'_, '_> {
             }
             Err(error) => return Err(error),
         };
-        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.rule.is_shadow() })
+        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.is_shadow })
     }
 
     /// Returns the charge of a descriptor that was decided together with others. `branch` is its branch, from 1.
@@ -250,7 +253,7 @@ impl Pending<'_, '_> {
         } else {
             DescriptorOutcome::from_decision(&part, self.compat)
         };
-        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.rule.is_shadow() }
+        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.is_shadow }
     }
 }
 
@@ -261,7 +264,7 @@ pub(super) struct Charge {
     pub(super) outcome: DescriptorOutcome,
     /// The error says that the units never fit.
     pub(super) decision: Result<Decision, Error>,
-    /// The rule is in shadow mode.
+    /// The rule is in shadow mode, or not enforced for the key.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only a layer hides such decisions"))]
     pub(super) is_shadow: bool,
 }

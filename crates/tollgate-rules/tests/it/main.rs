@@ -7,6 +7,7 @@ mod bad_input;
 mod calendar;
 mod compat;
 mod documents;
+mod enforce;
 mod envoy;
 mod envoy_counters;
 mod explain;

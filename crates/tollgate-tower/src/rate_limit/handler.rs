@@ -59,6 +59,7 @@ pub(crate) trait Charger: Send + Sync {
     fn record(
         &self,
         limit: &LimitRef,
+        key: &Key,
         result: &Result<Decision, Error>,
         labels: LabelIndex,
         rpc: &RpcName<&str>,
@@ -345,7 +346,7 @@ impl<B> fmt::Debug for Rejected<B> {
 /// It joins a limiter with the key of the request. A layer with
 /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the
 /// extensions of each request that it admits. Its checks wait, log and count as those of the layer
-/// do, and follow its shadow mode. tollgate-tonic uses it to charge each message of a stream.
+/// do, and follow its [`enforcement`](crate::RateLimitBuilder::enforcement). tollgate-tonic uses it to charge each message of a stream.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -422,7 +423,7 @@ impl RequestLimiter {
     /// the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
-        self.charger.record(&self.limit, result, self.labels, &self.rpc.as_deref())
+        self.charger.record(&self.limit, &self.key, result, self.labels, &self.rpc.as_deref())
     }
 }
 

@@ -101,6 +101,8 @@ pub(crate) struct KeyDecision {
     pub(crate) decision: Decision,
     /// Is true when the decision is only counted.
     pub(crate) is_shadow: bool,
+    /// The layer enforces the limit for the key.
+    pub(crate) is_enforced: bool,
 }
 
 impl JointDecision {
@@ -119,17 +121,22 @@ impl JointDecision {
 
     /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.
     pub fn with(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
-        self.push(KeyDecision { limiter, key, decision, is_shadow: false })
+        self.push(limiter, key, decision, false)
     }
 
     /// Adds a decision that is counted in the metrics, and has no part in the answer: a limit that is tried out.
     pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
-        self.push(KeyDecision { limiter, key, decision, is_shadow: true })
+        self.push(limiter, key, decision, true)
     }
 
-    fn push(mut self, decision: KeyDecision) -> Self {
-        self.decisions.push(decision);
+    fn push(mut self, limiter: Limiter, key: Key, decision: Decision, is_shadow: bool) -> Self {
+        self.decisions.push(KeyDecision { limiter, key, decision, is_shadow, is_enforced: true });
         self
+    }
+
+    /// Notes for which keys the layer enforces the limit.
+    pub(crate) fn enforce(&mut self, applies: impl Fn(&Key) -> bool) {
+        self.decisions.iter_mut().for_each(|part| part.is_enforced = applies(&part.key));
     }
 
     /// Returns whether the request may pass.
@@ -151,6 +158,11 @@ impl JointDecision {
     /// Returns the decisions that have a part in the answer.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &KeyDecision> {
         self.decisions.iter().filter(|part| !part.is_shadow)
+    }
+
+    /// Returns the decisions that have a part in the answer of the layer.
+    pub(crate) fn enforced(&self) -> impl Iterator<Item = &Decision> {
+        self.parts().filter(|part| part.is_enforced).map(|part| &part.decision)
     }
 
     /// Returns how long an allowed request waits for its turn in all [queues](tollgate::Algorithm::LeakyBucket).

@@ -7,6 +7,7 @@ mod charging;
 mod concurrency;
 mod connections;
 mod denials;
+mod enforcement;
 mod guarded_bodies;
 mod handler;
 mod header_formats;
