@@ -1,5 +1,5 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the examples of priorities, of enforcement and of log-ins, the examples whose limits come from a database, that defers jobs, of
+//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of ranked rules and of log-ins, the examples whose limits come from a database, that defers jobs, of
 //! a language model, of long exports, and with metrics for Prometheus, and the playground.
 
 mod bound;
@@ -18,4 +18,5 @@ mod prometheus;
 mod queue;
 mod quickstart;
 mod replicas;
+mod rules;
 mod tenants;

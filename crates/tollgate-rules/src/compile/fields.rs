@@ -21,6 +21,15 @@ impl Compiler {
         }
     }
 
+    /// Reads a text that is not empty.
+    pub(crate) fn filled(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
+        let text = self.text(node, trail)?;
+        if text.is_empty() {
+            self.errors.push_at(RuleErrorKind::Value, trail, node.at, "must not be empty");
+        }
+        Some(text)
+    }
+
     pub(crate) fn boolean(&mut self, node: &Node, trail: &Trail<'_>) -> bool {
         match &node.value {
             Value::Scalar(Scalar::Bool(value, _)) => *value,

@@ -104,8 +104,13 @@ impl Plan<'_> {
             if status.limit.is_some() && status.remaining < least {
                 nearest = Some((at, status.remaining));
             }
-            if planned.treatment == Treatment::Unlimited {
-                continue;
+            match planned.treatment {
+                Treatment::Unlimited | Treatment::NetworkAllowed => continue,
+                Treatment::NetworkDenied => {
+                    is_over = true;
+                    continue;
+                }
+                _ => {}
             }
             let rule = planned.charged().map(|found| found.rule());
             let is_quota = modes.quota || rule.is_some_and(|rule| rule.is_quota());
@@ -139,6 +144,9 @@ impl Planned<'_> {
         let passed = Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, usage: Usage::default() };
         if self.treatment == Treatment::Unlimited {
             return Status { remaining: u32::MAX.into(), ..passed };
+        }
+        if self.treatment == Treatment::NetworkDenied {
+            return Status { code: Code::OverLimit, ..passed };
         }
         let (Some(found), Some(outcome)) = (self.charged(), outcome) else { return passed };
         let rule = found.rule();

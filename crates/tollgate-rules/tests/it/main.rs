@@ -20,6 +20,8 @@ mod matching;
 mod metrics;
 mod model;
 mod names;
+mod networks;
+mod priorities;
 mod reload;
 mod spring;
 mod steps;

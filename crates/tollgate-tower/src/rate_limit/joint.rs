@@ -91,6 +91,8 @@ pub type JointFuture = StoreFuture<Option<JointDecision>>;
 pub struct JointDecision {
     is_allowed: bool,
     decisions: Vec<KeyDecision>,
+    /// The key of a client that is never served.
+    forbidden: Option<Key>,
 }
 
 /// Holds one decision, with all that a refund needs.
@@ -108,7 +110,7 @@ pub(crate) struct KeyDecision {
 impl JointDecision {
     /// Lets the request pass.
     pub fn allowed() -> Self {
-        Self { is_allowed: true, decisions: Vec::new() }
+        Self { is_allowed: true, decisions: Vec::new(), forbidden: None }
     }
 
     /// Denies the request.
@@ -116,7 +118,20 @@ impl JointDecision {
     /// Add the decisions that deny it, and no others: the response lists these. A denial without decisions is one that no
     /// wait ends. Its response has no `Retry-After`.
     pub fn denied() -> Self {
-        Self { is_allowed: false, decisions: Vec::new() }
+        Self { is_allowed: false, decisions: Vec::new(), forbidden: None }
+    }
+
+    /// Rejects the request with 403, because its client is never served.
+    ///
+    /// In shadow mode the request passes. `key` stands for the client: it says whether the client belongs to the
+    /// [share](crate::RateLimitBuilder::enforcement) for which the layer is enforced.
+    pub fn forbidden(key: Key) -> Self {
+        Self { forbidden: Some(key), ..Self::denied() }
+    }
+
+    /// Returns the key of a client that is never served.
+    pub(crate) fn forbidden_key(&self) -> Option<&Key> {
+        self.forbidden.as_ref()
     }
 
     /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.

@@ -61,6 +61,14 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
             Err(error) => return self.reject_unchecked(reason_of(&error), parts),
         };
+        match joint.forbidden_key() {
+            Some(key) if options.is_shadow(key) => {
+                tracing::debug!("the client is never served, the request passes in shadow mode");
+                return Verdict::Admit(Admission::EXEMPT);
+            }
+            Some(_) => return self.reject_unchecked(Reason::Forbidden, parts),
+            None => {}
+        }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
         joint.enforce(|key| !options.is_shadow(key));
         for part in joint.all() {
