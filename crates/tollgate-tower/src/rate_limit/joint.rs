@@ -91,8 +91,8 @@ pub type JointFuture = StoreFuture<Option<JointDecision>>;
 pub struct JointDecision {
     is_allowed: bool,
     decisions: Vec<KeyDecision>,
-    /// The key of a client that is never served.
-    forbidden: Option<Key>,
+    /// The key of a client that is never served. Boxed, because it is large and rare.
+    forbidden: Option<Box<Key>>,
 }
 
 /// Holds one decision, with all that a refund needs.
@@ -126,12 +126,12 @@ impl JointDecision {
     /// In shadow mode the request passes. `key` stands for the client: it says whether the client belongs to the
     /// [share](crate::RateLimitBuilder::enforcement) for which the layer is enforced.
     pub fn forbidden(key: Key) -> Self {
-        Self { forbidden: Some(key), ..Self::denied() }
+        Self { forbidden: Some(Box::new(key)), ..Self::denied() }
     }
 
     /// Returns the key of a client that is never served.
     pub(crate) fn forbidden_key(&self) -> Option<&Key> {
-        self.forbidden.as_ref()
+        self.forbidden.as_deref()
     }
 
     /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.
