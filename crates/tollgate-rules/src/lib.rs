@@ -96,7 +96,7 @@
 //! ```
 //!
 //! `allow_file` is the same for allowed networks. Of several networks that contain an address, the smallest decides. A
-//! path begins at the directory of the rules. The files are [watched](Rules::watch) and exchanged together with the rules,
+//! path begins at the directory of the rules. The files are watched (`Rules::watch`) and exchanged together with the rules,
 //! and a mistake in them refuses the load. A layer takes the address of its `ClientIp`, and answers a denied client with 403. A
 //! [`RuleLimiter`] and the service for Envoy take the entry `remote_address` of the request, as the action of that name makes
 //! it, and deny. An allowed or denied request spends nothing. In shadow mode of a layer, a denied client passes.
