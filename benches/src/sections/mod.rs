@@ -11,6 +11,7 @@ mod latency;
 mod layer;
 mod leases;
 mod memory;
+mod networks;
 mod overload;
 mod repeat;
 mod scripts;
@@ -33,6 +34,7 @@ pub(crate) const ALL: &[Section] = &[
     // This section is the first one, because its figures depend most on the memory layout that earlier sections leave.
     Section { name: "layer", about: "one request through a layer around an empty service", run: layer::run },
     Section { name: "check", about: "one decision in process", run: check::run },
+    Section { name: "networks", about: "an address among a hundred thousand networks", run: networks::run },
     Section { name: "throughput", about: "concurrent callers through Redis", run: throughput::run },
     Section { name: "distance", about: "callers of a server that is milliseconds away", run: distance::run },
     Section {

@@ -5,7 +5,7 @@ use std::{
 
 use crate::{
     Compat, Format, Limits, RuleError, RuleErrors, RuleSet,
-    compile::{Options, compile},
+    compile::{Options, Source, compile},
     load,
 };
 
@@ -80,7 +80,7 @@ impl RuleSetBuilder {
     ///
     /// Fails with every mistake that was found.
     pub fn parse(&self, text: &str, format: Format) -> Result<RuleSet, RuleErrors> {
-        compile(&self.options, [(None, format.read(text, &self.options.limits))])
+        compile(&self.options, [(None, format.read(text, &self.options.limits))], &mut Vec::new())
     }
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
@@ -109,7 +109,7 @@ impl RuleSetBuilder {
             let name: Arc<Path> = name.as_ref().into();
             (Some(name), format.read(text, &self.options.limits))
         });
-        compile(&self.options, sources)
+        compile(&self.options, sources, &mut Vec::new())
     }
 
     /// Loads a file, or all files of a directory.
@@ -124,8 +124,13 @@ impl RuleSetBuilder {
     ///
     /// Fails with every mistake that was found in any of the files.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<RuleSet, RuleErrors> {
-        let path = path.as_ref();
-        self.load_files(self.files(path).map_err(|error| error.in_file(Some(&path.into())))?)
+        self.load_noting(path.as_ref(), &mut Vec::new())
+    }
+
+    /// Loads as [`load`](Self::load) does, and notes the files of networks that the rules name, also when the load fails.
+    pub(crate) fn load_noting(&self, path: &Path, lists: &mut Vec<PathBuf>) -> Result<RuleSet, RuleErrors> {
+        let files = self.files(path).map_err(|error| error.in_file(Some(&path.into())))?;
+        compile(&self.options, self.sources(files), lists)
     }
 
     /// Returns the files that [`load`](Self::load) reads.
@@ -141,17 +146,17 @@ impl RuleSetBuilder {
         RuleSet::empty(self.options.forced_compat.unwrap_or(self.options.compat))
     }
 
-    /// Returns a digest of what [`load`](Self::load) reads. It differs when a file changes, comes or goes.
+    /// Returns a digest of what [`load`](Self::load) reads, with the files of networks in `lists`. It differs when a file changes, comes or goes.
     #[cfg(feature = "watch")]
-    pub(crate) fn digest(&self, path: &Path) -> u64 {
+    pub(crate) fn digest(&self, path: &Path, lists: &[PathBuf]) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
 
         let mut hasher = DefaultHasher::new();
         // A file that cannot be read differs from one that can.
         match self.files(path) {
             Ok(files) => {
-                for file in files {
-                    let text = load::text(&file, &self.options.limits).map_err(|error| error.to_string());
+                for file in files.iter().chain(lists) {
+                    let text = load::text(file, &self.options.limits).map_err(|error| error.to_string());
                     (file, text).hash(&mut hasher);
                 }
             }
@@ -166,11 +171,14 @@ impl RuleSetBuilder {
     ///
     /// Fails with every mistake that was found in any of the files.
     pub fn load_files(&self, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<RuleSet, RuleErrors> {
-        let sources = paths.into_iter().map(|path| {
+        compile(&self.options, self.sources(paths), &mut Vec::new())
+    }
+
+    fn sources(&self, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> impl Iterator<Item = Source> {
+        paths.into_iter().map(|path| {
             let file: Arc<Path> = path.as_ref().into();
             let tree = load::tree(&file, &self.options.limits);
             (Some(file), tree)
-        });
-        compile(&self.options, sources)
+        })
     }
 }

@@ -51,17 +51,21 @@
 //! | `domain` | file | the name under which requests find these rules |
 //! | `descriptors` | file, descriptor | the rules of one level |
 //! | `compat` + | file | `native` or `envoy`: see [`Compat`] |
+//! | `priorities` + | file | classes of requests, each with the share of every limit that it may spend: see [`PriorityClass`] |
+//! | `networks` + | file | clients that are never limited or never served, see [below](#networks), feature `http` |
 //! | `rate_limits` + | file | how descriptors are made of requests: see `Descriptors`, feature `http` |
 //! | `key` | descriptor | the key of an entry |
 //! | `value` | descriptor | the value of an entry, or a pattern in which `*` stands for any characters; without it, any value |
 //! | `rate_limit` | descriptor | the limit; without it, a descriptor that ends here is not limited |
 //! | `shadow_mode` | descriptor | requests over the limit pass and are counted |
+//! | `enforce` + | descriptor | the share of the keys for which the limit is in force, as in `25%`; the others are in shadow mode |
 //! | `quota_mode` | descriptor | the limit denies only together with all other quotas of the request |
 //! | `share_threshold` | descriptor | all values that match the pattern share one counter |
 //! | `detailed_metric`, `value_to_metric` | descriptor | adds values of requests to the names of [metrics](Match::metric_name) |
 //! | `metadata` | descriptor | any fields, returned for requests that pass |
 //! | `prefix_v6` + | descriptor | the bits of an IPv6 address that have one counter, 32 to 128 |
 //! | `on_outage` + | descriptor | `allow`, `fail` or `local`: the answer while the store is away |
+//! | `name`, `ceiling`, `key`, `value` + | class | the name of a class, its share as in `60%`, and the entry that its requests have |
 //! | `unit`, `requests_per_unit` | limit | an amount for each window: see [`Unit`]; 0 denies every request |
 //! | `unlimited` | limit | nothing is counted |
 //! | `name`, `replaces` | limit | where this limit applies to a request, the limits named in `replaces` do not |
@@ -81,6 +85,21 @@
 //! for often, and spends them without a call to Redis. The terms are those of [`Lease`](tollgate::Lease), as in
 //! `lease: {generation: 2s, share: 16}`. Of several `limits`, all are leased, or none. A leased limit is not decided in
 //! one step with limits that are not leased. A limit that becomes leased begins with fresh counters.
+//!
+//! # Networks
+//!
+//! ```yaml
+//! networks:
+//!   allow: [10.0.0.0/8, 192.0.2.7]   # never limited
+//!   deny: ['2001:db8:bad::/48']      # never served
+//!   deny_file: blocked.txt           # one network in each line, comments after #
+//! ```
+//!
+//! `allow_file` is the same for allowed networks. Of several networks that contain an address, the smallest decides. A
+//! path begins at the directory of the rules. The files are watched (`Rules::watch`) and exchanged together with the rules,
+//! and a mistake in them refuses the load. A layer takes the address of its `ClientIp`, and answers a denied client with 403. A
+//! [`RuleLimiter`] and the service for Envoy take the entry `remote_address` of the request, as the action of that name makes
+//! it, and deny. An allowed or denied request spends nothing. In shadow mode of a layer, a denied client passes.
 //!
 //! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit,
 //! or else the path of the descriptor. A rule whose amount changes therefore continues its counters.
@@ -111,7 +130,7 @@
 //! | `tollgate_rule_units_within_total` | `rule` | units of checks within the limit |
 //! | `tollgate_rule_units_near_total` | `rule` | units above four fifths of the limit, and not over it |
 //! | `tollgate_rule_units_over_total` | `rule` | units over the limit, those in shadow mode included |
-//! | `tollgate_rule_units_shadow_total` | `rule` | units over the limit that passed, because the rule is in shadow mode |
+//! | `tollgate_rule_units_shadow_total` | `rule` | units over the limit that passed, because the rule is in shadow mode or not enforced for the key |
 //! | `tollgate_rule_loads_total` | `outcome` | loads of rules: `succeeded` or `failed` |
 //! | `tollgate_rules_refused` | | 1 while the files are refused and older rules are in force, 0 otherwise |
 //!
@@ -133,7 +152,10 @@ mod load;
 mod matching;
 mod metrics;
 mod names;
+#[cfg(feature = "http")]
+mod networks;
 mod pattern;
+mod priority;
 mod reload;
 mod rule;
 mod rule_set;
@@ -155,6 +177,7 @@ pub use limiter::{CheckError, RuleDecision, RuleLimiter, RuleLimiterBuilder};
 pub use lint::{RuleWarning, RuleWarningKind};
 pub use matching::{Attempt, AttemptOutcome, Explanation, LevelTrace, Match};
 pub use metrics::Usage;
+pub use priority::PriorityClass;
 #[cfg(feature = "watch")]
 pub use reload::ReloadGuard;
 pub use reload::{LoadCounts, Rules};

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Compat, RuleSet,
-    rule_set::{Node, level::Level},
+    rule_set::{Domain, Node, level::Level},
     selector::Selector,
 };
 
@@ -46,11 +46,12 @@ pub struct RuleWarning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RuleWarningKind {
-    /// A rule is never selected, because one before it matches all its values.
+    /// A rule or a class is never selected, because one before it matches all its values.
     NeverSelected,
     /// A rule has no limit and nothing below it, and no other rule that it could be an exception from.
     NoEffect,
-    /// A name in `replaces` is the name of no limit of the domain.
+    /// A name in `replaces` is the name of no limit of the domain, or the `key` of a class is that of no entry that the
+    /// `rate_limits` of the file make.
     UnknownName,
     /// The meaning of a rule depends on a quirk of the mode `envoy`: see [`Compat`].
     Quirk,
@@ -116,6 +117,7 @@ impl RuleSet {
             lint.names.clear();
             lint.collect_names(&domain.root);
             lint.level(name, &domain.root, false);
+            lint.classes(domain);
         }
         lint.found.sort();
         lint.found
@@ -205,6 +207,35 @@ impl<'a> Lint<'a> {
         for name in unknown {
             let message = format!("replaces {name:?}, but no limit of the domain {domain} has that name");
             self.push(node, RuleWarningKind::UnknownName, message);
+        }
+    }
+
+    /// Classes of which no request is the first, and classes whose entry no action makes.
+    fn classes(&mut self, domain: &Domain) {
+        for (at, class) in domain.priorities.iter().enumerate() {
+            let origin = &class.origin;
+            let mut warn = |kind, message| {
+                self.found.push(RuleWarning { file: origin.file.clone(), line: origin.line, kind, message });
+            };
+            if let Some(first) = domain.priorities[..at].iter().find(|first| first.covers(class)) {
+                let (name, first_name) = (class.name(), first.name());
+                let message = format!(
+                    "class {name:?} is never selected, because class {first_name:?} ({}) has all its requests",
+                    first.origin
+                );
+                warn(RuleWarningKind::NeverSelected, message);
+            }
+            #[cfg(feature = "http")]
+            if let (Some(selector), Some(made)) = (&class.selector, &domain.descriptors)
+                && !made.keys().any(|key| *key == *selector.key)
+            {
+                let message = format!(
+                    "class {:?} has the key {:?}, which no action of rate_limits makes",
+                    class.name(),
+                    selector.key
+                );
+                warn(RuleWarningKind::UnknownName, message);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
-use tollgate::{Algorithm, Outage, Policy, PolicySet, Quota};
+use tollgate::{Algorithm, Enforcement, Outage, Policy, PolicySet, Quota};
 
 use crate::{Compat, LimitOverride, Unit, metrics::RuleSeries};
 
@@ -12,7 +12,8 @@ pub struct Rule {
     pub(crate) limit: Limit,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) replaces: Box<[Box<str>]>,
-    pub(crate) is_shadow: bool,
+    /// Applies to no key in shadow mode.
+    pub(crate) enforcement: Enforcement,
     pub(crate) is_quota: bool,
     pub(crate) has_detailed_metric: bool,
     pub(crate) on_outage: Option<Outage>,
@@ -116,7 +117,7 @@ impl Rule {
             limit: Limit::window(&name, requests, unit),
             name: None,
             replaces: Box::default(),
-            is_shadow: false,
+            enforcement: Enforcement::default(),
             is_quota: false,
             has_detailed_metric: false,
             on_outage: None,
@@ -171,10 +172,17 @@ impl Rule {
         self.replaces.iter().map(AsRef::as_ref)
     }
 
-    /// Returns whether a request over the limit passes, and is only counted.
+    /// Returns whether every request over the limit passes, and is only counted.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
-        self.is_shadow
+        self.enforced_percent() == 0
+    }
+
+    /// Returns the percentage of the keys for which the limit is [enforced](Enforcement): 0 in shadow mode, and 100 without
+    /// the field `enforce`.
+    #[must_use]
+    pub fn enforced_percent(&self) -> u8 {
+        self.enforcement.percent()
     }
 
     /// Returns whether the rule is in quota mode: it denies a request only together with all other quotas of the request.

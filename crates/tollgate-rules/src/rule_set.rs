@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::fast::FixedState;
 
-use crate::{Compat, Rule, rule::Origin, rule_set::level::Level, selector::Selector};
+use crate::{Compat, PriorityClass, Rule, rule::Origin, rule_set::level::Level, selector::Selector};
 
 /// The checked rules of one or more domains.
 ///
@@ -42,9 +42,11 @@ pub struct RuleSet {
     pub(crate) nodes: Vec<Node>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) root: Level,
+    pub(crate) priorities: Vec<PriorityClass>,
+    #[cfg(feature = "http")]
+    pub(crate) networks: Option<crate::networks::ClientNetworks>,
     #[cfg(feature = "http")]
     pub(crate) descriptors: Option<crate::Descriptors>,
 }
@@ -90,6 +92,16 @@ impl RuleSet {
     #[must_use]
     pub fn descriptors(&self, domain: &str) -> Option<&crate::Descriptors> {
         self.domains.get(domain)?.descriptors.as_ref()
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn networks(&self, domain: &str) -> Option<&crate::networks::ClientNetworks> {
+        self.domains.get(domain)?.networks.as_ref()
+    }
+
+    /// Returns the classes of a domain that rank its requests, in the order of the file.
+    pub fn priorities(&self, domain: &str) -> impl Iterator<Item = &PriorityClass> {
+        self.domains.get(domain).into_iter().flat_map(|domain| &domain.priorities)
     }
 
     /// Returns all rules, in the order of the files.

@@ -75,7 +75,7 @@
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
-//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow); of policies that are [looked up](LimiterSource), 64 lists of names have counters of their own, and further ones are `other` |
+//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement); of policies that are [looked up](LimiterSource), 64 lists of names have counters of their own, and further ones are `other` |
 //! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `no_permit`, `overloaded` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
 //! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |

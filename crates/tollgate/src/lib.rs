@@ -155,7 +155,9 @@ pub mod tenants {
 pub use error::{Error, ErrorKind};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
-pub use model::{Algorithm, Cost, Costs, Decision, Denied, Key, KeySecret, Lease, Policy, PolicySet, Priority, Quota};
+pub use model::{
+    Algorithm, Cost, Costs, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy, PolicySet, Priority, Quota,
+};
 #[cfg(feature = "calendar")]
 pub use model::{CalendarUnit, TimeZone};
 #[cfg(feature = "redis")]

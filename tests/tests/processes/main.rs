@@ -1,11 +1,13 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the examples of priorities and of log-ins, the examples whose limits come from a database, that defers jobs, of
-//! a language model, of long exports, of WebSockets, and with metrics for Prometheus, and the playground.
+//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of ranked rules and of log-ins, the examples whose
+//! limits come from a database, that defers jobs, of a language model, of long exports, of WebSockets, and with metrics for
+//! Prometheus, and the playground.
 
 mod bound;
 mod clocks;
 mod crowd;
 mod deferred_jobs;
+mod enforcement;
 mod export_permits;
 mod leases;
 mod linear;
@@ -17,5 +19,6 @@ mod prometheus;
 mod queue;
 mod quickstart;
 mod replicas;
+mod rules;
 mod tenants;
 mod websocket;

@@ -145,6 +145,8 @@ impl DescriptorReport {
                 Treatment::Unlimited => "unlimited",
                 Treatment::Replaced => "replaced",
                 Treatment::Charged => "charged",
+                Treatment::NetworkAllowed => "network_allowed",
+                Treatment::NetworkDenied => "network_denied",
                 _ => "not_limited",
             },
             rule: planned.found().map(|found| RuleReport::from(found.rule())),
@@ -156,6 +158,12 @@ impl DescriptorReport {
     fn text(&self) -> String {
         let mut text = self.trace.clone();
         // Writing to memory cannot fail.
+        if self.treatment == "network_allowed" {
+            text.push_str("not applied, because the network of the client is allowed\n");
+        }
+        if self.treatment == "network_denied" {
+            text.push_str("not applied, because the network of the client is denied, and so is the request\n");
+        }
         if self.treatment == "replaced" {
             text.push_str("not applied, because another limit of the request replaces it\n");
         }

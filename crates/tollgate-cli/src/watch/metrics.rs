@@ -28,6 +28,12 @@ pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figur
         let of_limiters = denials.iter().filter(|([name, _], _)| name == policy).map(|(_, rate)| *rate);
         sum(of_limiters).or_else(|| of_layers.get(&[policy.to_owned(), "denied".to_owned()]).copied())
     };
+    // Every layer has the counter. It says something only where a denial has passed.
+    let totals = figures.values("tollgate_decisions_total", ["policy", "outcome"]);
+    let shadowed = |policy: &str| {
+        let series = [policy.to_owned(), "shadowed".to_owned()];
+        of_layers.get(&series).copied().filter(|_| totals.get(&series) > Some(&0.0))
+    };
     let mut found: Vec<_> = uses
         .iter()
         .map(|((policy, algorithm), of_scan)| PolicyFigures {
@@ -38,6 +44,7 @@ pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figur
             units_per_second: of_scan.units_per_second,
             allowed_per_second: None,
             denied_per_second: None,
+            shadowed_per_second: None,
         })
         .collect();
     let in_metrics: BTreeSet<_> = of_layers.keys().chain(denials.keys()).map(|[policy, _]| policy).collect();
@@ -46,11 +53,13 @@ pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figur
         match found.iter_mut().find(|of_scan| of_scan.policy == *policy) {
             Some(of_scan) => {
                 (of_scan.allowed_per_second, of_scan.denied_per_second) = (allowed(policy), denied(policy));
+                of_scan.shadowed_per_second = shadowed(policy);
             }
             None => found.push(PolicyFigures {
                 policy: policy.clone(),
                 allowed_per_second: allowed(policy),
                 denied_per_second: denied(policy),
+                shadowed_per_second: shadowed(policy),
                 ..PolicyFigures::default()
             }),
         }
@@ -173,6 +182,22 @@ mod tests {
         let decisions: Vec<_> =
             found.iter().map(|of| (of.policy.as_str(), of.allowed_per_second, of.denied_per_second, of.keys)).collect();
         assert_eq!(decisions, [("free", Some(21.0), Some(5.0), None), ("day", Some(7.0), Some(3.0), Some(4)),]);
+    }
+
+    #[test]
+    fn a_policy_shows_who_would_be_denied_once_a_denial_has_passed() {
+        let page = |shadowed: u32| {
+            format!(
+                "tollgate_decisions_total{{policy=\"free\",outcome=\"denied\"}} 5\n\
+                 tollgate_decisions_total{{policy=\"free\",outcome=\"shadowed\"}} {shadowed}\n"
+            )
+        };
+        let rates = |shadowed| {
+            let found = policies(&BTreeMap::new(), &figures(&page(shadowed)));
+            (found[0].denied_per_second, found[0].shadowed_per_second)
+        };
+        assert_eq!(rates(0), (Some(5.0), None));
+        assert_eq!(rates(3), (Some(5.0), Some(3.0)));
     }
 
     #[test]

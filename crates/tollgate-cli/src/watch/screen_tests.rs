@@ -28,6 +28,7 @@ fn snapshot() -> Snapshot {
         units_per_second: Some(rate),
         allowed_per_second: Some(rate),
         denied_per_second: Some(1.5),
+        shadowed_per_second: None,
     };
     let figures =
         ScanFigures { round_trip_seconds: 0.000_21, scan_seconds: 0.012, compared_part: 1, ..Default::default() };

@@ -105,7 +105,7 @@ pub(super) fn sections(snapshot: &Snapshot) -> Vec<Section> {
 
 fn policies(snapshot: &Snapshot) -> Section {
     let mut section = Section::new(&[("policy", 0), ("algorithm", 3), (">keys", 2), (">limited", 1), (">units/s", 0)]);
-    section.columns.extend([(">allowed/s", 0), (">denied/s", 0)].map(Column::new));
+    section.columns.extend([(">allowed/s", 0), (">denied/s", 0), (">shadow/s", 1)].map(Column::new));
     for of in &snapshot.policies {
         section.row(
             false,
@@ -117,6 +117,7 @@ fn policies(snapshot: &Snapshot) -> Section {
                 rate(of.units_per_second),
                 rate(of.allowed_per_second),
                 rate(of.denied_per_second),
+                rate(of.shadowed_per_second),
             ],
         );
     }

@@ -67,6 +67,8 @@ pub(crate) struct PolicyFigures {
     /// The decisions, by the metrics.
     pub(crate) allowed_per_second: Option<f64>,
     pub(crate) denied_per_second: Option<f64>,
+    /// The denials of a layer that passed, in shadow mode or outside of the enforced share. The limiters count them as denied.
+    pub(crate) shadowed_per_second: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

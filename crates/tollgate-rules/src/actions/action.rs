@@ -175,6 +175,11 @@ impl Actions {
         self.add(key, Source::GrpcService)
     }
 
+    /// Returns the keys of the entries.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.actions.iter().map(|action| &*action.key)
+    }
+
     /// Makes the descriptor of a request.
     pub(super) fn extract<'a>(
         &'a self,
@@ -383,7 +388,7 @@ impl From<ForwardedIp> for ClientIp {
 }
 
 impl ClientIp {
-    pub(super) fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
+    pub(crate) fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
         match self {
             Self::Peer => PeerIp::new().address(parts),
             Self::Forwarded(forwarded) => forwarded.address(parts),

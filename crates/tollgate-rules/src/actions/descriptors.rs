@@ -54,6 +54,11 @@ impl Descriptors {
         self
     }
 
+    /// Returns the keys of the entries of all descriptors.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().flat_map(Actions::keys)
+    }
+
     /// Makes the descriptors of the request with this head. Those that the request has no values for are left out.
     ///
     /// # Errors

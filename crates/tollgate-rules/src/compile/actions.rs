@@ -116,8 +116,8 @@ impl ActionReader<'_> {
             let (node, trail) = (&field.node, trail.field(&field.name));
             match field.name.as_str() {
                 name if !names.contains(&name) => self.0.unknown(field, &trail, names, &[]),
-                "descriptor_key" => read.key = self.name(node, &trail),
-                "descriptor_value" => read.value = self.name(node, &trail),
+                "descriptor_key" => read.key = self.0.filled(node, &trail),
+                "descriptor_value" => read.value = self.0.filled(node, &trail),
                 "header_name" => read.header = self.header_name(node, &trail),
                 "skip_if_absent" => read.is_optional = self.0.boolean(node, &trail),
                 "v4_prefix_mask_len" => read.v4 = self.0.number(node, &trail, 0, 32),
@@ -137,15 +137,6 @@ impl ActionReader<'_> {
             }
         }
         is_whole.then_some(read)
-    }
-
-    /// Reads a text that is not empty.
-    fn name(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
-        let text = self.0.text(node, trail)?;
-        if text.is_empty() {
-            self.0.refuse_value(trail, node, "must not be empty".to_owned());
-        }
-        Some(text)
     }
 
     pub(crate) fn header_name(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderName> {

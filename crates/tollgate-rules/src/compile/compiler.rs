@@ -1,13 +1,20 @@
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use super::errors::Errors;
-use crate::{Compat, rule_set::Node, selector::Selector};
+use super::{errors::Errors, priorities::PriorityField};
+use crate::{Compat, Limits, rule_set::Node, selector::Selector};
 
 /// Collects the descriptors and the mistakes of all files.
 pub(crate) struct Compiler {
     pub(super) compat: Compat,
     pub(super) errors: Errors,
     pub(super) file: Option<Arc<Path>>,
+    pub(super) limits: Limits,
+    /// The files of networks that were read, or would have been.
+    pub(super) lists: Vec<PathBuf>,
     pub(super) selectors: Vec<Selector>,
     pub(super) nodes: Vec<Node>,
 }
@@ -18,6 +25,10 @@ pub(super) struct Siblings {
     pub(super) ids: Vec<u32>,
     /// The nodes by the text that must differ.
     pub(super) seen: HashMap<String, u32>,
+    /// The `priorities` of the domain.
+    pub(super) priorities: Option<PriorityField>,
+    #[cfg(feature = "http")]
+    pub(super) networks: Option<crate::networks::ClientNetworks>,
     /// The `rate_limits` of the domain.
     #[cfg(feature = "http")]
     pub(super) descriptors: Option<crate::Descriptors>,

@@ -1,6 +1,6 @@
 //! Reads and checks the fields of a descriptor.
 
-use tollgate::Outage;
+use tollgate::{Enforcement, Outage};
 
 use super::{
     compiler::{Compiler, Siblings},
@@ -23,7 +23,7 @@ pub(super) struct Fields<'n> {
     pub(super) at: Option<Position>,
     pub(super) rate_limit: Option<&'n Node>,
     pub(super) descriptors: Option<&'n Node>,
-    pub(super) is_shadow: bool,
+    pub(super) enforcement: Enforcement,
     pub(super) is_quota: bool,
     pub(super) has_detailed_metric: bool,
     pub(super) value_to_metric: bool,
@@ -47,7 +47,7 @@ impl Compiler {
             "share_threshold",
             "metadata",
         ];
-        const ADDITIONS: [&str; 2] = ["prefix_v6", "on_outage"];
+        const ADDITIONS: [&str; 3] = ["prefix_v6", "on_outage", "enforce"];
         let mut read = Fields::default();
         for field in all {
             let (node, trail) = (&field.node, trail.field(&field.name));
@@ -65,7 +65,8 @@ impl Compiler {
                 }
                 "rate_limit" => read.rate_limit = (!node.is_null()).then_some(node),
                 "descriptors" => read.descriptors = Some(node),
-                "shadow_mode" => read.is_shadow = self.boolean(node, &trail),
+                "shadow_mode" if self.boolean(node, &trail) => read.enforcement = Enforcement::share(0),
+                "shadow_mode" => {}
                 "quota_mode" => read.is_quota = self.boolean(node, &trail),
                 "detailed_metric" => read.has_detailed_metric = self.boolean(node, &trail),
                 "value_to_metric" => read.value_to_metric = self.boolean(node, &trail),
@@ -75,6 +76,14 @@ impl Compiler {
                     read.prefix_v6 = self.number(node, &trail, 32, 128).map(|bits| (bits as u8, node.at));
                 }
                 "on_outage" if self.is_addition(field, &trail) => read.on_outage = self.on_outage(node, &trail),
+                "enforce" if self.is_addition(field, &trail) => {
+                    if all.iter().any(|other| other.name == "shadow_mode") {
+                        let message = "must not stand beside shadow_mode, which is the share 0%";
+                        self.errors.push_at(RuleErrorKind::Value, &trail, field.at, message);
+                    }
+                    let percent = self.percent(node, &trail, 0);
+                    read.enforcement = percent.map(Enforcement::share).unwrap_or_default();
+                }
                 name if ADDITIONS.contains(&name) => {}
                 _ => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
             }

@@ -21,6 +21,15 @@ impl Compiler {
         }
     }
 
+    /// Reads a text that is not empty.
+    pub(crate) fn filled(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
+        let text = self.text(node, trail)?;
+        if text.is_empty() {
+            self.errors.push_at(RuleErrorKind::Value, trail, node.at, "must not be empty");
+        }
+        Some(text)
+    }
+
     pub(crate) fn boolean(&mut self, node: &Node, trail: &Trail<'_>) -> bool {
         match &node.value {
             Value::Scalar(Scalar::Bool(value, _)) => *value,
@@ -55,6 +64,24 @@ impl Compiler {
                 None
             }
         }
+    }
+
+    /// Reads a percentage, as in `25%`. The percent sign may be missing.
+    pub(crate) fn percent(&mut self, node: &Node, trail: &Trail<'_>, least: u8) -> Option<u8> {
+        let percent = match &node.value {
+            Value::Scalar(Scalar::Integer(_, text) | Scalar::Text(text)) => {
+                let digits = text.strip_suffix('%').unwrap_or(text);
+                // `parse` would also accept a sign.
+                digits.parse::<u8>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            }
+            _ => None,
+        };
+        let percent = percent.filter(|percent| (least..=100).contains(percent));
+        if percent.is_none() {
+            let message = format!("must be {least}% to 100%, got {}", node.describe());
+            self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+        }
+        percent
     }
 
     /// Reads a list. Nothing counts as an empty list.

@@ -1,6 +1,10 @@
 //! Goes through the files of a set, and through the levels of each.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     compiler::{Compiler, Siblings},
@@ -30,10 +34,14 @@ pub(crate) struct Options {
 }
 
 /// A file, or none for a text of the program, and its tree or the reason why there is none.
-type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
+pub(crate) type Source = (Option<Arc<Path>>, Result<Node, RuleError>);
 
-/// Compiles all files of a set.
-pub(crate) fn compile(options: &Options, sources: impl IntoIterator<Item = Source>) -> Result<RuleSet, RuleErrors> {
+/// Compiles all files of a set. Notes the files of networks that they name in `lists`.
+pub(crate) fn compile(
+    options: &Options,
+    sources: impl IntoIterator<Item = Source>,
+    lists: &mut Vec<PathBuf>,
+) -> Result<RuleSet, RuleErrors> {
     let mut errors = Errors::default();
     let mut documents = Vec::new();
     for (file, tree) in sources {
@@ -44,21 +52,34 @@ pub(crate) fn compile(options: &Options, sources: impl IntoIterator<Item = Sourc
     }
     let named = mode(&documents, &mut errors);
     let compat = options.forced_compat.or(named).unwrap_or(options.compat);
-    let mut compiler = Compiler { compat, errors, file: None, selectors: Vec::new(), nodes: Vec::new() };
+    let mut compiler = Compiler {
+        compat,
+        errors,
+        file: None,
+        limits: options.limits.clone(),
+        lists: Vec::new(),
+        selectors: Vec::new(),
+        nodes: Vec::new(),
+    };
     let mut domains: HashMap<Box<str>, Siblings> = HashMap::new();
     for (file, tree) in &documents {
         compiler.errors.file.clone_from(file);
         compiler.file.clone_from(file);
         compiler.document(tree, &mut domains, options.merge_domains);
     }
+    domains.values().for_each(|siblings| compiler.check_ranks(siblings));
+    lists.append(&mut compiler.lists);
     compiler.errors.finish()?;
     let Compiler { selectors, nodes, .. } = compiler;
     let domains = domains.into_iter().map(|(name, siblings)| {
-        let root = Level::new(compat, &siblings.ids, &selectors);
-        #[cfg(feature = "http")]
-        let domain = Domain { root, descriptors: siblings.descriptors };
-        #[cfg(not(feature = "http"))]
-        let domain = Domain { root };
+        let domain = Domain {
+            root: Level::new(compat, &siblings.ids, &selectors),
+            priorities: siblings.priorities.map(|priorities| priorities.classes).unwrap_or_default(),
+            #[cfg(feature = "http")]
+            networks: siblings.networks,
+            #[cfg(feature = "http")]
+            descriptors: siblings.descriptors,
+        };
         (name, domain)
     });
     Ok(RuleSet { compat, domains: domains.collect(), selectors, nodes })
@@ -91,11 +112,14 @@ fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<
     named
 }
 
+const ADDITIONS: [&str; 3] = ["rate_limits", "priorities", "networks"];
+
 impl Compiler {
     fn document(&mut self, tree: &Node, domains: &mut HashMap<Box<str>, Siblings>, merge: bool) {
         let root = Trail::Root;
         let Some(fields) = self.map(tree, &root) else { return };
-        let (mut domain, mut descriptors, mut rate_limits) = (None, None, None);
+        let (mut domain, mut descriptors) = (None, None);
+        let (mut rate_limits, mut priorities, mut networks) = (None, None, None);
         for field in fields {
             let trail = root.field(&field.name);
             match field.name.as_str() {
@@ -103,7 +127,9 @@ impl Compiler {
                 "descriptors" => descriptors = Some(&field.node),
                 "compat" => {}
                 "rate_limits" => rate_limits = self.is_addition(field, &trail).then_some(&field.node),
-                _ => self.unknown(field, &trail, &["domain", "descriptors", "compat"], &["rate_limits"]),
+                "priorities" => priorities = self.is_addition(field, &trail).then_some(&field.node),
+                "networks" => networks = self.is_addition(field, &trail).then_some(&field.node),
+                _ => self.unknown(field, &trail, &["domain", "descriptors", "compat"], &ADDITIONS),
             }
         }
         let trail = root.field("domain");
@@ -126,6 +152,12 @@ impl Compiler {
         if let Some(list) = descriptors {
             self.descriptors(list, &root.field("descriptors"), &name, &mut siblings);
         }
+        if let Some(list) = priorities {
+            self.priorities(list, &root.field("priorities"), &mut siblings);
+        }
+        if let Some(node) = networks {
+            self.networks(node, &root.field("networks"), &mut siblings);
+        }
         if let Some(list) = rate_limits {
             self.rate_limits(list, &root.field("rate_limits"), &mut siblings);
         }
@@ -140,6 +172,12 @@ impl Compiler {
             let message = "the domain has rate_limits in another file";
             self.errors.push_at(RuleErrorKind::Duplicate, trail, list.at, message);
         }
+    }
+
+    #[cfg(not(feature = "http"))]
+    fn networks(&mut self, node: &Node, trail: &Trail<'_>, _: &mut Siblings) {
+        let message = "needs the feature http of tollgate-rules";
+        self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
     }
 
     #[cfg(not(feature = "http"))]
@@ -185,7 +223,7 @@ impl Compiler {
                 limit: limit.limit,
                 name: limit.name.map(Into::into),
                 replaces: limit.replaces,
-                is_shadow: fields.is_shadow,
+                enforcement: fields.enforcement,
                 is_quota: fields.is_quota,
                 has_detailed_metric: fields.has_detailed_metric,
                 on_outage: fields.on_outage,

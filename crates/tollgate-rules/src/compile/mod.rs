@@ -12,7 +12,10 @@ mod files;
 mod lease;
 mod limit;
 mod metadata;
+#[cfg(feature = "http")]
+mod networks;
+mod priorities;
 
 pub(crate) use errors::Errors;
 pub(crate) use fields::listed;
-pub(crate) use files::{Options, compile};
+pub(crate) use files::{Options, Source, compile};

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Error, ErrorKind, store::StoreFuture};
-use tollgate_tower::{JointDecision, JointFuture, LimiterSource, RequestDecider, key::KeyError};
+use tollgate::{Cost, Error, ErrorKind, Key, store::StoreFuture};
+use tollgate_tower::{
+    JointDecision, JointFuture, LimiterSource, RequestDecider,
+    key::{KeyError, NetworkVerdict},
+};
 
 use super::{rule_limiter::RuleLimiter, steps::Charge};
 use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
@@ -100,6 +103,18 @@ impl RequestDecider for RequestRules {
     fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
         // One set makes the descriptors and decides them.
         let set = self.limiter.rules().current();
+        if let Some(networks) = set.networks(&self.domain) {
+            let address = self.client_ip.address(parts)?;
+            match networks.verdict(address) {
+                NetworkVerdict::Allowed => return Ok(StoreFuture::ready(Ok(None))),
+                NetworkVerdict::Denied if !self.limiter.0.modes.shadow => {
+                    // The key that an address has by default.
+                    let forbidden = JointDecision::forbidden(Key::network(address, 64));
+                    return Ok(StoreFuture::ready(Ok(Some(forbidden))));
+                }
+                _ => {}
+            }
+        }
         let from_code = self.descriptors.as_deref();
         let descriptors = from_code.or_else(|| set.descriptors(&self.domain)).ok_or_else(|| {
             let domain = &self.domain;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use smallvec::{SmallVec, smallvec};
-use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet};
+use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Priority};
 
 use crate::{Compat, DescriptorOutcome, GlobalModes, Plan, Planned, Rule};
 
@@ -43,7 +43,7 @@ pub(super) async fn charge<'l>(
     modes: GlobalModes,
     limiter: impl Fn(&Rule) -> &'l Limiter,
 ) -> Result<Vec<Option<Charge>>, Error> {
-    let pending = |(place, planned)| Pending::of(place, planned, plan.compat(), &limiter);
+    let pending = |(place, planned)| Pending::of(place, planned, plan, &limiter);
     let pending = plan.iter().enumerate().filter_map(pending);
     let results = all(steps.of(plan, modes, pending).into_iter().map(Step::check)).await;
     let mut charges: Vec<Option<Charge>> = plan.iter().map(|_| None).collect();
@@ -176,16 +176,17 @@ impl Pending<'_, '_> {
 
     /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
     fn denies_alone(&self) -> bool {
-        let least = self.policies.iter().map(|policy| policy.quota().burst()).min();
-        !self.rule.is_shadow() && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
+        let least = self.policies.iter().map(|policy| self.priority.units_of(policy.quota().burst())).min();
+        !self.is_shadow && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
     }
 }
 
 /// Returns the units of each descriptor.
 fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
+    let priority = descriptors.first().map_or(Priority::CRITICAL, |descriptor| descriptor.priority);
     let mut hits = descriptors.iter().map(|descriptor| descriptor.planned.hits());
     let first = hits.next().unwrap_or_default();
-    let costs = Costs::new(Cost::new(first));
+    let costs = Costs::new(Cost::new(first)).with_priority(priority);
     if hits.all(|other| other == first) {
         return costs;
     }
@@ -203,9 +204,12 @@ pub(super) struct Pending<'p, 'l> {
     /// The limiter with the answer that the rule has in an outage.
     pub(super) limiter: &'l Limiter,
     pub(super) key: Key,
+    /// The rule is not enforced for the key.
+    is_shadow: bool,
     /// The place of the descriptor in the request.
     pub(super) place: usize,
     pub(super) compat: Compat,
+    priority: Priority,
 }
 
 impl<'p, 'l> Pending<'p, 'l> {
@@ -213,12 +217,14 @@ impl<'p, 'l> Pending<'p, 'l> {
     pub(super) fn of(
         place: usize,
         planned: &'p Planned<'_>,
-        compat: Compat,
+        plan: &Plan<'_>,
         limiter: impl Fn(&Rule) -> &'l Limiter,
     ) -> Option<Self> {
         let found = planned.charged()?;
         let (rule, key) = (found.rule(), found.key());
-        Some(Self { planned, rule, policies: rule.policies()?, limiter: limiter(rule), key, place, compat })
+        let (policies, is_shadow) = (rule.policies()?, !rule.enforcement.applies_to(&key));
+        let (compat, priority) = (plan.compat(), plan.priority());
+        Some(Self { planned, rule, policies, limiter: limiter(rule), key, is_shadow, place, compat, priority })
     }
 }
 
@@ -227,7 +233,8 @@ impl Pending<'_, '_> {
     pub(super) async fn check(self) -> Result<Charge, Error> {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
-        let (outcome, decision) = match limiter.check_key(&self.key).cost(Cost::new(hits)).await {
+        let check = limiter.check_key(&self.key).cost(Costs::new(Cost::new(hits)).with_priority(self.priority));
+        let (outcome, decision) = match check.await {
             Ok(decision) => (DescriptorOutcome::from_decision(&decision, self.compat), Ok(decision)),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
                 let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
@@ -235,7 +242,7 @@ impl Pending<'_, '_> {
             }
             Err(error) => return Err(error),
         };
-        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.rule.is_shadow() })
+        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.is_shadow })
     }
 
     /// Returns the charge of a descriptor that was decided together with others. `branch` is its branch, from 1.
@@ -250,7 +257,7 @@ impl Pending<'_, '_> {
         } else {
             DescriptorOutcome::from_decision(&part, self.compat)
         };
-        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.rule.is_shadow() }
+        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.is_shadow }
     }
 }
 
@@ -261,7 +268,7 @@ pub(super) struct Charge {
     pub(super) outcome: DescriptorOutcome,
     /// The error says that the units never fit.
     pub(super) decision: Result<Decision, Error>,
-    /// The rule is in shadow mode.
+    /// The rule is in shadow mode, or not enforced for the key.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only a layer hides such decisions"))]
     pub(super) is_shadow: bool,
 }

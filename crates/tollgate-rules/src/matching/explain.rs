@@ -213,7 +213,11 @@ fn described(rule: &Rule) -> String {
         Limit::Blocked { .. } => "limit 0: every request is denied".to_owned(),
         limit @ Limit::Policies(_) => format!("limit {limit}"),
     };
-    let mode = if rule.is_shadow { ", in shadow mode" } else { "" };
+    let mode = match rule.enforced_percent() {
+        0 => ", in shadow mode".to_owned(),
+        100 => String::new(),
+        percent => format!(", enforced for {percent} % of the keys"),
+    };
     let quota = if rule.is_quota { ", in quota mode" } else { "" };
     let place = rule.origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
     format!("{limit} of {}{place}{mode}{quota}", rule.metric)

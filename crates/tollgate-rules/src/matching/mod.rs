@@ -306,6 +306,18 @@ impl Match<'_> {
         stat_name(&name).into()
     }
 
+    /// Returns whether a request over the limit passes, and is only counted: in shadow mode, and when the rule is enforced for
+    /// a share of the keys to which the [key](Self::key) does not belong.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        let rule = self.rule();
+        match rule.enforced_percent() {
+            0 => true,
+            100 => false,
+            _ => !rule.enforcement.applies_to(&self.key()),
+        }
+    }
+
     /// Returns the metadata of the rule.
     ///
     /// In the mode `envoy` it is lost where the metric has values of requests, as in Envoy's service.

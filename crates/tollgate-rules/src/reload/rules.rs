@@ -44,12 +44,20 @@ struct RulesInner {
     path: Option<PathBuf>,
     current: ArcSwap<RuleSet>,
     last_error: ArcSwapOption<RuleErrors>,
-    /// Stores a digest of the files of the last load. It is held from the start of a load until its result is in force, so
+    /// Stores what the last load read. It is held from the start of a load until its result is in force, so
     /// that an older file never replaces a newer one.
-    loading: Mutex<Option<u64>>,
+    loading: Mutex<LastLoad>,
     succeeded: AtomicU64,
     failed: AtomicU64,
     metrics: RuleMetrics,
+}
+
+/// What the last load read.
+#[derive(Default)]
+struct LastLoad {
+    digest: Option<u64>,
+    /// The files of networks that the rules name.
+    lists: Vec<PathBuf>,
 }
 
 /// Counts the loads of [`Rules`], the first one included.
@@ -79,10 +87,10 @@ impl Rules {
     /// Fails with every mistake that was found.
     pub fn load_with(options: RuleSetBuilder, path: impl Into<PathBuf>) -> Result<Self, RuleErrors> {
         let path = path.into();
-        let digest = digest(&options, &path);
-        let set = options.load(&path)?;
+        let mut loaded = LastLoad::default();
+        let set = loaded.load(&options, &path)?;
         let rules = Self::with(options, Some(path), set.into());
-        *rules.lock() = digest;
+        *rules.lock() = loaded;
         Ok(rules)
     }
 
@@ -127,7 +135,7 @@ impl Rules {
             path,
             current: ArcSwap::new(set),
             last_error: ArcSwapOption::empty(),
-            loading: Mutex::new(None),
+            loading: Mutex::default(),
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             metrics,
@@ -163,8 +171,8 @@ impl Rules {
     pub fn reload(&self) -> Result<(), RuleErrors> {
         let Some(path) = &self.0.path else { return Ok(()) };
         let mut loading = self.lock();
-        *loading = digest(&self.0.options, path);
-        self.load_from(path)
+        let result = loading.load(&self.0.options, path);
+        self.put_loaded(path, result)
     }
 
     /// Loads the files again when they are not those of the last load.
@@ -172,16 +180,15 @@ impl Rules {
     pub(super) fn reload_changed(&self) {
         let Some(path) = &self.0.path else { return };
         let mut loading = self.lock();
-        let now = digest(&self.0.options, path);
-        if *loading != now {
-            *loading = now;
+        if loading.digest != digest(&self.0.options, path, &loading.lists) {
+            let result = loading.load(&self.0.options, path);
             // The result is logged, and kept as the last error.
-            let _ = self.load_from(path);
+            let _ = self.put_loaded(path, result);
         }
     }
 
-    fn load_from(&self, path: &Path) -> Result<(), RuleErrors> {
-        match self.0.options.load(path) {
+    fn put_loaded(&self, path: &Path, result: Result<RuleSet, RuleErrors>) -> Result<(), RuleErrors> {
+        match result {
             Ok(set) => {
                 let rules = set.rules().count();
                 self.put(set.into());
@@ -214,7 +221,9 @@ impl Rules {
     /// Returns the files that a load reads now.
     #[cfg(feature = "watch")]
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        self.0.path.as_deref().and_then(|path| self.0.options.files(path).ok()).unwrap_or_default()
+        let mut files = self.0.path.as_deref().and_then(|path| self.0.options.files(path).ok()).unwrap_or_default();
+        files.extend_from_slice(&self.lock().lists);
+        files
     }
 
     /// Returns the mistakes of the last load, and `None` when it succeeded.
@@ -260,18 +269,36 @@ impl Rules {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<u64>> {
+    fn lock(&self) -> MutexGuard<'_, LastLoad> {
         self.0.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns a digest of the files before they are loaded: a change during the load is then another one.
-fn digest(options: &RuleSetBuilder, path: &Path) -> Option<u64> {
+impl LastLoad {
+    /// Loads the files. The digest is made before: a change during the load is then another one.
+    fn load(&mut self, options: &RuleSetBuilder, path: &Path) -> Result<RuleSet, RuleErrors> {
+        let mut load = || {
+            self.digest = digest(options, path, &self.lists);
+            let mut lists = Vec::new();
+            let result = options.load_noting(path, &mut lists);
+            let are_known = lists == self.lists;
+            self.lists = lists;
+            (result, are_known)
+        };
+        // Rules that name other files of networks than before are loaded twice, so that the digest is of these.
+        match load() {
+            (_, false) => load().0,
+            (result, true) => result,
+        }
+    }
+}
+
+fn digest(options: &RuleSetBuilder, path: &Path, lists: &[PathBuf]) -> Option<u64> {
     #[cfg(feature = "watch")]
-    return Some(options.digest(path));
+    return Some(options.digest(path, lists));
     #[cfg(not(feature = "watch"))]
     return {
-        let _ = (options, path);
+        let _ = (options, path, lists);
         None
     };
 }

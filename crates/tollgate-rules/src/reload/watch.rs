@@ -179,11 +179,18 @@ struct Watches {
 impl Watches {
     /// Loads the rules again when what is read differs from what was loaded last.
     fn look(&mut self) {
-        // Links may lead elsewhere now. That place is watched before the files are read, so that no change is missed.
-        if let Err(error) = self.renew() {
-            tracing::warn!(every_s = LOOK.as_secs(), "rate limit rules are read without a watch: {error}");
+        for _ in 0..ATTEMPTS {
+            let before = self.wanted();
+            // Links may lead elsewhere now. That place is watched before the files are read, so that no change is missed.
+            if let Err(error) = self.renew() {
+                tracing::warn!(every_s = LOOK.as_secs(), "rate limit rules are read without a watch: {error}");
+            }
+            self.rules.reload_changed();
+            // The rules may name other files of networks now.
+            if self.wanted() == before {
+                break;
+            }
         }
-        self.rules.reload_changed();
     }
 
     /// Watches the directories in which a change can mean other rules.

@@ -159,7 +159,8 @@ impl Assembled {
     /// Makes the rules of the limits.
     pub(super) fn gateway(self, file: Option<Arc<Path>>) -> Result<Gateway, RuleErrors> {
         let Self { limits } = self;
-        let rules = compile(&Options::default(), [(file, Ok(tree(&limits, Gateway::DOMAIN, DEFAULT_NAME)))])?;
+        let rules =
+            compile(&Options::default(), [(file, Ok(tree(&limits, Gateway::DOMAIN, DEFAULT_NAME)))], &mut Vec::new())?;
         let routes = limits.iter().enumerate();
         let by_route: HashMap<_, _> = routes.filter_map(|(at, limit)| Some((limit.route.clone()?, at))).collect();
         let default = limits.iter().position(|limit| limit.route.is_none());

@@ -66,7 +66,8 @@ impl Plan<'_> {
     /// Combines the outcomes of all descriptors that were charged.
     ///
     /// The request is over its limit when a descriptor exceeds a limit that is no quota, or when there are quota
-    /// descriptors and all of them exceed theirs. A rule in shadow mode never exceeds its limit.
+    /// descriptors and all of them exceed theirs. A rule in shadow mode
+    /// never exceeds its limit, and one that is [enforced](crate::Match::is_shadow) for a share of the keys not for the others.
     ///
     /// `outcomes` has one element for each descriptor. Elements of descriptors that were not
     /// [charged](Planned::charged) are ignored. A descriptor without an outcome counts as one without a limit.
@@ -103,8 +104,13 @@ impl Plan<'_> {
             if status.limit.is_some() && status.remaining < least {
                 nearest = Some((at, status.remaining));
             }
-            if planned.treatment == Treatment::Unlimited {
-                continue;
+            match planned.treatment {
+                Treatment::Unlimited | Treatment::NetworkAllowed => continue,
+                Treatment::NetworkDenied => {
+                    is_over = true;
+                    continue;
+                }
+                _ => {}
             }
             let rule = planned.charged().map(|found| found.rule());
             let is_quota = modes.quota || rule.is_some_and(|rule| rule.is_quota());
@@ -139,9 +145,12 @@ impl Planned<'_> {
         if self.treatment == Treatment::Unlimited {
             return Status { remaining: u32::MAX.into(), ..passed };
         }
+        if self.treatment == Treatment::NetworkDenied {
+            return Status { code: Code::OverLimit, ..passed };
+        }
         let (Some(found), Some(outcome)) = (self.charged(), outcome) else { return passed };
         let rule = found.rule();
-        let is_shadowed = outcome.is_over && rule.is_shadow();
+        let is_shadowed = outcome.is_over && found.is_shadow();
         Status {
             code: if outcome.is_over && !is_shadowed { Code::OverLimit } else { Code::Ok },
             limit: rule.amount().map(|(requests, period)| CurrentLimit { requests, period, name: rule.name.clone() }),

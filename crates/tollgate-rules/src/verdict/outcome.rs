@@ -70,11 +70,17 @@ impl DescriptorOutcome {
         let limit = state.policy().quota().burst();
         let spent = limit.saturating_sub(state.remaining());
         let after = if decision.is_denied() { spent.saturating_add(hits) } else { spent };
+        let usage = if decision.is_denied() && after <= limit {
+            // The ceiling of a priority denies units that the whole limit still has.
+            Usage { total: hits, over: hits, ..Usage::default() }
+        } else {
+            Usage::new(limit, after, hits, compat)
+        };
         Self {
             is_over,
             remaining: if is_over { 0 } else { state.remaining() },
             reset_after: wait.or(state.retry_after()).unwrap_or_else(|| state.reset_after()),
-            usage: Usage::new(limit, after, hits, compat),
+            usage,
         }
     }
 

@@ -1,6 +1,8 @@
 use std::{collections::HashSet, fmt};
 
-use crate::{Compat, Descriptor, Match, RuleSet, rule::Limit};
+use tollgate::Priority;
+
+use crate::{Compat, Descriptor, Match, PriorityClass, RuleSet, rule::Limit};
 
 /// The [`Treatment`] of each descriptor of a request: whether it is charged.
 ///
@@ -28,6 +30,7 @@ pub struct Plan<'a> {
     pub(super) compat: Compat,
     pub(super) domain: &'a str,
     pub(super) hits: u32,
+    class: Option<&'a PriorityClass>,
     pub(super) planned: Vec<Planned<'a>>,
 }
 
@@ -52,6 +55,10 @@ pub enum Treatment {
     Replaced,
     /// The descriptor is charged.
     Charged,
+    /// The network of the client is allowed. The descriptor passes, and nothing is counted.
+    NetworkAllowed,
+    /// The network of the client is denied, and with it the request. Nothing is counted.
+    NetworkDenied,
 }
 
 /// Reports a request that cannot be decided.
@@ -95,6 +102,7 @@ impl RuleSet {
         if descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }
+        let of_network = self.treatment_of_network(domain, descriptors);
         let planned = descriptors.iter().map(|descriptor| {
             let found = self.find(domain, descriptor);
             let treatment = match found.as_ref().map(|found| found.rule().limit()) {
@@ -102,12 +110,33 @@ impl RuleSet {
                 Some(Limit::Unlimited) => Treatment::Unlimited,
                 Some(Limit::Blocked { .. } | Limit::Policies(_)) => Treatment::Charged,
             };
+            let treatment = of_network.unwrap_or(treatment);
             let hits = descriptor.hits().unwrap_or_else(|| u64::from(hits.max(1)));
             Planned { descriptor, found, treatment, hits }
         });
         let mut planned: Vec<_> = planned.collect();
         replace(&mut planned);
-        Ok(Plan { compat: self.compat, domain, hits, planned })
+        let class = self.priorities(domain).find(|class| class.has(descriptors));
+        Ok(Plan { compat: self.compat, domain, hits, class, planned })
+    }
+}
+
+impl RuleSet {
+    /// Returns the treatment of all descriptors, when the client belongs to a network of the domain.
+    #[cfg(feature = "http")]
+    fn treatment_of_network(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<Treatment> {
+        use tollgate_tower::key::NetworkVerdict;
+
+        match self.networks(domain)?.verdict_of(descriptors) {
+            NetworkVerdict::Allowed => Some(Treatment::NetworkAllowed),
+            NetworkVerdict::Denied => Some(Treatment::NetworkDenied),
+            _ => None,
+        }
+    }
+
+    #[cfg(not(feature = "http"))]
+    fn treatment_of_network(&self, _: &str, _: &[Descriptor<'_>]) -> Option<Treatment> {
+        None
     }
 }
 
@@ -133,6 +162,17 @@ impl<'a> Plan<'a> {
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Planned<'a>> {
         self.planned.iter()
+    }
+
+    /// Returns the class that ranks the request. Without one it is critical.
+    #[must_use]
+    pub fn class(&self) -> Option<&'a PriorityClass> {
+        self.class
+    }
+
+    /// Returns the priority of the request.
+    pub(crate) fn priority(&self) -> Priority {
+        self.class.map_or(Priority::CRITICAL, PriorityClass::priority)
     }
 
     /// Returns the mode of the rules.

@@ -74,7 +74,7 @@ impl Networks {
     ///
     /// Fails when a line is no network, and when one network is in both lists.
     pub fn parse(allowed: &str, denied: &str) -> Result<Self, NetworkError> {
-        Self::try_new(read(allowed)?, read(denied)?)
+        Self::try_new(Network::parse_lines(allowed)?, Network::parse_lines(denied)?)
     }
 
     /// Exchanges both lists. Requests that are under way keep what the old lists said.
@@ -97,7 +97,7 @@ impl Networks {
         let lists = self.0.load();
         match address.to_canonical() {
             IpAddr::V4(address) => lists.v4.verdict(address.to_bits()),
-            IpAddr::V6(address) => lists.v6.verdict(address.to_bits()),
+            IpAddr::V6(address) => lists.verdict_v6(address.to_bits()),
         }
     }
 }
@@ -109,16 +109,25 @@ impl fmt::Debug for Networks {
     }
 }
 
-fn read(text: &str) -> Result<Vec<Network>, NetworkError> {
-    let lines = (1..).zip(text.lines()).map(|(at, line)| (at, line.split('#').next().unwrap_or_default().trim()));
-    let lines = lines.filter(|(_, line)| !line.is_empty());
-    lines.map(|(at, line)| line.parse().map_err(|error: NetworkError| error.in_line(at))).collect()
+impl Network {
+    /// Reads a text with one network in each line. Empty lines, and what follows a `#`, are skipped.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a line is no network. The error names the line.
+    pub fn parse_lines(text: &str) -> Result<Vec<Self>, NetworkError> {
+        let lines = (1..).zip(text.lines()).map(|(at, line)| (at, line.split('#').next().unwrap_or_default().trim()));
+        let lines = lines.filter(|(_, line)| !line.is_empty());
+        lines.map(|(at, line)| line.parse().map_err(|error: NetworkError| error.in_line(at))).collect()
+    }
 }
 
 /// Both lists, as ranges of addresses.
 struct Lists {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
+    /// The first halves of the starts in `v6`. A search of 64 bits takes a third of the time of one of 128.
+    v6_heads: Vec<u64>,
     count: usize,
 }
 
@@ -143,8 +152,22 @@ impl Lists {
             Ranges::new(v6, |last| last.checked_add(1)).map_err(|first| IpAddr::from(Ipv6Addr::from_bits(first))),
         );
         let twice = |address| NetworkError::in_both_lists(address);
-        Ok(Self { v4: v4.map_err(twice)?, v6: v6.map_err(twice)?, count })
+        let (v4, v6) = (v4.map_err(twice)?, v6.map_err(twice)?);
+        let v6_heads = v6.starts.iter().map(|start| head(*start)).collect();
+        Ok(Self { v4, v6, v6_heads, count })
     }
+
+    fn verdict_v6(&self, address: u128) -> NetworkVerdict {
+        let first = head(address);
+        let end = self.v6_heads.partition_point(|head| *head <= first);
+        // Few networks are smaller than 64 bits, so the last range with such a head is mostly the one.
+        let is_last = self.v6_heads[end - 1] < first || self.v6.starts[end - 1] <= address;
+        if is_last { self.v6.verdicts[end - 1] } else { self.v6.verdict(address) }
+    }
+}
+
+fn head(address: u128) -> u64 {
+    (address >> 64) as u64
 }
 
 /// Divides all addresses into ranges with one verdict each. Each begins where the one before ends.

@@ -64,6 +64,7 @@ pub(crate) trait Charger: Send + Sync {
     fn record(
         &self,
         limit: &LimitRef,
+        key: &Key,
         result: &Result<Decision, Error>,
         labels: LabelIndex,
         rpc: &RpcName<&str>,
@@ -350,8 +351,8 @@ impl<B> fmt::Debug for Rejected<B> {
 /// It joins a limiter with the key of the request. A layer with
 /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the
 /// extensions of each request that it admits. Its checks wait, log and count as those of the layer
-/// do, and follow its shadow mode. tollgate-tonic uses it to charge each message of a stream, and
-/// `ws::LimitedSocket` to charge those of a WebSocket.
+/// do, and follow its [`enforcement`](crate::RateLimitBuilder::enforcement). tollgate-tonic uses it to charge each message of a
+/// stream, and `ws::LimitedSocket` to charge those of a WebSocket.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -478,7 +479,7 @@ impl RequestLimiter {
     /// the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
-        self.charger.record(&self.limit, result, self.labels, &self.rpc.as_deref())
+        self.charger.record(&self.limit, &self.key, result, self.labels, &self.rpc.as_deref())
     }
 }
 

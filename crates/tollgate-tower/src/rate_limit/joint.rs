@@ -91,6 +91,8 @@ pub type JointFuture = StoreFuture<Option<JointDecision>>;
 pub struct JointDecision {
     is_allowed: bool,
     decisions: Vec<KeyDecision>,
+    /// The key of a client that is never served. Boxed, because it is large and rare.
+    forbidden: Option<Box<Key>>,
 }
 
 /// Holds one decision, with all that a refund needs.
@@ -101,12 +103,14 @@ pub(crate) struct KeyDecision {
     pub(crate) decision: Decision,
     /// Is true when the decision is only counted.
     pub(crate) is_shadow: bool,
+    /// The layer enforces the limit for the key.
+    pub(crate) is_enforced: bool,
 }
 
 impl JointDecision {
     /// Lets the request pass.
     pub fn allowed() -> Self {
-        Self { is_allowed: true, decisions: Vec::new() }
+        Self { is_allowed: true, decisions: Vec::new(), forbidden: None }
     }
 
     /// Denies the request.
@@ -114,22 +118,40 @@ impl JointDecision {
     /// Add the decisions that deny it, and no others: the response lists these. A denial without decisions is one that no
     /// wait ends. Its response has no `Retry-After`.
     pub fn denied() -> Self {
-        Self { is_allowed: false, decisions: Vec::new() }
+        Self { is_allowed: false, decisions: Vec::new(), forbidden: None }
+    }
+
+    /// Rejects the request with 403, because its client is never served.
+    ///
+    /// In shadow mode the request passes. `key` stands for the client: it says whether the client belongs to the
+    /// [share](crate::RateLimitBuilder::enforcement) for which the layer is enforced.
+    pub fn forbidden(key: Key) -> Self {
+        Self { forbidden: Some(Box::new(key)), ..Self::denied() }
+    }
+
+    /// Returns the key of a client that is never served.
+    pub(crate) fn forbidden_key(&self) -> Option<&Key> {
+        self.forbidden.as_deref()
     }
 
     /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.
     pub fn with(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
-        self.push(KeyDecision { limiter, key, decision, is_shadow: false })
+        self.push(limiter, key, decision, false)
     }
 
     /// Adds a decision that is counted in the metrics, and has no part in the answer: a limit that is tried out.
     pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
-        self.push(KeyDecision { limiter, key, decision, is_shadow: true })
+        self.push(limiter, key, decision, true)
     }
 
-    fn push(mut self, decision: KeyDecision) -> Self {
-        self.decisions.push(decision);
+    fn push(mut self, limiter: Limiter, key: Key, decision: Decision, is_shadow: bool) -> Self {
+        self.decisions.push(KeyDecision { limiter, key, decision, is_shadow, is_enforced: true });
         self
+    }
+
+    /// Notes for which keys the layer enforces the limit.
+    pub(crate) fn enforce(&mut self, applies: impl Fn(&Key) -> bool) {
+        self.decisions.iter_mut().for_each(|part| part.is_enforced = applies(&part.key));
     }
 
     /// Returns whether the request may pass.
@@ -151,6 +173,11 @@ impl JointDecision {
     /// Returns the decisions that have a part in the answer.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &KeyDecision> {
         self.decisions.iter().filter(|part| !part.is_shadow)
+    }
+
+    /// Returns the decisions that have a part in the answer of the layer.
+    pub(crate) fn enforced(&self) -> impl Iterator<Item = &Decision> {
+        self.parts().filter(|part| part.is_enforced).map(|part| &part.decision)
     }
 
     /// Returns how long an allowed request waits for its turn in all [queues](tollgate::Algorithm::LeakyBucket).

@@ -226,6 +226,8 @@ pub struct RequestContext {
     /// The cost for each policy, where it is needed after the check.
     pub(crate) costs: Option<Box<Costs>>,
     pub(crate) asked: Asked,
+    /// The request is only counted. It stays so when the share that is enforced changes meanwhile.
+    pub(crate) is_shadow: bool,
     pub(crate) labels: LabelIndex,
 }
 

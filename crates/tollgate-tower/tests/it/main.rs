@@ -9,6 +9,7 @@ mod compile;
 mod concurrency;
 mod connections;
 mod denials;
+mod enforcement;
 mod guarded_bodies;
 mod handler;
 mod header_formats;

@@ -7,7 +7,7 @@ mod options;
 use std::{fmt, net::IpAddr, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Priority};
+use tollgate::{Cost, Costs, Enforcement, Priority};
 
 use crate::{
     gate::GateOptions,
@@ -261,7 +261,7 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Turns shadow mode on or off: requests are checked and counted, but never rejected.
     ///
-    /// Use it to try out a limit. The client receives no rate limit headers. Requests that would be
+    /// Use it to try out a limit. It is the [`enforcement`](Self::enforcement) of 0 % or of 100 % of the keys. The client receives no rate limit headers. Requests that would be
     /// denied appear in the log at `debug`, in the metrics with the outcome `shadowed`, and in the
     /// [`Decisions`](crate::Decisions).
     ///
@@ -281,8 +281,48 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// }
     /// # }
     /// ```
-    pub fn shadow(mut self, is_shadow: bool) -> Self {
-        self.options.is_shadow = is_shadow;
+    pub fn shadow(self, is_shadow: bool) -> Self {
+        self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
+    }
+
+    /// Enforces the limit for a share of the keys, which can change while the service runs. The others are in
+    /// [shadow mode](Self::shadow).
+    ///
+    /// The share is the same on each replica: see [`Enforcement`]. A request that has no key, or no limiter because a look-up
+    /// failed, is rejected once the share is 100 %. A [denied network](Self::networks) belongs to the share by the address
+    /// of the client, an IPv6 address by its network of 64 bits. Of several limiters that decide one request together, those
+    /// whose key is enforced may deny it.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Header};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let enforcement = Enforcement::share(0);
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("daily", Quota::per_day(1)));
+    /// let layer = RateLimitLayer::builder(limiter, Header::new("x-tenant")).enforcement(enforcement.clone()).build();
+    /// let service = layer.layer(service);
+    /// let denied = async || {
+    ///     let mut denied = 0;
+    ///     for tenant in 0..100 {
+    ///         let request = Request::builder().header("x-tenant", tenant).body(()).unwrap();
+    ///         denied += usize::from(service.clone().oneshot(request).await.unwrap().status() == 429);
+    ///     }
+    ///     denied
+    /// };
+    /// assert_eq!((denied().await, denied().await), (0, 0));
+    ///
+    /// // While the service runs:
+    /// enforcement.set(30).unwrap();
+    /// assert!((15..45).contains(&denied().await));
+    /// enforcement.set(100).unwrap();
+    /// assert_eq!(denied().await, 100);
+    /// # }
+    /// ```
+    pub fn enforcement(mut self, enforcement: Enforcement) -> Self {
+        self.options.enforcement = enforcement;
         self
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate::KeySecret;
+use tollgate::{Enforcement, KeySecret};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -116,6 +116,11 @@ impl<K, R> ReservationBuilder<K, R> {
     /// Turns shadow mode on or off: see [`RateLimitBuilder::shadow`].
     pub fn shadow(self, is_shadow: bool) -> Self {
         self.with(|builder| builder.shadow(is_shadow))
+    }
+
+    /// Enforces the limit for a share of the keys: see [`RateLimitBuilder::enforcement`].
+    pub fn enforcement(self, enforcement: Enforcement) -> Self {
+        self.with(|builder| builder.enforcement(enforcement))
     }
 
     /// Sets the metric labels: see [`RateLimitBuilder::metric_labels`].

@@ -43,13 +43,15 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
     fn record(
         &self,
         limit: &LimitRef,
+        key: &Key,
         result: &Result<Decision, Error>,
         labels: LabelIndex,
         rpc: &RpcName<&str>,
     ) -> bool {
+        let is_shadow = self.options.is_shadow(key);
         let reason = match result {
             Ok(decision) => {
-                self.record_decision(limit.get(&self.fixed).profile, decision, labels, rpc);
+                self.record_decision(limit.get(&self.fixed).profile, decision, labels, rpc, is_shadow);
                 if decision.is_allowed() {
                     return true;
                 }
@@ -57,10 +59,10 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
             }
             Err(error) => reason_of(error),
         };
-        if !self.options.is_shadow {
+        if !is_shadow {
             self.record_rejection(reason, labels, rpc);
         }
-        self.options.is_shadow
+        is_shadow
     }
 }
 
@@ -99,12 +101,14 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         key: Key,
         request: &mut Parts,
     ) -> Verdict<B> {
+        let is_shadow = self.options.is_shadow(&key);
         let mut context = RequestContext {
             limit,
             key: Some(Box::new(key)),
             cost: result.as_ref().map_or(Cost::ONE, Decision::cost),
             costs: None,
             asked: Asked::Each,
+            is_shadow,
             labels: LabelIndex::of(request, &self.gate.labels),
         };
         Self::judge(&self, result.as_ref(), &mut context, request)

@@ -52,20 +52,29 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         R: Respond<B>,
     {
         let options = &self.options;
-        let joint = match result {
+        let mut joint = match result {
             Ok(Some(joint)) => joint,
             Ok(None) => return Verdict::Admit(Admission::EXEMPT),
-            Err(error) if options.is_shadow => {
+            Err(error) if options.is_shadow_without_key() => {
                 tracing::debug!(%error, "no decision, the request passes in shadow mode");
                 return Verdict::Admit(Admission::EXEMPT);
             }
             Err(error) => return self.reject_unchecked(reason_of(&error), parts),
         };
+        match joint.forbidden_key() {
+            Some(key) if options.is_shadow(key) => {
+                tracing::debug!("the client is never served, the request passes in shadow mode");
+                return Verdict::Admit(Admission::EXEMPT);
+            }
+            Some(_) => return self.reject_unchecked(Reason::Forbidden, parts),
+            None => {}
+        }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
+        joint.enforce(|key| !options.is_shadow(key));
         for part in joint.all() {
             let profile = self.profile_of(&part.decision);
-            let is_shadow = options.is_shadow || part.is_shadow;
-            self.record_decision_as(&profile, &part.decision, labels, &rpc, is_shadow);
+            let is_shadow = part.is_shadow || !part.is_enforced;
+            self.record_decision(&profile, &part.decision, labels, &rpc, is_shadow);
         }
         let mut decisions = None;
         if options.exposes_decisions {
@@ -74,18 +83,20 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             }
         }
         let details = self.details(None);
-        if !joint.is_allowed() && !options.is_shadow {
+        // A denial without decisions is of no key.
+        let has_key = joint.parts().next().is_some();
+        let is_enforced = if has_key { joint.enforced().next().is_some() } else { !options.is_shadow_without_key() };
+        if !joint.is_allowed() && is_enforced {
             return Verdict::Reject(self.reject_joint(&joint, &details, parts, labels));
         }
         let mut headers = Vec::new();
-        if !options.is_shadow {
-            for decision in joint.decisions() {
-                let update = self.profile_of(decision).headers.update(decision, decision.states(), &details);
-                if update.is_spent() {
-                    OuterWait::store(decision, details.jitter, &mut parts.extensions);
-                }
-                headers.push(update);
+        // A denial that passes in shadow mode has none.
+        for decision in joint.enforced() {
+            let update = self.profile_of(decision).headers.update(decision, decision.states(), &details);
+            if update.is_spent() {
+                OuterWait::store(decision, details.jitter, &mut parts.extensions);
             }
+            headers.push(update);
         }
         let charge = options.final_cost.as_ref().filter(|_| joint.is_allowed()).map(|final_cost| {
             let charged = joint.parts().filter(|part| part.decision.is_allowed()).map(|part| Charged {
@@ -112,13 +123,13 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let awaited = joint.decisions().enumerate().max_by_key(|(_, decision)| wait_of(decision));
+        let awaited = joint.enforced().enumerate().max_by_key(|(_, decision)| wait_of(decision));
         // A limit that blocks is not waited for.
-        let Some((at, awaited)) = awaited.filter(|_| !joint.decisions().any(Decision::is_blocked)) else {
+        let Some((at, awaited)) = awaited.filter(|_| !joint.enforced().any(Decision::is_blocked)) else {
             return self.reject(Reason::Blocked, None, details, parts, labels);
         };
         let others: Vec<_> =
-            joint.decisions().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other).collect();
+            joint.enforced().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other).collect();
         // The states of the awaited decision come first: the header fields of a response are those of the first states.
         let mut states = SmallVec::<[PolicyState<'_>; 4]>::new();
         let mut names = HashSet::new();

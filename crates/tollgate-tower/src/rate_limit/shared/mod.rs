@@ -101,14 +101,9 @@ impl<K, R> Shared<K, R> {
         self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
     }
 
-    /// Counts and logs a decision.
-    fn record_decision(&self, profile: &Profile, decision: &Decision, labels: LabelIndex, rpc: &RpcName<&str>) {
-        self.record_decision_as(profile, decision, labels, rpc, self.options.is_shadow);
-    }
-
     /// Counts and logs a decision, which denies nothing in shadow mode.
     #[inline]
-    fn record_decision_as(
+    fn record_decision(
         &self,
         profile: &Profile,
         decision: &Decision,
@@ -187,15 +182,19 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        match (networks.address)(parts).map(|address| networks.networks.verdict(address)) {
-            Ok(NetworkVerdict::Allowed) => Some(Verdict::Admit(Admission::EXEMPT)),
-            Ok(NetworkVerdict::Denied) if self.options.is_shadow => {
+        let address = match (networks.address)(parts) {
+            Ok(address) => address,
+            Err(error) => return Some(self.judge_without_key(&error, parts)),
+        };
+        match networks.networks.verdict(address) {
+            NetworkVerdict::Allowed => Some(Verdict::Admit(Admission::EXEMPT)),
+            // The key that an address has by default.
+            NetworkVerdict::Denied if self.options.is_shadow(&Key::network(address, 64)) => {
                 tracing::debug!("the network of the client is denied, the request passes in shadow mode");
                 None
             }
-            Ok(NetworkVerdict::Denied) => Some(self.reject_unchecked(Reason::Forbidden, parts)),
-            Ok(_) => None,
-            Err(error) => Some(self.judge_without_key(&error, parts)),
+            NetworkVerdict::Denied => Some(self.reject_unchecked(Reason::Forbidden, parts)),
+            _ => None,
         }
     }
 
@@ -225,7 +224,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
             Ok(Limited::Exempt) => Verdict::Admit(Admission::EXEMPT),
-            Err(error) if self.options.is_shadow => {
+            Err(error) if self.options.is_shadow_without_key() => {
                 tracing::debug!(%error, "no limits, the request passes in shadow mode");
                 Verdict::Admit(Admission::EXEMPT)
             }
@@ -265,6 +264,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost,
             costs: None,
             asked: Asked::One,
+            is_shadow: options.is_shadow(key),
             labels: LabelIndex::of(parts, &self.gate.labels),
         };
         let limit = context.limit.get(&self.fixed);
@@ -301,6 +301,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost: Cost::ONE,
             costs: due,
             asked: Asked::Each,
+            is_shadow: options.is_shadow(key),
             labels,
         };
         match check.as_ready() {
@@ -352,7 +353,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, asked, labels } = context;
+        let &mut RequestContext { limit: ref limit_ref, ref mut key, cost, ref mut costs, asked, is_shadow, labels } =
+            context;
         let (limit, options) = (limit_ref.get(&self.fixed), &self.options);
         let decision = match result {
             Ok(decision) => decision,
@@ -364,9 +366,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                     _ => false,
                 };
                 if is_misconfigured {
-                    return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
+                    return self.judge_misconfigured(&KeyError::misconfigured(error.to_string()), is_shadow, parts);
                 }
-                if options.is_shadow {
+                if is_shadow {
                     tracing::debug!(%error, "no decision, the request passes in shadow mode");
                     return Verdict::Admit(Admission::EXEMPT);
                 }
@@ -376,8 +378,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         };
         let details = self.details(key.as_deref());
         let decisions = options.exposes_decisions.then(|| Decisions::append(decision, &mut parts.extensions));
-        self.record_decision(limit.profile, decision, labels, &self.rpc_name(parts));
-        if decision.is_denied() && !options.is_shadow {
+        self.record_decision(limit.profile, decision, labels, &self.rpc_name(parts), is_shadow);
+        if decision.is_denied() && !is_shadow {
             let reason = reason_of_denial(decision);
             return Verdict::Reject(self.reject(reason, Some(limit.profile), &details, parts, labels));
         }
@@ -390,7 +392,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             let key = key.take().filter(|_| is_charged);
             self.extras(limit.limiter, decision, costs.take().map_or(Due::One(cost), Due::Each), key, decisions)
         });
-        let headers = if options.is_shadow {
+        let headers = if is_shadow {
             HeaderUpdate::EMPTY
         } else {
             limit.profile.headers.update(decision, decision.states(), &details)

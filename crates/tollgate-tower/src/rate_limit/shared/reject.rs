@@ -63,8 +63,16 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
+        self.judge_misconfigured(error, self.options.is_shadow_without_key(), parts)
+    }
+
+    #[cold]
+    pub(super) fn judge_misconfigured<B>(&self, error: &KeyError, is_shadow: bool, parts: &Parts) -> Verdict<B>
+    where
+        R: Respond<B>,
+    {
         self.gate.log_misconfiguration(error, "requests cannot be rate limited");
-        if self.options.is_shadow {
+        if is_shadow {
             return Verdict::Admit(Admission::EXEMPT);
         }
         self.reject_unchecked(Reason::MissingKey(error), parts)

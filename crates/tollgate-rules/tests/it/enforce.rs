@@ -1,0 +1,140 @@
+//! Rules that are enforced for a share of the keys.
+
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use tollgate::{MemoryStore, store::Clock};
+use tollgate_rules::{Code, Descriptor, RuleLimiter, Rules};
+use tollgate_tower::{RateLimitLayer, key::Global};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::{envoy_refused, refused, rules};
+
+const RULES: &str = "
+domain: d
+rate_limits:
+- actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant}}]
+- actions: [{request_headers: {header_name: x-route, descriptor_key: route}}]
+descriptors:
+- {key: tenant, enforce: 40%, rate_limit: {name: tenants, quota: 1/h}}
+- {key: route, rate_limit: {name: routes, quota: 1000/h}}
+";
+
+const KEYS: usize = 200;
+
+fn at(percent: u8) -> String {
+    RULES.replace("40%", &format!("{percent}%"))
+}
+
+fn limiter(yaml: &str) -> RuleLimiter {
+    let store = MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
+    RuleLimiter::new(Rules::new(rules(yaml)), store)
+}
+
+/// Checks each tenant once. Returns those that are denied.
+async fn denied(limiter: &RuleLimiter) -> Vec<usize> {
+    let mut denied = Vec::new();
+    for key in 0..KEYS {
+        let request =
+            [Descriptor::from([("tenant", format!("t{key}"))]), Descriptor::from([("route", "/".to_owned())])];
+        if limiter.check("d", &request, 1).await.unwrap().is_denied() {
+            denied.push(key);
+        }
+    }
+    denied
+}
+
+#[tokio::test]
+async fn a_reload_turns_the_share_up_for_the_same_keys_on_every_replica() {
+    let (one, other) = (limiter(&at(0)), limiter(&at(0)));
+    assert_eq!((denied(&one).await, denied(&other).await), (vec![], vec![]));
+    let mut before = Vec::new();
+    for percent in [10, 40, 41, 100] {
+        for limiter in [&one, &other] {
+            limiter.rules().replace(rules(&at(percent)));
+        }
+        let now = denied(&one).await;
+        assert_eq!(now, denied(&other).await);
+        assert!(before.iter().all(|key| now.contains(key)), "{percent} %");
+        assert!(now.len().abs_diff(KEYS * usize::from(percent) / 100) <= 25, "{} at {percent} %", now.len());
+        before = now;
+    }
+    assert_eq!(before.len(), KEYS);
+}
+
+#[tokio::test]
+async fn a_key_outside_of_the_share_counts_as_in_shadow_mode() {
+    let limiter = limiter(RULES);
+    denied(&limiter).await;
+    let mut met = [false; 2];
+    for key in 0..40 {
+        let request = [Descriptor::from([("tenant", format!("t{key}"))])];
+        let set = limiter.rules().current();
+        let is_shadow = set.find("d", &request[0]).unwrap().is_shadow();
+        let decision = limiter.check("d", &request, 1).await.unwrap();
+        let status = &decision.verdict().statuses()[0];
+        let expected = if is_shadow { (Code::Ok, 1) } else { (Code::OverLimit, 0) };
+        assert_eq!((status.code(), status.usage().shadow), expected);
+        assert_eq!(status.usage().over, 1);
+        met[usize::from(is_shadow)] = true;
+    }
+    assert_eq!(met, [true; 2]);
+}
+
+#[tokio::test]
+async fn a_layer_hides_the_rule_from_keys_outside_of_the_share() {
+    let limiter = limiter(RULES);
+    let layer = RateLimitLayer::new(limiter.for_requests("d"), Global);
+    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    let send = async |tenant: &str| {
+        let request = Request::get("/").header("x-tenant", tenant).header("x-route", "/").body(()).unwrap();
+        service.clone().oneshot(request).await.unwrap()
+    };
+    let mut met = [false; 2];
+    for key in 0..30 {
+        let tenant = format!("t{key}");
+        let is_shadow =
+            limiter.rules().current().find("d", &Descriptor::from([("tenant", &*tenant)])).unwrap().is_shadow();
+        let (first, second) = (send(&tenant).await, send(&tenant).await);
+        let policies = first.headers()["ratelimit-policy"].to_str().unwrap().to_owned();
+        assert_eq!(policies.contains("tenants"), !is_shadow, "{policies}");
+        assert_eq!(second.status(), if is_shadow { 200 } else { 429 });
+        met[usize::from(is_shadow)] = true;
+    }
+    assert_eq!(met, [true; 2]);
+}
+
+#[test]
+fn a_share_that_makes_no_sense_is_refused_with_its_value() {
+    let error = |field: &str| {
+        let text = format!("domain: d\ndescriptors:\n- key: a\n  enforce: {field}\n  rate_limit: {{quota: 1/s}}\n");
+        refused(&text).to_string()
+    };
+    for (value, shown) in [
+        ("101%", "the text \"101%\""),
+        ("-1", "the number -1"),
+        ("+5%", "the text \"+5%\""),
+        ("half", "the text \"half\""),
+        ("0.5", "the number 0.5"),
+        ("true", "true"),
+    ] {
+        assert_eq!(error(value), format!("line 4, column 12: descriptors[0].enforce: must be 0% to 100%, got {shown}"));
+    }
+    assert_eq!(
+        error("5%\n  shadow_mode: false"),
+        "line 4, column 3: descriptors[0].enforce: must not stand beside shadow_mode, which is the share 0%"
+    );
+    let error = envoy_refused("{domain: d, descriptors: [{key: a, enforce: 5%, rate_limit: {unit: day}}]}").to_string();
+    assert!(error.contains("field enforce is an addition of Tollgate"), "{error}");
+}
+
+#[test]
+fn the_share_is_read_and_explained() {
+    for (text, percent) in [("25%", 25), ("25", 25), ("0%", 0), ("100%", 100)] {
+        let set =
+            rules(&format!("{{domain: d, descriptors: [{{key: a, enforce: {text}, rate_limit: {{quota: 1/s}}}}]}}"));
+        assert_eq!(set.rules().next().unwrap().enforced_percent(), percent);
+    }
+    let explained = rules(RULES).explain("d", &Descriptor::from([("tenant", "t")])).to_string();
+    assert!(explained.trim_end().ends_with("enforced for 40 % of the keys"), "{explained}");
+}

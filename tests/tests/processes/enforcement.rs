@@ -1,0 +1,53 @@
+//! The example of enforcement: two instances that are turned up together.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+};
+
+use tollgate_tests::{Process, RedisServer, ports};
+
+const TENANTS: usize = 40;
+
+fn status(address: SocketAddr, method: &str, path: &str, tenant: usize) -> u16 {
+    let mut stream = TcpStream::connect(address).expect("the example listens");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant: tenant-{tenant}\r\n");
+    write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}
+
+fn denied(address: SocketAddr) -> Vec<usize> {
+    (0..TENANTS).filter(|tenant| status(address, "GET", "/", *tenant) == 429).collect()
+}
+
+#[test]
+fn two_instances_deny_the_same_tenants_at_each_share() {
+    let redis = RedisServer::start();
+    let instances: Vec<(Process, SocketAddr)> = (0..2)
+        .map(|_| {
+            let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+            let mut command = Process::example("enforcement");
+            command.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url());
+            (Process::start(command, "Try"), address)
+        })
+        .collect();
+    let [first, second] = [instances[0].1, instances[1].1];
+    assert_eq!((denied(first), denied(second)), (vec![], vec![]), "in force for none");
+    let mut before = Vec::new();
+    for (share, expected) in [(50, 8..=32), (100, TENANTS..=TENANTS)] {
+        for address in [first, second] {
+            assert_eq!(status(address, "PUT", &format!("/enforcement/{share}"), 0), 200);
+        }
+        let now = denied(first);
+        assert_eq!(now, denied(second), "{share} %");
+        assert!(expected.contains(&now.len()), "{} tenants at {share} %", now.len());
+        assert!(before.iter().all(|tenant| now.contains(tenant)));
+        before = now;
+    }
+    assert_eq!(status(first, "PUT", "/enforcement/101", 0), 400);
+    for (mut process, _) in instances {
+        assert!(process.interrupt().success());
+    }
+}
