@@ -210,7 +210,7 @@ impl RequestDecider for Two {
             let mut joint = JointDecision::denied();
             for key in [name.clone(), format!("{name}-other")] {
                 let _ = limiter.check(&key).await?;
-                let decision = limiter.check_cost(&key, cost).await?;
+                let decision = limiter.check(&key).cost(cost).await?;
                 joint = joint.with(limiter.clone(), Key::from(&key), decision);
             }
             Ok(Some(joint))

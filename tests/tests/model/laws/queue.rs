@@ -40,7 +40,8 @@ fn assert_counted(queue: &Queue<Check>, expected: usize) {
 #[test]
 fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
     loom::model(|| {
-        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
+        let (breaker, queue) =
+            (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
         let (taken, refused) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let asking = {
             let (breaker, queue) = (Arc::clone(&breaker), Arc::clone(&queue));
@@ -67,7 +68,8 @@ fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
 #[test]
 fn checks_that_are_queued_after_the_breaker_closed_stay() {
     loom::model(|| {
-        let (breaker, queue) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
+        let (breaker, queue) =
+            (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
         assert!(push(&queue, &breaker).is_ok());
         assert!(breaker.open());
         let epoch = breaker.epoch();

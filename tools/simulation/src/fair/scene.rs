@@ -170,8 +170,8 @@ impl Scene {
 }
 
 fn is_allowed(limiter: &Limiter, priority: Priority) -> bool {
-    let check = limiter.check_costs("all", Costs::new(Cost::ONE).with_priority(priority));
-    matches!(check.into_ready(), Ok(Ok(decision)) if decision.is_allowed())
+    let check = limiter.check("all").cost(Costs::new(Cost::ONE).with_priority(priority));
+    matches!(check.into_future().into_ready(), Ok(Ok(decision)) if decision.is_allowed())
 }
 
 /// Counts what is admitted, beside the ideal of each second.

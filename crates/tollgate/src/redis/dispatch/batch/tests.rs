@@ -27,7 +27,11 @@ struct Line {
 
 impl Line {
     fn new() -> Self {
-        Self { queue: Queue::new(Pacer::new(Instant::now())), breaker: Breaker::new(Instant::now()), callers: Vec::new() }
+        Self {
+            queue: Queue::new(Pacer::new(Instant::now())),
+            breaker: Breaker::new(Instant::now()),
+            callers: Vec::new(),
+        }
     }
 
     fn push(&mut self, policies: &PolicySet, key: u64, cost: u64) {
