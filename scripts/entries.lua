@@ -3,11 +3,11 @@
 -- This is a complete script and not a frame. It reads what sliding_log.lua stores.
 --
 -- KEYS    1: the log.
--- ARGV    1: the time in microseconds, empty for the server's clock; 2: the index of the last entry
---         to return, counted from zero.
+-- ARGV    1: the time in microseconds, empty for the server's clock; 2: the index of the last entry to return,
+--         counted from zero.
 -- Stored  see sliding_log.lua.
--- Reply   the time, and a list of the entries as they are stored. It may contain entries that have
---         left the period: they are removed with the next admission.
+-- Reply   the time, and a list of the entries as they are stored. It may contain entries that have left the period:
+--         they are removed with the next admission.
 -- Effects none.
 -- Pitfalls a key of another type has no entries.
 local now = ARGV[1]

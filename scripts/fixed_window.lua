@@ -1,83 +1,80 @@
 -- fixed_window: admits at most `amount` units in each window. Windows start at multiples of `period`.
 --
--- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
---
 -- KEYS    see the frame. ARGV: amount, period.
--- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
---         units spent in it, and its period.
+-- Stored  a string of three little-endian doubles: the start of the window in microseconds, the units spent in it,
+--         and its period.
 -- Reply   two words: the spent units, and the microseconds until the window ends.
--- Effects the key expires within 1 ms after the end of the window. Within the window only the count
---         is written, in place, with SETRANGE. The stored period shows whether the expiry is that of
---         the window.
--- Pitfalls a window that lies ahead of the clock is kept if it is the next one, so that a clock that
---         was set back a little gives no unit twice. If it lies further ahead it is moved to now.
+-- Effects the key expires within 1 ms after the end of the window. Within the window only the count is written, in
+--         place, with SETRANGE. The stored period shows whether the expiry is that of the window.
+-- Pitfalls a window that lies ahead of the clock is kept if it is the next one, so that a clock that was set back a
+--         little gives no unit twice. If it lies further ahead it is moved to now.
 
---@ settle
-local count_1, start_1, mended_1, kept_1 = 0, now - now % period_1, false, nil
-local state_1 = pcall('GET', key_1)
-if state_1 and #state_1 == 24 then
-  local start, count, period = unpack('<ddd', state_1)
-  if start >= start_1 and count > 0 and count <= 9007199254740992 then
-    count_1 = count
-    if start > now + period_1 then
-      mended_1 = true
-    elseif start > now then
-      start_1 = start - start % period_1
+--# settle: reads what was spent in this window
+local used, start, mended, kept = 0, now - now % period, false, nil
+--@ read
+if state and #state == 24 then
+  local old_start, old_used, old_period = unpack('<ddd', state)
+  if old_start >= start and old_used > 0 and old_used <= 9007199254740992 then
+    used = old_used
+    if old_start > now + period then
+      mended = true
+    elseif old_start > now then
+      start = old_start - old_start % period
     end
-    if start == start_1 and period == period_1 then
-      kept_1 = true
+    if old_start == start and old_period == period then
+      kept = true
     end
   end
 end
 
---@ fits
-local fits_1 = cost_1 == 0 or count_1 + cost_1 <= ceiling_1
+--# fits: compares with the amount
+fits = cost == 0 or used + cost <= ceiling
 
---@ charge
-count_1 = count_1 + cost_1
+--# charge: spends the cost
+used = used + cost
 
---@ store
-if kept_1 then
-  call('SETRANGE', key_1, '8', pack('<d', count_1))
+--# store: writes the state, with its expiry
+if kept then
+  call('SETRANGE', key, '8', pack('<d', used))
 else
-  local end_1 = start_1 + period_1
-  call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  local stop = start + period
+  call('SET', key, pack('<ddd', start, used, period), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
 end
 
---@ spend
-cost_1 = math.min(cost_1, amount_1 * 8 - count_1)
-if cost_1 > 0 then
+--# spend: charges, up to the most that is owed
+cost = math.min(cost, amount * 8 - used)
+if cost > 0 then
   --@ charge
 end
 
---@ owe
---@ include spend
-if cost_1 > 0 then
+--# owe: charges what does not fit
+--@ spend
+if cost > 0 then
   --@ store
 end
 
---@ held
-local count_1 = count_1
+--# held: the state with the outstanding units
+local used = used
 do
-  local cost_1 = book_1[4] + book_1[5]
+  local cost = book[4] + book[5]
   --@ spend
 end
 
---@ free
-free = amount_1 - count_1
+--# free
+free = amount - used
 
---@ ends
-local ends = last + period_1
+--# ends
+local ends = last + period
 
---@ refund
-if spent >= start_1 then
-  count_1 = count_1 - cost_1
+--# refund: units of an earlier window are not given back
+if spent >= start then
+  used = used - cost
 end
-if count_1 > 0 then
+if used > 0 then
   --@ store
 else
-  call('DEL', key_1)
+  call('DEL', key)
 end
 
---@ words
-local first_1, second_1 = count_1, start_1 + period_1 - now
+--# words: what the reply says
+first, second = used, start + period - now

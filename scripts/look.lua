@@ -1,29 +1,26 @@
 -- look: tells what check.lua would decide for one request of one subject, and charges nothing.
 --
--- This file is a frame like check.lua, filled from the same files.
---
 -- KEYS    as check.lua.
 -- ARGV    as check.lua. A tag is taken and not used.
 -- Stored  for each policy, see its file.
 -- Reply   as check.lua: the words of each policy before a charge.
--- Effects nothing is written, with two exceptions: a log deletes a key of another type, and leased units that have lapsed are
---         charged.
--- Pitfalls check.lua corrects a state of a bucket or a sliding window that holds more than the quota, because the quota was
---         lowered, and stores it. Nothing is stored here, so such a state is read as a debt (`is_owed`): its units return at
---         the times that this script tells, unless a check corrects it before.
-local call, pcall = redis.call, redis.pcall
---@ states
---@ once
+-- Effects nothing is written, with two exceptions: a log deletes a key of another type, and leased units that have
+--         lapsed are charged.
+-- Pitfalls check.lua corrects a state of a bucket or a sliding window that holds more than the quota, because the
+--         quota was lowered, and stores it. Nothing is stored here, so such a state is read as a debt (`is_owed`):
+--         its units return at the times that this script tells, unless a check corrects it before.
+local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
---@ args
+local states = #KEYS > 1 and call('MGET', all(KEYS))
+--@ functions
+--@ numbers now costs ceilings quotas
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
---@ keys 0
---@ each prepare
---@ each step
---@ each settle
---@ each fits
---@ each words
---@ reply
+--@ key prepare step settle verdict fits
+--@ answer words denial reply
+return { <words>, now }
+
+--# debt: what is not stored is not corrected either
+local is_owed = true

@@ -1,70 +1,62 @@
 -- mixed: decides requests of many subjects, each over its own quotas and at costs of its own.
 --
--- This file is a frame like check.lua, filled from the same files. The policies of all subjects have
--- the same algorithms in the same order, and numbers of their own. The requests of a subject come
--- in runs: a run is some requests of the same costs. The requests of a run are served one after the other
--- until one is denied, then the next run begins. The result equals that many calls of check.lua at
--- the same instant. Where all subjects have the same numbers and the same costs, batch.lua is cheaper.
+-- The policies of all subjects have the same algorithms in the same order, and numbers of their own. The requests of
+-- a subject come in runs: a run is some requests of the same costs. The requests of a run are served one after the
+-- other until one is denied, then the next run begins. The result equals that many calls of check.lua at the same
+-- instant. Where all subjects have the same numbers and the same costs, batch.lua is cheaper.
 --
 -- KEYS    for each subject one per policy, in the order of the policies.
--- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the
---         server's clock); then for each subject the numbers of each policy, see its file, the
---         number of runs (at least 1), and for each run the cost for each policy (0: read without
---         charging) and the number of requests. 2 and the next ones, only if a policy is a log: the tag of each
---         subject.
+-- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the server's clock);
+--         then for each subject the numbers of each policy, see its file, the number of runs (at least 1), and for
+--         each run the cost for each policy (0: read without charging) and the number of requests. 2 and the next
+--         ones, only if a policy is a log: the tag of each subject.
 -- Stored  for each policy, see its file.
--- Reply   for each run: the number of admitted requests; then all words of each policy after the
---         last admitted request, the first word as -1 - word if that policy denies the next request.
---         No word is left out. At the end the time. All are doubles in one string.
+-- Reply   for each run: the number of admitted requests; then all words of each policy after the last admitted
+--         request, the first word as -1 - word if that policy denies the next request. No word is left out. At the
+--         end the time. All are doubles in one string.
 -- Effects as check.lua, but each subject is written once for all its requests.
--- Steps   `use_1` is 0 until a run asks the first policy for units, 1 while no such run was admitted,
---         and then 2.
--- Pitfalls all keys are read at the start, so no key may appear twice. If a policy is a log, each
---         subject must have exactly one run: the words of a log are read from the stored list, so
---         every run would have to be stored. A function takes at most 8000 values from a table, so
---         a long reply is packed in parts.
-local call, pcall, all = redis.call, redis.pcall, unpack
-local states = call('MGET', all(KEYS))
---@ once
---@ sizes
+-- Pitfalls all keys are read at the start, so no key may appear twice. If a policy is a log, each subject must have
+--         exactly one run: the words of a log are read from the stored list, so every run would have to be stored. A
+--         function takes at most 8000 values from a table, so a long reply is packed in parts.
+local call, all = redis.call, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
+local states = call('MGET', all(KEYS))
+--@ functions
+--@ sizes
 local packed = ARGV[1]
 local now, next_byte = unpack('<d', packed)
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
---@ policies
 local replies, place = {}, 0
-for at = 0, #KEYS - each, each do
-  --@ keys at
-  --@ tag
-  --@ numbers
-  --@ each prepare
-  --@ each settle
-  --@ line local use_1 = 0
+for at = 0, #KEYS - <keys>, <keys> do
+  local tag = ARGV[at / <keys> + 2]
+  --@ next quotas runs costs ceilings count
+  --@ key prepare settle use
   for run = 1, runs do
-    --@ each step
-    local granted = 0
-    --@ verdicts
+    local granted, asked = 0, 0
+    --@ step ask verdict
     repeat
-      --@ each fits
-      --@ admitted
+      --@ fits
+      local admitted = <fits>
       if admitted then
         granted = granted + 1
-        --@ if cost_1 > 0 do charge
-        --@ free granted = count
+        --@ admit
+        if asked == 0 then
+          granted = count
+        end
       end
     until not admitted or granted == count
-    --@ line if cost_1 > 0 and use_1 < 2 then use_1 = granted > 0 and 2 or 1 end
+    --@ used
     if run == runs then
-      --@ if use_1 == 2 do store
-      --@ if use_1 == 1 do mend
+      --@ finish
     end
-    --@ each words
-    --@ replies all
+    place = place + 1
+    replies[place] = granted
+    --@ answer words denial say
     if run < runs then
-      --@ run
+      --@ again costs ceilings count
     end
   end
 end
@@ -76,3 +68,29 @@ for first = 1, place, 4000 do
   parts[#parts + 1] = pack(string.rep('<d', last - first + 1), all(replies, first, last))
 end
 return table.concat(parts)
+
+--# use: 0 until a run asks for units, 1 while no such run was admitted, and then 2
+local use = 0
+
+--# ask
+asked = asked + cost
+
+--# admit
+if cost > 0 then
+  --@ charge
+end
+
+--# used
+if cost > 0 and use < 2 then
+  use = granted > 0 and 2 or 1
+end
+
+--# finish
+if use == 2 then
+  --@ store
+elseif use == 1 then
+  --@ mend
+end
+
+--# read
+local state = states[<place>]

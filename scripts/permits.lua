@@ -1,28 +1,26 @@
 -- permits: sets how many permits of a key one replica holds.
 --
--- This is a complete script and not a frame. A replica calls it to take permits, to renew them and to
--- give them back. It states totals and no differences, so a call that is repeated changes nothing.
+-- This is a complete script and not a frame. A replica calls it to take permits, to renew them and to give them back.
+-- It states totals and no differences, so a call that is repeated changes nothing.
 --
 -- KEYS    1: the state.
--- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the
---         server's clock); the limit; the number of the call, which grows with each call of a replica;
---         the permits that it keeps if more than the limit are held: those that it may have in use when
---         the reply arrives; the permits that it has handed out; the permits that it needs, those
---         included; the permits that it wants on top; 1 if it waits for permits that others hold idle,
---         else 0; the time in microseconds after which its permits lapse. 2: the name of the replica, 8
---         bytes.
--- Stored  a double, the time at which the state began, which only earlier versions read; then for each
---         replica: its name, the permits it holds and those it waits for (4 bytes each), and three
---         doubles: the number of its last call, the life of its permits, and the time at which they lapse.
--- Reply   the permits that the replica holds; the permits that all replicas hold; the permits that
---         others wait for; the outcome (0: granted as far as possible, 1: a later call of the replica
---         was here, 2: its permits are lost, 3: 64 other replicas hold permits).
--- Effects stores the permits of the replica, and drops those that lapsed. A call that a later one
---         overtook, or that leaves a replica without permits as it was, stores nothing.
--- Pitfalls the state may not have permits that a replica uses: it was lost, an older copy took its place,
---         or the clock went forward. They are counted again if all of them fit, and are lost otherwise.
---         More permits than the limit are held after it was lowered. None is granted then, and what
---         comes back is taken.
+-- ARGV    1: numbers, packed as little-endian doubles: the time in microseconds (below zero: the server's clock); the
+--         limit; the number of the call, which grows with each call of a replica; the permits that it keeps if more
+--         than the limit are held: those that it may have in use when the reply arrives; the permits that it has
+--         handed out; the permits that it needs, those included; the permits that it wants on top; 1 if it waits for
+--         permits that others hold idle, else 0; the time in microseconds after which its permits lapse. 2: the name
+--         of the replica, 8 bytes.
+-- Stored  a double, the time at which the state began, which only earlier versions read; then for each replica: its
+--         name, the permits it holds and those it waits for (4 bytes each), and three doubles: the number of its last
+--         call, the life of its permits, and the time at which they lapse.
+-- Reply   the permits that the replica holds; the permits that all replicas hold; the permits that others wait for;
+--         the outcome (0: granted as far as possible, 1: a later call of the replica was here, 2: its permits are
+--         lost, 3: 64 other replicas hold permits).
+-- Effects stores the permits of the replica, and drops those that lapsed. A call that a later one overtook, or that
+--         leaves a replica without permits as it was, stores nothing.
+-- Pitfalls the state may not have permits that a replica uses: it was lost, an older copy took its place, or the
+--         clock went forward. They are counted again if all of them fit, and are lost otherwise. More permits than
+--         the limit are held after it was lowered. None is granted then, and what comes back is taken.
 local call, pcall = redis.call, redis.pcall
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local now, limit, number, kept, used, needed, extra, waits, life = unpack('<ddddddddd', ARGV[1])

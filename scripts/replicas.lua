@@ -3,8 +3,8 @@
 -- This is a complete script and not a frame. Each process calls it every few seconds, for all its limits at once.
 --
 -- KEYS    one or more: the set of the processes of each group of limits.
--- ARGV    1: the time in microseconds, empty for the server's clock; 2: the name of the calling
---         process; 3: the time in microseconds after which a silent process is dropped.
+-- ARGV    1: the time in microseconds, empty for the server's clock; 2: the name of the calling process; 3: the time
+--         in microseconds after which a silent process is dropped.
 -- Stored  sorted sets: the name of each process, with the time of its last call.
 -- Reply   for each set, the number of processes, the caller included.
 -- Effects stores the time of the call, drops silent processes, and sets the expiry of each set.

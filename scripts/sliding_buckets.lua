@@ -1,120 +1,120 @@
 -- sliding_buckets: admits at most `amount` units in any period, with a counter for each sub-window.
 --
--- The current bucket and the `buckets` before it count in full, so no interval of one period ever
--- contains more than `amount`.
+-- The current bucket and the `buckets` before it count in full, so no interval of one period ever contains more than
+-- `amount`.
 --
--- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
---
--- KEYS    see the frame. ARGV: amount, the width of a bucket in microseconds (period / buckets,
---         rounded up), buckets.
--- Stored  a string: three little-endian doubles (the width, the number of the newest bucket since
---         the epoch, the sum of all units); then, for each bucket that is not empty, oldest first,
---         two bytes of its number and four bytes of its units.
--- Reply   four words: the units that count; the microseconds until the denied cost fits (0 if it
---         fits now); until no unit counts; until one unit more than now would fit.
+-- KEYS    see the frame. ARGV: amount, the width of a bucket in microseconds (period / buckets, rounded up), buckets.
+-- Stored  a string: three little-endian doubles (the width, the number of the newest bucket since the epoch, the sum
+--         of all units); then, for each bucket that is not empty, oldest first, two bytes of its number and four
+--         bytes of its units.
+-- Reply   four words: the units that count; the microseconds until the denied cost fits (0 if it fits now); until no
+--         unit counts; until one unit more than now would fit.
 -- Effects the key expires within 1 ms after the newest bucket no longer counts.
--- Pitfalls a stored width that differs shows that the period or the number of buckets was changed.
---         Each bucket is then placed at the latest time at which its units can have been spent.
+-- Pitfalls a stored width that differs shows that the period or the number of buckets was changed. Each bucket is
+--         then placed at the latest time at which its units can have been spent.
 
---@ settle
-local now_at_1 = (now - now % width_1) / width_1
-local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
-local state_1 = pcall('GET', key_1)
-local size_1 = state_1 and #state_1 or 0
-if size_1 >= 30 and size_1 % 6 == 0 then
-  local width, newest, total = unpack('<ddd', state_1)
-  if width == width_1 and newest <= now_at_1 + buckets_1 then
+--# settle: reads the buckets that count
+local now_at = (now - now % width) / width
+local used, newest, from, mended = 0, now_at, 25, false
+--@ read
+local size = state and #state or 0
+if size >= 30 and size % 6 == 0 then
+  local old_width, old_newest, total = unpack('<ddd', state)
+  if old_width == width and old_newest <= now_at + buckets then
     if total <= 4294967295 then
-      local first = math.max(newest, now_at_1) - buckets_1
-      used_1, newest_1 = total, newest
+      local oldest = math.max(old_newest, now_at) - buckets
+      used, newest = total, old_newest
       repeat
-        local at, count = unpack('<I2I4', state_1, from_1)
-        local stays = newest - (newest - at) % 65536 >= first
+        local at, count = unpack('<I2I4', state, from)
+        local stays = old_newest - (old_newest - at) % 65536 >= oldest
         if not stays then
-          used_1, from_1 = used_1 - count, from_1 + 6
+          used, from = used - count, from + 6
         end
-      until stays or from_1 > size_1
+      until stays or from > size
     end
-  elseif width > 0 then
+  elseif old_width > 0 then
     local list, last, sum = '', 0, 0
-    for from = 25, size_1, 6 do
-      local at, count = unpack('<I2I4', state_1, from)
-      at = math.min((newest - (newest - at) % 65536 + 1) * width - 1, now)
-      at = (at - at % width_1) / width_1
-      if at >= now_at_1 - buckets_1 then
+    for place = 25, size, 6 do
+      local at, count = unpack('<I2I4', state, place)
+      at = math.min((old_newest - (old_newest - at) % 65536 + 1) * old_width - 1, now)
+      at = (at - at % width) / width
+      if at >= now_at - buckets then
         if at ~= last and sum > 0 then
           list, sum = pack('<c0I2I4', list, last % 65536, sum), 0
         end
-        used_1, last, sum = used_1 + count, at, sum + count
+        used, last, sum = used + count, at, sum + count
       end
     end
-    if used_1 > 0 then
-      newest_1, mended_1 = last, true
-      state_1 = pack('<dddc0I2I4', width_1, last, used_1, list, last % 65536, sum)
+    if used > 0 then
+      newest, mended = last, true
+      state = pack('<dddc0I2I4', width, last, used, list, last % 65536, sum)
     end
   end
 end
-if not (used_1 > 0) or from_1 > size_1 then
-  used_1, newest_1, from_1, state_1 = 0, now_at_1, 25, ''
+if not (used > 0) or from > size then
+  used, newest, from, state = 0, now_at, 25, ''
 end
 
---@ fits
-local fits_1 = cost_1 == 0 or used_1 + cost_1 <= ceiling_1
+--# fits: compares with the amount
+fits = cost == 0 or used + cost <= ceiling
 
---@ charge
-local to_1, sum_1 = #state_1, cost_1
-if used_1 > 0 and newest_1 >= now_at_1 then
-  sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
+--# charge: spends the cost
+local to, sum = #state, cost
+if used > 0 and newest >= now_at then
+  sum, to = cost + unpack('<I4', state, to - 3), to - 6
 else
-  newest_1 = now_at_1
+  newest = now_at
 end
-used_1 = used_1 + cost_1
-state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
-from_1 = 25
+used = used + cost
+state = pack('<dddc0I2I4', width, newest, used, state:sub(from, to), newest % 65536, sum)
+from = 25
 
---@ store
-local end_1 = (newest_1 + buckets_1 + 1) * width_1
-call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+--# store: writes the state, with its expiry
+local stop = (newest + buckets + 1) * width
+call('SET', key, state, 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
 
---@ spend
-cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - used_1)
-if cost_1 > 0 then
+--# spend: charges, up to the most that is owed
+cost = math.min(cost, math.min(amount * 8, 4294967295) - used)
+if cost > 0 then
   --@ charge
 end
 
---@ owe
---@ include spend
-if cost_1 > 0 then
+--# owe: charges what does not fit
+--@ spend
+if cost > 0 then
   --@ store
 end
 
---@ held
-local used_1, newest_1, from_1, state_1 = used_1, newest_1, from_1, state_1
+--# held: the state with the outstanding units
+local used, newest, from, state = used, newest, from, state
 do
-  local cost_1 = book_1[4] + book_1[5]
+  local cost = book[4] + book[5]
   --@ spend
 end
 
---@ free
-free = amount_1 - used_1
+--# late
+second = math.max(second, late)
 
---@ ends
-local ends = last + (buckets_1 + 2) * width_1
+--# free
+free = amount - used
 
---@ refund
-if used_1 > 0 then
-  local at_spent, exact = (spent - spent % width_1) / width_1, 0
-  for from = from_1, #state_1, 6 do
-    local at, count = unpack('<I2I4', state_1, from)
-    if newest_1 - (newest_1 - at) % 65536 == at_spent then
-      exact = math.min(count, cost_1)
+--# ends
+local ends = last + (buckets + 2) * width
+
+--# refund: takes units back from the bucket in which they were spent, then from older ones
+if used > 0 then
+  local at_spent, exact = (spent - spent % width) / width, 0
+  for place = from, #state, 6 do
+    local at, count = unpack('<I2I4', state, place)
+    if newest - (newest - at) % 65536 == at_spent then
+      exact = math.min(count, cost)
     end
   end
-  local older, list, last = cost_1 - exact, '', 0
-  used_1 = 0
-  for from = from_1, #state_1, 6 do
-    local at, count = unpack('<I2I4', state_1, from)
-    at = newest_1 - (newest_1 - at) % 65536
+  local older, list, last = cost - exact, '', 0
+  used = 0
+  for place = from, #state, 6 do
+    local at, count = unpack('<I2I4', state, place)
+    at = newest - (newest - at) % 65536
     local back = 0
     if at == at_spent then
       back = exact
@@ -123,35 +123,35 @@ if used_1 > 0 then
       older = older - back
     end
     if count > back then
-      list, last, used_1 = pack('<c0I2I4', list, at % 65536, count - back), at, used_1 + count - back
+      list, last, used = pack('<c0I2I4', list, at % 65536, count - back), at, used + count - back
     end
   end
-  newest_1 = last
-  state_1 = pack('<dddc0', width_1, last, used_1, list)
+  newest = last
+  state = pack('<dddc0', width, last, used, list)
 end
-if used_1 > 0 then
+if used > 0 then
   --@ store
 else
-  call('DEL', key_1)
+  call('DEL', key)
 end
 
---@ words
-local first_1, second_1, third_1, fourth_1 = used_1, 0, 0, 0
-if used_1 > 0 then
-  third_1 = (newest_1 + buckets_1 + 1) * width_1 - now
-  local some, all, left, from = math.max(used_1 + 1 - amount_1, 1), 0, 0, from_1
-  if not fits_1 then
-    all = used_1 + cost_1 - ceiling_1
+--# words: what the reply says
+first, second, third, fourth = used, 0, 0, 0
+if used > 0 then
+  third = (newest + buckets + 1) * width - now
+  local some, most, gone, place = math.max(used + 1 - amount, 1), 0, 0, from
+  if not fits then
+    most = used + cost - ceiling
   end
-  while (left < some or left < all) and from < #state_1 do
-    local at, count = unpack('<I2I4', state_1, from)
-    local leaves = (newest_1 - (newest_1 - at) % 65536 + buckets_1 + 1) * width_1 - now
-    if left < some then
-      fourth_1 = leaves
+  while (gone < some or gone < most) and place < #state do
+    local at, count = unpack('<I2I4', state, place)
+    local leaves = (newest - (newest - at) % 65536 + buckets + 1) * width - now
+    if gone < some then
+      fourth = leaves
     end
-    if left < all then
-      second_1 = leaves
+    if gone < most then
+      second = leaves
     end
-    left, from = left + count, from + 6
+    gone, place = gone + count, place + 6
   end
 end

@@ -1,126 +1,123 @@
 -- sliding_window: admits about `amount` units in any `period`, with two counters.
 --
--- One counter is for the current window, which is aligned to the clock. The window before it counts
--- by the share that still lies inside the period.
---
--- Sections for the frames check.lua, batch.lua, mixed.lua and refund.lua.
+-- One counter is for the current window, which is aligned to the clock. The window before it counts by the share that
+-- still lies inside the period.
 --
 -- KEYS    see the frame. ARGV: amount, period; amount is below 2^32.
--- Stored  a string of three little-endian doubles: the start of the window in microseconds, the
---         units spent in it, the units spent in the window before.
--- Reply   three words: both counts, and the microseconds until the window ends. That is more than a
---         period if the window has not begun, because the clock was set back.
--- Effects the key expires within 1 ms after the end of the next window, or after the end of this one
---         if only the window before it has units.
--- Cost    only if amount * period reaches 2^53, the products are replaced by an exact division, digit
---         by digit.
+-- Stored  a string of three little-endian doubles: the start of the window in microseconds, the units spent in it,
+--         the units spent in the window before.
+-- Reply   three words: both counts, and the microseconds until the window ends. That is more than a period if the
+--         window has not begun, because the clock was set back.
+-- Effects the key expires within 1 ms after the end of the next window, or after the end of this one if only the
+--         window before it has units.
+-- Cost    only if amount * period reaches 2^53, the products are replaced by an exact division, digit by digit.
 -- Pitfalls shares are compared as products and never divided, so nothing is rounded.
 
---@ prepare
-local wide_1 = amount_1 * period_1 >= 9007199254740992
+--# prepare
+local wide = amount * period >= 9007199254740992
 
---@ settle
-local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
-local state_1 = pcall('GET', key_1)
-if state_1 and #state_1 == 24 then
-  local start, current, previous = unpack('<ddd', state_1)
-  if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
-    if current > amount_1 or previous > amount_1 then
-      local most = amount_1
-      local is_owed = current >= 1000000000000000
-      if current >= 1000000000000000 then
-        current = current - 1000000000000000
+--# settle: reads both counts
+local current, previous, start, mended = 0, 0, now - now % period, false
+--@ read
+if state and #state == 24 then
+  local old_start, in_last, in_earlier = unpack('<ddd', state)
+  if old_start >= start - period and in_last >= 0 and in_earlier >= 0 and in_last + in_earlier > 0 then
+    if in_last > amount or in_earlier > amount then
+      local most = amount
+      local marked = in_last
+      if in_last >= 1000000000000000 then
+        in_last = in_last - 1000000000000000
       end
+      --@ debt
       if is_owed then
-        most = math.min(amount_1 * 8, 4294967295)
+        most = math.min(amount * 8, 4294967295)
       end
-      if current > most or previous > most then
-        current, previous, mended_1 = math.min(current, most), math.min(previous, most), true
+      if in_last > most or in_earlier > most then
+        in_last, in_earlier, mended = math.min(in_last, most), math.min(in_earlier, most), true
       end
     end
-    if start > now + period_1 then
-      mended_1 = true
-    elseif start > now then
-      start_1 = start - start % period_1
-    elseif start < start_1 then
-      current, previous = 0, current
+    if old_start > now + period then
+      mended = true
+    elseif old_start > now then
+      start = old_start - old_start % period
+    elseif old_start < start then
+      in_last, in_earlier = 0, in_last
     end
-    current_1, previous_1 = current, previous
-    mended_1 = mended_1 and current + previous > 0
+    current, previous = in_last, in_earlier
+    mended = mended and in_last + in_earlier > 0
   end
 end
-local left_1 = start_1 + period_1 - now
+local left = start + period - now
 
---@ fits
-local fits_1 = cost_1 == 0
-  or previous_1 * math.min(left_1, period_1) <= (ceiling_1 - current_1 - cost_1) * period_1
-if wide_1 and cost_1 > 0 then
+--# fits: compares products, which are exact
+fits = cost == 0 or previous * math.min(left, period) <= (ceiling - current - cost) * period
+if wide and cost > 0 then
   --@ muldiv
-  local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-  fits_1 = share < ceiling_1 - current_1 - cost_1 or share == ceiling_1 - current_1 - cost_1 and part == 0
+  local share, part = muldiv(math.min(left, period), previous, period)
+  fits = share < ceiling - current - cost or share == ceiling - current - cost and part == 0
 end
 
---@ charge
-current_1 = current_1 + cost_1
+--# charge: spends the cost
+current = current + cost
 
---@ store
-local end_1 = start_1 + period_1
-if current_1 > 0 then
-  end_1 = end_1 + period_1
+--# store: writes the state, with its expiry
+local stop = start + period
+if current > 0 then
+  stop = stop + period
 end
-if previous_1 > amount_1 then
+if previous > amount then
   --@ store_marked
 else
-  call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  call('SET', key, pack('<ddd', start, current, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
 end
 
---@ store_marked
-call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+--# store_marked
+call('SET', key, pack('<ddd', start, current + 1000000000000000, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
 
---@ store_owed
-if current_1 > amount_1 then
-  local end_1 = start_1 + period_1 * 2
+--# store_owed: stores a debt with its mark
+if current > amount then
+  local stop = start + period * 2
   --@ store_marked
 else
   --@ store
 end
 
---@ spend
-cost_1 = math.min(cost_1, math.min(amount_1 * 8, 4294967295) - current_1)
-if cost_1 > 0 then
+--# spend: charges, up to the most that is owed
+cost = math.min(cost, math.min(amount * 8, 4294967295) - current)
+if cost > 0 then
   --@ charge
 end
 
---@ owe
---@ include spend
-if cost_1 > 0 then
+--# owe: charges what does not fit
+--@ spend
+if cost > 0 then
   --@ store_owed
 end
 
---@ held
-local current_1 = current_1
+--# held: the state with the outstanding units
+local current = current
 do
-  local cost_1 = book_1[4] + book_1[5]
+  local cost = book[4] + book[5]
   --@ spend
 end
 
---@ free
-free = math.floor(amount_1 - current_1 - previous_1 * math.min(left_1, period_1) / period_1)
+--# free
+free = math.floor(amount - current - previous * math.min(left, period) / period)
 
---@ ends
-local ends = last + 2 * period_1
+--# ends
+local ends = last + 2 * period
 
---@ refund
-if spent >= start_1 then
-  current_1 = math.max(current_1 - cost_1, 0)
-elseif spent >= start_1 - period_1 then
-  previous_1 = math.max(previous_1 - cost_1, 0)
+--# refund: takes units back from the window in which they were spent
+if spent >= start then
+  current = math.max(current - cost, 0)
+elseif spent >= start - period then
+  previous = math.max(previous - cost, 0)
 end
-if current_1 + previous_1 > 0 then
+if current + previous > 0 then
   --@ store_owed
 else
-  call('DEL', key_1)
+  call('DEL', key)
 end
 
---@ words
-local first_1, second_1, third_1 = current_1, previous_1, left_1
+--# words: what the reply says
+first, second, third = current, previous, left

@@ -1,95 +1,143 @@
--- tollgate, assembled for: Lockout
-local call, pcall = redis.call, redis.pcall
+-- tollgate: check for lockout
+--
+-- check: decides one request of one subject. Charges all policies, or none.
+--
+-- KEYS    one per policy, all with the same hash tag.
+-- ARGV    1: numbers, packed as little-endian doubles, which is the cheapest form: the time in microseconds (below
+--         zero: the server's clock); the cost for each policy (0: read without charging); then the numbers of each
+--         policy, see its file. 2: the tag, only if a policy is a log. For use by hand, the numbers may be separate
+--         decimal arguments, and the tag comes after them. The caller must check that cost <= burst, and the limits
+--         of each algorithm, see README.md.
+-- Stored  for each policy, see its file.
+-- Reply   the words of each policy, see its file; the first word is -1 - word if that policy denies. At the end the
+--         time. A single word is returned alone, without the time.
+-- Effects admitted: one SET with PXAT or one SETRANGE per policy, see its file. Denied: nothing, except that a state
+--         which lies impossibly far ahead of the clock, or which another quota wrote, is stored again in its
+--         corrected form (mended).
+-- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are passed to commands
+--         with format('%d'): `..` and tostring cut a time to 14 digits. Several keys are read at once, before
+--         anything is written: where their slot is being moved, a call on a key that expired is refused.
+--
+-- lockout: counts failures in windows of `period` that the first failure opens. `amount` of them lock the key for a
+-- time: `lock` for the first time, then twice the time before, at most `longest`.
+--
+-- KEYS    see the frame. ARGV: amount, period, lock, longest.
+-- Stored  a string of five little-endian doubles: the start of the window; its end, or that of the lockout; the
+--         failures; the lockouts that have ended; the end of the last one. Times are in microseconds.
+-- Reply   four words: the failures, and the microseconds until the window closes, until the lockout ends, and until
+--         the lockouts that have ended are forgotten (0: there is none).
+-- Effects the key expires within 1 ms after its failures are forgotten, and `longest` after a lockout. A charge to a
+--         locked key counts, and does not prolong the lockout.
+-- Pitfalls a refund takes back only failures of the window that counts, and with them the lockout to which they led.
+--         A time that lies ahead of the clock is moved back, so that no client waits longer than its lockout.
+local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, cost_1, amount_1, period_1, lock_1, longest_1
-if #packed == 48 then
-  now, cost_1, amount_1, period_1, lock_1, longest_1 = unpack('<dddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost_1 = ARGV[2] + 0
-  amount_1 = ARGV[3] + 0
-  period_1 = ARGV[4] + 0
-  lock_1 = ARGV[5] + 0
-  longest_1 = ARGV[6] + 0
+local states = #KEYS > 1 and call('MGET', all(KEYS))
+local packed, next_arg, tag = ARGV[1], 2
+local form = '<dddddd'
+if #packed < 32 then
+  local numbers = {}
+  for at = 1, #form - 1 do
+    numbers[at] = (ARGV[at] == '' and -1 or ARGV[at]) + 0
+  end
+  packed, next_arg = pack(form, all(numbers)), #form
 end
+local now, cost, amount, period, lock, longest = unpack(form, packed)
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local key_1 = KEYS[1]
-local count_1, start_1, until_1, level_1, ended_1, mended_1 = 0, now, 0, 0, 0, false
-local state_1 = pcall('GET', key_1)
-if state_1 and #state_1 == 40 then
-  local start, stop, count, level, ended = unpack('<ddddd', state_1)
-  if start >= 0 and stop >= 0 and ended >= 0 and count >= 0 and count <= 9007199254740992 and level >= 0 and level <= 64 then
-    if count > 0 and count >= amount_1 and stop <= now then
-      level, ended, count = math.min(level + 1, 64), stop, 0
+local key = KEYS[1]
+-- settle: reads the failures that count, and ends a lockout that is over
+local failures, start, stop, level, ended, mended = 0, now, 0, 0, 0, false
+-- read: a state alone, or one of those that were read at once
+local state
+if states then
+  state = states[1]
+else
+  state = pcall('GET', key)
+end
+if state and #state == 40 then
+  local old_start, old_stop, count, old_level, old_end = unpack('<ddddd', state)
+  if old_start >= 0 and old_stop >= 0 and old_end >= 0 and count >= 0 and count <= 9007199254740992 and old_level >= 0 and old_level <= 64 then
+    if count > 0 and count >= amount and old_stop <= now then
+      old_level, old_end, count = math.min(old_level + 1, 64), old_stop, 0
     end
-    local most = now + math.min(lock_1 * 2 ^ level, longest_1)
-    local locked = count > 0 and count >= amount_1
-    mended_1 = count > 0 and start > now or locked and stop > most or level > 0 and ended > now
-    start, ended = math.min(start, now), math.min(ended, now)
-    if locked or count > 0 and now - start < period_1 then
-      count_1, start_1 = count, start
+    local most = now + math.min(lock * 2 ^ old_level, longest)
+    local locked = count > 0 and count >= amount
+    mended = count > 0 and old_start > now or locked and old_stop > most or old_level > 0 and old_end > now
+    old_start, old_end = math.min(old_start, now), math.min(old_end, now)
+    if locked or count > 0 and now - old_start < period then
+      failures, start = count, old_start
     end
     if locked then
-      until_1 = math.min(stop, most)
+      stop = math.min(old_stop, most)
     end
-    if level > 0 and (locked or now - ended < longest_1) then
-      level_1, ended_1 = level, ended
+    if old_level > 0 and (locked or now - old_end < longest) then
+      level, ended = old_level, old_end
     end
   end
 end
-local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
-local admitted = fits_1
+local fits
+-- fits: compares with the amount
+fits = cost == 0 or failures + cost <= amount
+local admitted = fits
 if admitted then
-  if cost_1 > 0 then
-    if count_1 == 0 then
-      start_1 = now
+  if cost > 0 then
+    -- charge: spends the cost
+    if failures == 0 then
+      start = now
     end
-    count_1 = count_1 + cost_1
-    if count_1 >= amount_1 and count_1 - cost_1 < amount_1 then
-      until_1 = now + math.min(lock_1 * 2 ^ level_1, longest_1)
+    failures = failures + cost
+    if failures >= amount and failures - cost < amount then
+      stop = now + math.min(lock * 2 ^ level, longest)
     end
-    local stop_1 = until_1
-    local fresh_1 = until_1 + longest_1
-    if count_1 == 0 or count_1 < amount_1 then
-      stop_1 = start_1 + period_1
-      fresh_1 = math.max(count_1 > 0 and stop_1 or 0, level_1 > 0 and ended_1 + longest_1 or 0)
+    -- store: writes the state, with its expiry
+    local closes = stop
+    local fresh = stop + longest
+    if failures == 0 or failures < amount then
+      closes = start + period
+      fresh = math.max(failures > 0 and closes or 0, level > 0 and ended + longest or 0)
     end
-    if fresh_1 > now then
-      call('SET', key_1, pack('<ddddd', start_1, stop_1, count_1, level_1, ended_1), 'PXAT', format('%d', (fresh_1 - fresh_1 % 1000) / 1000 + 1))
+    if fresh > now then
+      call('SET', key, pack('<ddddd', start, closes, failures, level, ended), 'PXAT', format('%d', (fresh - fresh % 1000) / 1000 + 1))
     else
-      call('DEL', key_1)
+      call('DEL', key)
     end
   end
 else
-  if cost_1 > 0 then
-    if mended_1 then
-      local stop_1 = until_1
-      local fresh_1 = until_1 + longest_1
-      if count_1 == 0 or count_1 < amount_1 then
-        stop_1 = start_1 + period_1
-        fresh_1 = math.max(count_1 > 0 and stop_1 or 0, level_1 > 0 and ended_1 + longest_1 or 0)
+  if cost > 0 then
+    -- mend: stores what was corrected
+    if mended then
+      -- store: writes the state, with its expiry
+      local closes = stop
+      local fresh = stop + longest
+      if failures == 0 or failures < amount then
+        closes = start + period
+        fresh = math.max(failures > 0 and closes or 0, level > 0 and ended + longest or 0)
       end
-      if fresh_1 > now then
-        call('SET', key_1, pack('<ddddd', start_1, stop_1, count_1, level_1, ended_1), 'PXAT', format('%d', (fresh_1 - fresh_1 % 1000) / 1000 + 1))
+      if fresh > now then
+        call('SET', key, pack('<ddddd', start, closes, failures, level, ended), 'PXAT', format('%d', (fresh - fresh % 1000) / 1000 + 1))
       else
-        call('DEL', key_1)
+        call('DEL', key)
       end
     end
   end
 end
-local first_1, second_1, third_1, fourth_1 = count_1, 0, 0, 0
-if count_1 > 0 then
-  second_1 = math.max(start_1 + period_1 - now, 0)
+local first, second, third, fourth
+-- words: what the reply says
+first, second, third, fourth = failures, 0, 0, 0
+if failures > 0 then
+  second = math.max(start + period - now, 0)
 end
-if count_1 > 0 and count_1 >= amount_1 then
-  third_1 = until_1 - now
+if failures > 0 and failures >= amount then
+  third = stop - now
 end
-if level_1 > 0 then
-  fourth_1 = math.max(ended_1 + longest_1 - now, 0)
+if level > 0 then
+  fourth = math.max(ended + longest - now, 0)
 end
-if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, third_1, fourth_1, now }
+-- denial: the first word of a policy that denies is below zero
+if not fits then
+  first = -1 - first
+end
+return { first, second, third, fourth, now }

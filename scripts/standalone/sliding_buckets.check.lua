@@ -1,104 +1,155 @@
--- tollgate, assembled for: SlidingBuckets
-local call, pcall = redis.call, redis.pcall
+-- tollgate: check for sliding_buckets
+--
+-- check: decides one request of one subject. Charges all policies, or none.
+--
+-- KEYS    one per policy, all with the same hash tag.
+-- ARGV    1: numbers, packed as little-endian doubles, which is the cheapest form: the time in microseconds (below
+--         zero: the server's clock); the cost for each policy (0: read without charging); then the numbers of each
+--         policy, see its file. 2: the tag, only if a policy is a log. For use by hand, the numbers may be separate
+--         decimal arguments, and the tag comes after them. The caller must check that cost <= burst, and the limits
+--         of each algorithm, see README.md.
+-- Stored  for each policy, see its file.
+-- Reply   the words of each policy, see its file; the first word is -1 - word if that policy denies. At the end the
+--         time. A single word is returned alone, without the time.
+-- Effects admitted: one SET with PXAT or one SETRANGE per policy, see its file. Denied: nothing, except that a state
+--         which lies impossibly far ahead of the clock, or which another quota wrote, is stored again in its
+--         corrected form (mended).
+-- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are passed to commands
+--         with format('%d'): `..` and tostring cut a time to 14 digits. Several keys are read at once, before
+--         anything is written: where their slot is being moved, a call on a key that expired is refused.
+--
+-- sliding_buckets: admits at most `amount` units in any period, with a counter for each sub-window.
+--
+-- The current bucket and the `buckets` before it count in full, so no interval of one period ever contains more than
+-- `amount`.
+--
+-- KEYS    see the frame. ARGV: amount, the width of a bucket in microseconds (period / buckets, rounded up), buckets.
+-- Stored  a string: three little-endian doubles (the width, the number of the newest bucket since the epoch, the sum
+--         of all units); then, for each bucket that is not empty, oldest first, two bytes of its number and four
+--         bytes of its units.
+-- Reply   four words: the units that count; the microseconds until the denied cost fits (0 if it fits now); until no
+--         unit counts; until one unit more than now would fit.
+-- Effects the key expires within 1 ms after the newest bucket no longer counts.
+-- Pitfalls a stored width that differs shows that the period or the number of buckets was changed. Each bucket is
+--         then placed at the latest time at which its units can have been spent.
+local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, cost_1, amount_1, width_1, buckets_1
-if #packed == 40 then
-  now, cost_1, amount_1, width_1, buckets_1 = unpack('<ddddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost_1 = ARGV[2] + 0
-  amount_1 = ARGV[3] + 0
-  width_1 = ARGV[4] + 0
-  buckets_1 = ARGV[5] + 0
+local states = #KEYS > 1 and call('MGET', all(KEYS))
+local packed, next_arg, tag = ARGV[1], 2
+local form = '<ddddd'
+if #packed < 32 then
+  local numbers = {}
+  for at = 1, #form - 1 do
+    numbers[at] = (ARGV[at] == '' and -1 or ARGV[at]) + 0
+  end
+  packed, next_arg = pack(form, all(numbers)), #form
 end
+local now, cost, amount, width, buckets = unpack(form, packed)
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local key_1 = KEYS[1]
-local now_at_1 = (now - now % width_1) / width_1
-local used_1, newest_1, from_1, mended_1 = 0, now_at_1, 25, false
-local state_1 = pcall('GET', key_1)
-local size_1 = state_1 and #state_1 or 0
-if size_1 >= 30 and size_1 % 6 == 0 then
-  local width, newest, total = unpack('<ddd', state_1)
-  if width == width_1 and newest <= now_at_1 + buckets_1 then
+local key = KEYS[1]
+-- settle: reads the buckets that count
+local now_at = (now - now % width) / width
+local used, newest, from, mended = 0, now_at, 25, false
+-- read: a state alone, or one of those that were read at once
+local state
+if states then
+  state = states[1]
+else
+  state = pcall('GET', key)
+end
+local size = state and #state or 0
+if size >= 30 and size % 6 == 0 then
+  local old_width, old_newest, total = unpack('<ddd', state)
+  if old_width == width and old_newest <= now_at + buckets then
     if total <= 4294967295 then
-      local first = math.max(newest, now_at_1) - buckets_1
-      used_1, newest_1 = total, newest
+      local oldest = math.max(old_newest, now_at) - buckets
+      used, newest = total, old_newest
       repeat
-        local at, count = unpack('<I2I4', state_1, from_1)
-        local stays = newest - (newest - at) % 65536 >= first
+        local at, count = unpack('<I2I4', state, from)
+        local stays = old_newest - (old_newest - at) % 65536 >= oldest
         if not stays then
-          used_1, from_1 = used_1 - count, from_1 + 6
+          used, from = used - count, from + 6
         end
-      until stays or from_1 > size_1
+      until stays or from > size
     end
-  elseif width > 0 then
+  elseif old_width > 0 then
     local list, last, sum = '', 0, 0
-    for from = 25, size_1, 6 do
-      local at, count = unpack('<I2I4', state_1, from)
-      at = math.min((newest - (newest - at) % 65536 + 1) * width - 1, now)
-      at = (at - at % width_1) / width_1
-      if at >= now_at_1 - buckets_1 then
+    for place = 25, size, 6 do
+      local at, count = unpack('<I2I4', state, place)
+      at = math.min((old_newest - (old_newest - at) % 65536 + 1) * old_width - 1, now)
+      at = (at - at % width) / width
+      if at >= now_at - buckets then
         if at ~= last and sum > 0 then
           list, sum = pack('<c0I2I4', list, last % 65536, sum), 0
         end
-        used_1, last, sum = used_1 + count, at, sum + count
+        used, last, sum = used + count, at, sum + count
       end
     end
-    if used_1 > 0 then
-      newest_1, mended_1 = last, true
-      state_1 = pack('<dddc0I2I4', width_1, last, used_1, list, last % 65536, sum)
+    if used > 0 then
+      newest, mended = last, true
+      state = pack('<dddc0I2I4', width, last, used, list, last % 65536, sum)
     end
   end
 end
-if not (used_1 > 0) or from_1 > size_1 then
-  used_1, newest_1, from_1, state_1 = 0, now_at_1, 25, ''
+if not (used > 0) or from > size then
+  used, newest, from, state = 0, now_at, 25, ''
 end
-local fits_1 = cost_1 == 0 or used_1 + cost_1 <= amount_1
-local admitted = fits_1
+local fits
+-- fits: compares with the amount
+fits = cost == 0 or used + cost <= amount
+local admitted = fits
 if admitted then
-  if cost_1 > 0 then
-    local to_1, sum_1 = #state_1, cost_1
-    if used_1 > 0 and newest_1 >= now_at_1 then
-      sum_1, to_1 = cost_1 + unpack('<I4', state_1, to_1 - 3), to_1 - 6
+  if cost > 0 then
+    -- charge: spends the cost
+    local to, sum = #state, cost
+    if used > 0 and newest >= now_at then
+      sum, to = cost + unpack('<I4', state, to - 3), to - 6
     else
-      newest_1 = now_at_1
+      newest = now_at
     end
-    used_1 = used_1 + cost_1
-    state_1 = pack('<dddc0I2I4', width_1, newest_1, used_1, state_1:sub(from_1, to_1), newest_1 % 65536, sum_1)
-    from_1 = 25
-    local end_1 = (newest_1 + buckets_1 + 1) * width_1
-    call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    used = used + cost
+    state = pack('<dddc0I2I4', width, newest, used, state:sub(from, to), newest % 65536, sum)
+    from = 25
+    -- store: writes the state, with its expiry
+    local stop = (newest + buckets + 1) * width
+    call('SET', key, state, 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
   end
 else
-  if cost_1 > 0 then
-    if mended_1 then
-      local end_1 = (newest_1 + buckets_1 + 1) * width_1
-      call('SET', key_1, state_1, 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  if cost > 0 then
+    -- mend: stores what was corrected
+    if mended then
+      -- store: writes the state, with its expiry
+      local stop = (newest + buckets + 1) * width
+      call('SET', key, state, 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
     end
   end
 end
-local first_1, second_1, third_1, fourth_1 = used_1, 0, 0, 0
-if used_1 > 0 then
-  third_1 = (newest_1 + buckets_1 + 1) * width_1 - now
-  local some, all, left, from = math.max(used_1 + 1 - amount_1, 1), 0, 0, from_1
-  if not fits_1 then
-    all = used_1 + cost_1 - amount_1
+local first, second, third, fourth
+-- words: what the reply says
+first, second, third, fourth = used, 0, 0, 0
+if used > 0 then
+  third = (newest + buckets + 1) * width - now
+  local some, most, gone, place = math.max(used + 1 - amount, 1), 0, 0, from
+  if not fits then
+    most = used + cost - amount
   end
-  while (left < some or left < all) and from < #state_1 do
-    local at, count = unpack('<I2I4', state_1, from)
-    local leaves = (newest_1 - (newest_1 - at) % 65536 + buckets_1 + 1) * width_1 - now
-    if left < some then
-      fourth_1 = leaves
+  while (gone < some or gone < most) and place < #state do
+    local at, count = unpack('<I2I4', state, place)
+    local leaves = (newest - (newest - at) % 65536 + buckets + 1) * width - now
+    if gone < some then
+      fourth = leaves
     end
-    if left < all then
-      second_1 = leaves
+    if gone < most then
+      second = leaves
     end
-    left, from = left + count, from + 6
+    gone, place = gone + count, place + 6
   end
 end
-if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, third_1, fourth_1, now }
+-- denial: the first word of a policy that denies is below zero
+if not fits then
+  first = -1 - first
+end
+return { first, second, third, fourth, now }

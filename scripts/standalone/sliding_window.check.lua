@@ -1,55 +1,100 @@
--- tollgate, assembled for: SlidingWindow
-local call, pcall = redis.call, redis.pcall
+-- tollgate: check for sliding_window
+--
+-- check: decides one request of one subject. Charges all policies, or none.
+--
+-- KEYS    one per policy, all with the same hash tag.
+-- ARGV    1: numbers, packed as little-endian doubles, which is the cheapest form: the time in microseconds (below
+--         zero: the server's clock); the cost for each policy (0: read without charging); then the numbers of each
+--         policy, see its file. 2: the tag, only if a policy is a log. For use by hand, the numbers may be separate
+--         decimal arguments, and the tag comes after them. The caller must check that cost <= burst, and the limits
+--         of each algorithm, see README.md.
+-- Stored  for each policy, see its file.
+-- Reply   the words of each policy, see its file; the first word is -1 - word if that policy denies. At the end the
+--         time. A single word is returned alone, without the time.
+-- Effects admitted: one SET with PXAT or one SETRANGE per policy, see its file. Denied: nothing, except that a state
+--         which lies impossibly far ahead of the clock, or which another quota wrote, is stored again in its
+--         corrected form (mended).
+-- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are passed to commands
+--         with format('%d'): `..` and tostring cut a time to 14 digits. Several keys are read at once, before
+--         anything is written: where their slot is being moved, a call on a key that expired is refused.
+--
+-- sliding_window: admits about `amount` units in any `period`, with two counters.
+--
+-- One counter is for the current window, which is aligned to the clock. The window before it counts by the share that
+-- still lies inside the period.
+--
+-- KEYS    see the frame. ARGV: amount, period; amount is below 2^32.
+-- Stored  a string of three little-endian doubles: the start of the window in microseconds, the units spent in it,
+--         the units spent in the window before.
+-- Reply   three words: both counts, and the microseconds until the window ends. That is more than a period if the
+--         window has not begun, because the clock was set back.
+-- Effects the key expires within 1 ms after the end of the next window, or after the end of this one if only the
+--         window before it has units.
+-- Cost    only if amount * period reaches 2^53, the products are replaced by an exact division, digit by digit.
+-- Pitfalls shares are compared as products and never divided, so nothing is rounded.
+local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, cost_1, amount_1, period_1
-if #packed == 32 then
-  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost_1 = ARGV[2] + 0
-  amount_1 = ARGV[3] + 0
-  period_1 = ARGV[4] + 0
+local states = #KEYS > 1 and call('MGET', all(KEYS))
+local packed, next_arg, tag = ARGV[1], 2
+local form = '<dddd'
+if #packed < 32 then
+  local numbers = {}
+  for at = 1, #form - 1 do
+    numbers[at] = (ARGV[at] == '' and -1 or ARGV[at]) + 0
+  end
+  packed, next_arg = pack(form, all(numbers)), #form
 end
+local now, cost, amount, period = unpack(form, packed)
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local key_1 = KEYS[1]
-local wide_1 = amount_1 * period_1 >= 9007199254740992
-local current_1, previous_1, start_1, mended_1 = 0, 0, now - now % period_1, false
-local state_1 = pcall('GET', key_1)
-if state_1 and #state_1 == 24 then
-  local start, current, previous = unpack('<ddd', state_1)
-  if start >= start_1 - period_1 and current >= 0 and previous >= 0 and current + previous > 0 then
-    if current > amount_1 or previous > amount_1 then
-      local most = amount_1
-      local is_owed = current >= 1000000000000000
-      if current >= 1000000000000000 then
-        current = current - 1000000000000000
+local key = KEYS[1]
+local wide = amount * period >= 9007199254740992
+-- settle: reads both counts
+local current, previous, start, mended = 0, 0, now - now % period, false
+-- read: a state alone, or one of those that were read at once
+local state
+if states then
+  state = states[1]
+else
+  state = pcall('GET', key)
+end
+if state and #state == 24 then
+  local old_start, in_last, in_earlier = unpack('<ddd', state)
+  if old_start >= start - period and in_last >= 0 and in_earlier >= 0 and in_last + in_earlier > 0 then
+    if in_last > amount or in_earlier > amount then
+      local most = amount
+      local marked = in_last
+      if in_last >= 1000000000000000 then
+        in_last = in_last - 1000000000000000
       end
+      -- debt: a debt has a mark
+      local is_owed = marked >= 1000000000000000
       if is_owed then
-        most = math.min(amount_1 * 8, 4294967295)
+        most = math.min(amount * 8, 4294967295)
       end
-      if current > most or previous > most then
-        current, previous, mended_1 = math.min(current, most), math.min(previous, most), true
+      if in_last > most or in_earlier > most then
+        in_last, in_earlier, mended = math.min(in_last, most), math.min(in_earlier, most), true
       end
     end
-    if start > now + period_1 then
-      mended_1 = true
-    elseif start > now then
-      start_1 = start - start % period_1
-    elseif start < start_1 then
-      current, previous = 0, current
+    if old_start > now + period then
+      mended = true
+    elseif old_start > now then
+      start = old_start - old_start % period
+    elseif old_start < start then
+      in_last, in_earlier = 0, in_last
     end
-    current_1, previous_1 = current, previous
-    mended_1 = mended_1 and current + previous > 0
+    current, previous = in_last, in_earlier
+    mended = mended and in_last + in_earlier > 0
   end
 end
-local left_1 = start_1 + period_1 - now
-local fits_1 = cost_1 == 0
-  or previous_1 * math.min(left_1, period_1) <= (amount_1 - current_1 - cost_1) * period_1
-if wide_1 and cost_1 > 0 then
+local left = start + period - now
+local fits
+-- fits: compares products, which are exact
+fits = cost == 0 or previous * math.min(left, period) <= (amount - current - cost) * period
+if wide and cost > 0 then
+  -- muldiv: the quotient and the remainder of a * b / c
   local function muldiv(a, b, c)
     local base, power, whole, rest = math.floor(4503599627370496 / c), 1, 0, 0
     while power * base <= b do
@@ -64,43 +109,53 @@ if wide_1 and cost_1 > 0 then
     until power < 1
     return whole, rest
   end
-  local share, part = muldiv(math.min(left_1, period_1), previous_1, period_1)
-  fits_1 = share < amount_1 - current_1 - cost_1 or share == amount_1 - current_1 - cost_1 and part == 0
+  local share, part = muldiv(math.min(left, period), previous, period)
+  fits = share < amount - current - cost or share == amount - current - cost and part == 0
 end
-local admitted = fits_1
+local admitted = fits
 if admitted then
-  if cost_1 > 0 then
-    current_1 = current_1 + cost_1
-    local end_1 = start_1 + period_1
-    if current_1 > 0 then
-      end_1 = end_1 + period_1
+  if cost > 0 then
+    -- charge: spends the cost
+    current = current + cost
+    -- store: writes the state, with its expiry
+    local stop = start + period
+    if current > 0 then
+      stop = stop + period
     end
-    if previous_1 > amount_1 then
-      call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+    if previous > amount then
+      call('SET', key, pack('<ddd', start, current + 1000000000000000, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
     else
-      call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      call('SET', key, pack('<ddd', start, current, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
     end
   end
 else
-  if cost_1 > 0 then
-    if mended_1 then
-      if current_1 > amount_1 then
-        local end_1 = start_1 + period_1 * 2
-        call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+  if cost > 0 then
+    -- mend: stores what was corrected
+    if mended then
+      -- store_owed: stores a debt with its mark
+      if current > amount then
+        local stop = start + period * 2
+        call('SET', key, pack('<ddd', start, current + 1000000000000000, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
       else
-        local end_1 = start_1 + period_1
-        if current_1 > 0 then
-          end_1 = end_1 + period_1
+        -- store: writes the state, with its expiry
+        local stop = start + period
+        if current > 0 then
+          stop = stop + period
         end
-        if previous_1 > amount_1 then
-          call('SET', key_1, pack('<ddd', start_1, current_1 + 1000000000000000, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        if previous > amount then
+          call('SET', key, pack('<ddd', start, current + 1000000000000000, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
         else
-          call('SET', key_1, pack('<ddd', start_1, current_1, previous_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+          call('SET', key, pack('<ddd', start, current, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
         end
       end
     end
   end
 end
-local first_1, second_1, third_1 = current_1, previous_1, left_1
-if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, third_1, now }
+local first, second, third
+-- words: what the reply says
+first, second, third = current, previous, left
+-- denial: the first word of a policy that denies is below zero
+if not fits then
+  first = -1 - first
+end
+return { first, second, third, now }

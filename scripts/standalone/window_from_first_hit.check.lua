@@ -1,58 +1,105 @@
--- tollgate, assembled for: WindowFromFirstHit
-local call, pcall = redis.call, redis.pcall
+-- tollgate: check for window_from_first_hit
+--
+-- check: decides one request of one subject. Charges all policies, or none.
+--
+-- KEYS    one per policy, all with the same hash tag.
+-- ARGV    1: numbers, packed as little-endian doubles, which is the cheapest form: the time in microseconds (below
+--         zero: the server's clock); the cost for each policy (0: read without charging); then the numbers of each
+--         policy, see its file. 2: the tag, only if a policy is a log. For use by hand, the numbers may be separate
+--         decimal arguments, and the tag comes after them. The caller must check that cost <= burst, and the limits
+--         of each algorithm, see README.md.
+-- Stored  for each policy, see its file.
+-- Reply   the words of each policy, see its file; the first word is -1 - word if that policy denies. At the end the
+--         time. A single word is returned alone, without the time.
+-- Effects admitted: one SET with PXAT or one SETRANGE per policy, see its file. Denied: nothing, except that a state
+--         which lies impossibly far ahead of the clock, or which another quota wrote, is stored again in its
+--         corrected form (mended).
+-- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are passed to commands
+--         with format('%d'): `..` and tostring cut a time to 14 digits. Several keys are read at once, before
+--         anything is written: where their slot is being moved, a call on a key that expired is refused.
+--
+-- window_from_first_hit: admits at most `amount` units in a window of `period` that the first hit opens.
+--
+-- Only the step `settle` is its own; the others are those of fixed_window.lua.
+--
+-- KEYS    see the frame. ARGV: amount, period.
+-- Stored  as fixed_window.lua: the start of the window in microseconds, the spent units, and the period.
+-- Reply   as fixed_window.lua: the spent units, and the microseconds until the window ends.
+-- Effects the key expires within 1 ms after the end of the window, whatever is spent meanwhile.
+-- Pitfalls a start that lies ahead of the clock is moved to now, so that no client waits longer than one period.
+local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
-local packed = ARGV[1]
-local now, cost_1, amount_1, period_1
-if #packed == 32 then
-  now, cost_1, amount_1, period_1 = unpack('<dddd', packed)
-else
-  now = ARGV[1] == '' and -1 or ARGV[1] + 0
-  cost_1 = ARGV[2] + 0
-  amount_1 = ARGV[3] + 0
-  period_1 = ARGV[4] + 0
+local states = #KEYS > 1 and call('MGET', all(KEYS))
+local packed, next_arg, tag = ARGV[1], 2
+local form = '<dddd'
+if #packed < 32 then
+  local numbers = {}
+  for at = 1, #form - 1 do
+    numbers[at] = (ARGV[at] == '' and -1 or ARGV[at]) + 0
+  end
+  packed, next_arg = pack(form, all(numbers)), #form
 end
+local now, cost, amount, period = unpack(form, packed)
 if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-local key_1 = KEYS[1]
-local count_1, start_1, mended_1, kept_1 = 0, now, false, nil
-local state_1 = pcall('GET', key_1)
-if state_1 and #state_1 == 24 then
-  local start, count, period = unpack('<ddd', state_1)
-  if now - start < period_1 and count > 0 and count <= 9007199254740992 then
-    count_1 = count
-    if start > now then
-      mended_1 = true
+local key = KEYS[1]
+-- settle: reads what was spent in the window that is open
+local used, start, mended, kept = 0, now, false, nil
+-- read: a state alone, or one of those that were read at once
+local state
+if states then
+  state = states[1]
+else
+  state = pcall('GET', key)
+end
+if state and #state == 24 then
+  local old_start, old_used, old_period = unpack('<ddd', state)
+  if now - old_start < period and old_used > 0 and old_used <= 9007199254740992 then
+    used = old_used
+    if old_start > now then
+      mended = true
     else
-      start_1, kept_1 = start, period == period_1
+      start, kept = old_start, old_period == period
     end
   end
 end
-local fits_1 = cost_1 == 0 or count_1 + cost_1 <= amount_1
-local admitted = fits_1
+local fits
+-- fits: compares with the amount
+fits = cost == 0 or used + cost <= amount
+local admitted = fits
 if admitted then
-  if cost_1 > 0 then
-    count_1 = count_1 + cost_1
-    if kept_1 then
-      call('SETRANGE', key_1, '8', pack('<d', count_1))
+  if cost > 0 then
+    -- charge: spends the cost
+    used = used + cost
+    -- store: writes the state, with its expiry
+    if kept then
+      call('SETRANGE', key, '8', pack('<d', used))
     else
-      local end_1 = start_1 + period_1
-      call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+      local stop = start + period
+      call('SET', key, pack('<ddd', start, used, period), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
     end
   end
 else
-  if cost_1 > 0 then
-    if mended_1 then
-      if kept_1 then
-        call('SETRANGE', key_1, '8', pack('<d', count_1))
+  if cost > 0 then
+    -- mend: stores what was corrected
+    if mended then
+      -- store: writes the state, with its expiry
+      if kept then
+        call('SETRANGE', key, '8', pack('<d', used))
       else
-        local end_1 = start_1 + period_1
-        call('SET', key_1, pack('<ddd', start_1, count_1, period_1), 'PXAT', format('%d', (end_1 - end_1 % 1000) / 1000 + 1))
+        local stop = start + period
+        call('SET', key, pack('<ddd', start, used, period), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
       end
     end
   end
 end
-local first_1, second_1 = count_1, start_1 + period_1 - now
-if not fits_1 then first_1 = -1 - first_1 end
-return { first_1, second_1, now }
+local first, second
+-- words: what the reply says
+first, second = used, start + period - now
+-- denial: the first word of a policy that denies is below zero
+if not fits then
+  first = -1 - first
+end
+return { first, second, now }

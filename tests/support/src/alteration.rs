@@ -15,9 +15,11 @@ impl<'a> Alteration<'a> {
         Self { right, wrong, was_applied: Cell::new(false) }
     }
 
-    /// Returns the altered script.
+    /// Returns the altered script. The names of the first policy end in `_1`, and in nothing in a script of one policy.
     pub fn apply(&self, script: &str) -> String {
-        let altered = script.replace(self.right, self.wrong);
+        let is_set = script.contains("cost_1");
+        let of_script = |text: &str| if is_set { text.to_owned() } else { text.replace("_1", "") };
+        let altered = script.replace(&of_script(self.right), &of_script(self.wrong));
         self.was_applied.set(self.was_applied.get() || altered != script);
         altered
     }

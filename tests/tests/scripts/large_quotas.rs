@@ -20,7 +20,8 @@ const TEN_YEARS_US: u64 = 315_360_000_000_000;
 #[test]
 fn muldiv_is_exact_for_all_factors_that_the_scripts_have() {
     let mut redis = InRedis::new();
-    let function = MULDIV.split_once("--@ muldiv\n").expect("a section").1;
+    let function =
+        MULDIV.split_once("\n--# muldiv").and_then(|(_, section)| section.split_once('\n')).expect("a section").1;
     let text = format!(
         "{function}local words = struct.pack('<dd', muldiv(ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0))\nreturn words"
     );

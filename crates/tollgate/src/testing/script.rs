@@ -108,7 +108,7 @@ impl Script {
         let keys = self.keys(key);
         let call = ["EVALSHA".to_owned(), self.sha().to_owned(), keys.len().to_string()].into_iter();
         let tag = self.policies.is_tagged().then(String::new);
-        call.chain(keys).chain(own).chain(tag).chain(self.numbers()).collect()
+        call.chain(keys).chain(own).chain(self.numbers()).chain(tag).collect()
     }
 
     /// Returns the words of a refund as a person types them, in decimal.

@@ -18,6 +18,7 @@ use crate::{
         shape::{Purpose, Shape},
     },
 };
+use assembler::Frame;
 #[cfg(feature = "calendar")]
 pub(crate) use parts::calendar_numbers;
 pub(crate) use parts::{Form, ceiling_numbers, numbers};
@@ -90,14 +91,6 @@ fn form(shape: &Shape, is_capped: bool) -> Form {
     }
 }
 
-/// Stands for the line that reads all keys.
-const STATES: &str = "--@ states";
-
-/// Returns the name of an algorithm, without its parameters.
-fn name(algorithm: Algorithm) -> String {
-    format!("{algorithm:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
-}
-
 impl Script {
     /// Returns the script that decides over policies of these algorithms.
     pub(crate) fn check(algorithms: &[Algorithm], form: Form) -> Self {
@@ -142,59 +135,35 @@ impl Script {
 
     /// Returns the script that lists the entries of a log.
     pub(crate) fn entries() -> &'static Self {
-        static SCRIPT: LazyLock<Script> =
-            LazyLock::new(|| Script::assemble(ENTRIES, &[Algorithm::SlidingLog], Form::Plain));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(ENTRIES.to_owned()));
         &SCRIPT
     }
 
     /// Returns the script that grants permits.
     pub(crate) fn permits() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(PERMITS, &[], Form::Plain));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PERMITS.to_owned()));
         &SCRIPT
     }
 
     /// Returns the script that counts the processes of a prefix.
     pub(crate) fn replicas() -> &'static Self {
-        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::assemble(REPLICAS, &[], Form::Plain));
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(REPLICAS.to_owned()));
         &SCRIPT
     }
 
-    fn assemble(frame: &str, algorithms: &[Algorithm], form: Form) -> Self {
-        // What has lapsed of leased units is charged, so their states are corrected.
-        let looks = frame == LOOK && form == Form::Plain;
-        let parts: Vec<Part> = algorithms.iter().map(|&algorithm| Part { looks, ..part(algorithm, form) }).collect();
-        let names: Vec<String> = algorithms.iter().map(|&algorithm| name(algorithm)).collect();
-        let names = if names.is_empty() { "all policies".to_owned() } else { names.join(", ") };
-        let mut text = format!("-- tollgate, assembled for: {names}\n");
-        // The keys of one subject begin behind the record of a reservation, those of several at a place that the loop counts.
-        let is_loop = frame == BATCH || frame == MIXED || frame == LEASE;
-        let before = usize::from(frame == RESERVE || frame == COMMIT);
-        // One key is read where it is used. Several are read at once, so that a call that is refused has written nothing.
-        let reads_all = is_loop || before + assembler::keys_of(&parts) > 1;
-        let is_line =
-            |line: &&str| !line.starts_with("--") || (line.starts_with("--@") && (reads_all || *line != STATES));
-        for line in frame.lines().filter(is_line) {
-            assembler::fill(&mut text, line, &parts);
-        }
-        for at in 1..=parts.len() {
-            let place = before + assembler::keys_of(&parts[..at - 1]) + 1;
-            let state = |place| if is_loop { format!("states[at + {place}]") } else { format!("states[{place}]") };
-            if reads_all {
-                text = text.replace(&format!("pcall('GET', key_{at})"), &state(place));
-                text = text.replace(&format!("pcall('GET', account_{at})"), &state(place + 1));
-            }
-            if is_loop {
-                // The log of a leased policy is read again, because what has lapsed is stored before.
-                if form != Form::Leased {
-                    text = text.replace(
-                        &format!("local size_{at} = size_of(key_{at})"),
-                        &format!("local size_{at} = {}", state(place)),
-                    );
-                }
-                // A verdict is declared outside the loop.
-                text = text.replace(&format!("local fits_{at} ="), &format!("fits_{at} ="));
-            }
-        }
+    fn assemble(source: &'static str, algorithms: &[Algorithm], form: Form) -> Self {
+        let parts: Vec<Part> =
+            algorithms.iter().map(|&algorithm| part(algorithm, form, algorithms.len() == 1)).collect();
+        let before = match source {
+            BATCH | MIXED | LEASE => "at + ",
+            // The record of a reservation has the first key.
+            RESERVE | COMMIT => "1 + ",
+            _ => "",
+        };
+        Self::new(Frame::new(source, &parts, before).script())
+    }
+
+    fn new(text: String) -> Self {
         let sha = sha1_smol::Sha1::from(&text).digest().to_string();
         Self { text, sha }
     }

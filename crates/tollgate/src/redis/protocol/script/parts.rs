@@ -6,33 +6,54 @@ use std::time::SystemTime;
 use crate::{
     Algorithm, Policy,
     model::{
-        algorithm::{self, ROWS, source},
+        algorithm::{self, ROWS},
         cost::Ask,
         policy::LEASED_WORDS,
     },
 };
 
-/// Describes an algorithm to the assembler.
+const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
+
+/// Describes the algorithm of a policy to the assembler.
 pub(super) struct Part {
     pub(super) source: &'static str,
-    pub(super) args: &'static [&'static str],
-    pub(super) words: usize,
-    /// Is true when the reply of a single policy leaves out the last word when its amount divides its period.
-    pub(super) parted: bool,
-    /// Is true when the tag of the request is stored.
-    pub(super) tagged: bool,
+    /// The file of the sections that this one does not have.
+    pub(super) like: Option<&'static str>,
+    args: &'static [&'static str],
+    words: usize,
+    /// The ending of the sections that come before others.
+    pub(super) variant: Option<&'static str>,
     /// Is true when a refund depends on the time until the bucket is full, as it was after the request.
-    pub(super) queued: bool,
-    /// Set when the words are the used units and three times.
-    pub(super) is_counted: bool,
+    is_queued: bool,
     /// Is true when replicas take units in advance.
     pub(super) leased: bool,
-    /// Is true when nothing is charged and stored.
-    pub(super) looks: bool,
     /// Lists the numbers of the ceiling of a request, if it has one.
     pub(super) ceiling: &'static [&'static str],
     /// Names the number that is the ceiling of every other request.
     pub(super) top: &'static str,
+}
+
+impl Part {
+    /// Returns the names that a policy has in the place of one in a list: its cost, its ceiling, its quota and the other numbers of
+    /// the policy, the place of an earlier request (its words), the words of its reply, and its verdict.
+    pub(super) fn list(&self, item: &str) -> Option<Vec<&'static str>> {
+        let lease: &[_] = if self.leased { &["length", "most"] } else { &[] };
+        let place: &[_] = if self.is_queued { &["was_first", "was_second"] } else { &[] };
+        match item {
+            "costs" => Some(vec!["cost"]),
+            "ceilings" => Some(self.ceiling.to_vec()),
+            "quotas" => Some([self.args, lease].concat()),
+            "places" => Some(place.to_vec()),
+            "words" => Some(WORDS[..self.words].to_vec()),
+            "fits" => Some(vec!["fits"]),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of keys on the server.
+    pub(super) fn keys(&self) -> usize {
+        1 + usize::from(self.leased)
+    }
 }
 
 /// Selects the form of a script.
@@ -45,39 +66,33 @@ pub(crate) enum Form {
     Capped,
 }
 
-/// The sections that a leased policy has around those of its algorithm.
-pub(super) const LEASED: &str = source!("leased");
-
-pub(super) fn part(algorithm: Algorithm, form: Form) -> Part {
+/// Describes the algorithm of a policy, which may be the only one of the set.
+pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
     let (row, facts) = (algorithm.row(), algorithm.facts());
-    let is_capped = form == Form::Capped;
     let leased = form == Form::Leased;
-    // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
-    let words = if leased { LEASED_WORDS } else { facts.words };
-    // The time of the reply is a part of the places in a debt.
-    let parted = facts.is_parted && form == Form::Plain;
     Part {
         source: row.source,
+        like: row.source.split_once("\n--@ like ").map(|(_, name)| named(name.trim_end())),
         args: facts.args,
-        words,
-        parted,
-        tagged: facts.is_tagged,
-        queued: algorithm.is_queued(is_capped),
-        is_counted: facts.words == LEASED_WORDS,
+        // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
+        words: if leased { LEASED_WORDS } else { facts.words },
+        variant: match form {
+            Form::Capped => Some("capped"),
+            // Under a ceiling the time of the reply is a part of the places in a debt, so it is never left out.
+            Form::Plain if facts.is_parted && is_single => Some("alone"),
+            Form::Plain | Form::Leased => None,
+        },
+        is_queued: algorithm.is_queued(form == Form::Capped),
         leased,
-        looks: false,
-        ceiling: if is_capped { facts.ceiling } else { &[] },
+        ceiling: if form == Form::Capped { facts.ceiling } else { &[] },
         top: facts.top,
     }
 }
 
-/// Returns the file that a `like` line names, or that holds a function.
-pub(super) fn named(name: &str) -> &'static str {
-    match (name, ROWS.iter().find(|row| row.name == name)) {
-        (_, Some(row)) => row.source,
-        ("muldiv", None) => source!("muldiv"),
-        _ => unreachable!("a script names a file that does not exist: {name}"),
-    }
+/// Returns the file of an algorithm that a `like` line names.
+fn named(name: &str) -> &'static str {
+    let row = ROWS.iter().find(|row| row.name == name);
+    row.unwrap_or_else(|| unreachable!("a script names a file that does not exist: {name}")).source
 }
 
 /// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are

@@ -1,4 +1,4 @@
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use super::*;
 use crate::{Policy, model::algorithm::ROWS};
@@ -42,9 +42,9 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ]
     });
     let others = [
-        ("sliding_log.entries.lua".to_owned(), Script::assemble(ENTRIES, &[Algorithm::SlidingLog], Form::Plain)),
-        ("permits.lua".to_owned(), Script::assemble(PERMITS, &[], Form::Plain)),
-        ("replicas.lua".to_owned(), Script::assemble(REPLICAS, &[], Form::Plain)),
+        ("entries.lua".to_owned(), Script::new(ENTRIES.to_owned())),
+        ("permits.lua".to_owned(), Script::new(PERMITS.to_owned())),
+        ("replicas.lua".to_owned(), Script::new(REPLICAS.to_owned())),
     ];
     let leased = leasable().flat_map(|algorithm| {
         let name = algorithm.name();
@@ -57,26 +57,40 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
     decide.chain(leased).chain(capped).chain(others)
 }
 
+/// Returns where the folder shows a script: complete scripts, and what one copies to use without Rust. The others have the
+/// same sections in other frames, the leaky bucket those of the token bucket, and a calendar is needed for its window.
+fn shown(name: &str) -> Option<String> {
+    let is_bare = !["capped", "leased", "leaky", "calendar"].iter().any(|word| name.contains(word));
+    match name {
+        "entries.lua" | "permits.lua" | "replicas.lua" => Some(name.to_owned()),
+        _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
+        _ => None,
+    }
+}
+
 /// A changed script is a deliberate act: two versions run side by side during a roll-out. To
-/// say that it is meant, run this test with all features and `TOLLGATE_BLESS=1`.
+/// say that it is meant, run this test with all features and `TOLLGATE_BLESS=1`. It writes every script into
+/// `target/scripts`, too.
 #[test]
 fn the_scripts_that_run_are_those_that_are_listed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
     let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
+    let all = folder.join("../target/scripts");
+    fs::create_dir_all(&all).unwrap();
     let mut sums = String::new();
     for (name, script) in scripts() {
-        // Shown is what one copies to use without Rust. The other texts have the same sections in other frames.
-        let is_check = name.ends_with(".check.lua") && !name.contains(".capped.") && !name.contains(".leased.");
-        if !is_check && !["sliding_log.entries.lua", "permits.lua", "replicas.lua"].contains(&name.as_str()) {
+        if bless {
+            fs::write(all.join(&name), &script.text).unwrap();
+        }
+        let Some(path) = shown(&name) else {
             sums.push_str(&format!("{}  {name}\n", script.sha));
             continue;
-        }
-        sums.push_str(&format!("{}  standalone/{name}\n", script.sha));
-        let path = folder.join("standalone").join(&name);
+        };
+        sums.push_str(&format!("{}  {path}\n", script.sha));
         if bless {
-            fs::write(&path, &script.text).unwrap();
+            fs::write(folder.join(&path), &script.text).unwrap();
         }
-        assert_eq!(fs::read_to_string(&path).unwrap_or_default(), script.text, "{name}");
+        assert_eq!(fs::read_to_string(folder.join(&path)).unwrap_or_default(), script.text, "{name}");
     }
     let path = folder.join("SHA1SUMS");
     if bless {
@@ -90,15 +104,28 @@ fn the_scripts_that_run_are_those_that_are_listed() {
 #[test]
 fn no_line_of_a_frame_or_a_place_is_left_over() {
     let kinds = Algorithm::ALL.len();
-    for count in 1..=3 {
+    for count in 1..=2 {
         for shape in 0..kinds.pow(count) {
             let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
             let leased = FRAMES.map(|assemble| assemble(&set, Form::Leased)).into_iter().chain([Script::lease(&set)]);
             let scripts = FRAMES.map(|assemble| assemble(&set, Form::Plain)).into_iter().zip([1; 7]);
             let capped = FRAMES.map(|assemble| assemble(&set, Form::Capped)).into_iter().zip([1; 7]);
             for (script, keys) in scripts.chain(capped).chain(leased.zip([2; 8])) {
-                assert!(!script.text.contains("--@") && !script.text.contains("again("), "{}", script.text);
-                assert_eq!(script.text.matches("key_1 = KEYS[").count(), 1);
+                let left = [
+                    "--@",
+                    "--#",
+                    "<words>",
+                    "<slots>",
+                    "<width>",
+                    "<place>",
+                    "<number>",
+                    "<keys>",
+                    "<policies>",
+                    "<fits>",
+                ];
+                assert!(!left.iter().any(|left| script.text.contains(left)), "{}", script.text);
+                let key = if set.len() > 1 { "key_1 = KEYS[" } else { "key = KEYS[" };
+                assert_eq!(script.text.matches(key).count(), 1);
                 assert_eq!(script.text.matches(" = KEYS[").count(), keys * set.len());
                 assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
             }
@@ -136,7 +163,7 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
     let quota = crate::Quota::per_minute(7);
     for algorithm in Algorithm::ALL {
         let policy = Policy::try_new("p", algorithm, quota).unwrap();
-        let named = part(algorithm, Form::Plain).args.iter().map(|&name| match name {
+        let named = part(algorithm, Form::Plain, true).list("quotas").unwrap().into_iter().map(|name| match name {
             "amount" => policy.quota().amount(),
             "period" => policy.quota().period().as_micros() as u64,
             "burst" => policy.quota().burst(),
@@ -150,12 +177,34 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
     }
 }
 
+/// An empty section stands for one that does not exist, so a misspelt name would be silent.
+#[test]
+fn every_section_that_a_file_asks_for_exists_and_is_asked_for() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "lua"));
+    let text: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let (mut has, mut asked) = (BTreeSet::new(), BTreeSet::new());
+    for line in text.lines().map(str::trim_start) {
+        let directive = line.strip_prefix("--@ ").map(|names| names.split_once(' ').unwrap_or((names, "")));
+        match (line.strip_prefix("--# "), directive) {
+            (Some(title), _) => has.extend(title.split(':').next()),
+            (_, Some(("numbers" | "next" | "again" | "like", _))) | (_, None) => {}
+            (_, Some(("own", name))) => asked.extend([name]),
+            (_, Some((first, rest))) => asked.extend([first].into_iter().chain(rest.split_terminator(' '))),
+        }
+    }
+    let plain = |name: &&str| !name.ends_with("_alone") && !name.ends_with("_capped");
+    assert_eq!(has.iter().copied().filter(plain).collect::<BTreeSet<_>>(), asked);
+}
+
 #[test]
 fn the_clock_is_read_once_and_numbers_are_never_concatenated() {
     for (name, script) in scripts() {
-        assert_eq!(script.text.matches("'TIME'").count(), 1, "{name}");
+        let code: String = script.text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+        assert_eq!(code.matches("'TIME'").count(), 1, "{name}");
         // Three dots stand for the arguments of a function.
-        assert!(!script.text.replace("...", "").contains(".."), "{name}");
-        assert!(!script.text.contains("tostring"), "{name}");
+        assert!(!code.replace("...", "").contains(".."), "{name}");
+        assert!(!code.contains("tostring"), "{name}");
     }
 }
