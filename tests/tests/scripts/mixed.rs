@@ -130,7 +130,7 @@ const MUTANTS: &[Mutant] = &[
     (
         "the whole microseconds of a large cost are left out",
         TokenBucket,
-        "step_1 = step_1 + whole",
+        "step_1 = step_1 + whole_1",
         "step_1 = step_1 + 0",
     ),
     (

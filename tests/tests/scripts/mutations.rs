@@ -104,13 +104,13 @@ const MUTANTS: &[Mutant] = &[
     mutant(
         "a digit's quotient is not carried",
         TokenBucket,
-        "whole = whole * base + (sum - rest) / c",
-        "whole = (sum - rest) / c",
+        "whole_1 = whole_1 * base + (sum - rest_1) / c",
+        "whole_1 = (sum - rest_1) / c",
     ),
     mutant(
         "a digit's remainder is not carried",
         TokenBucket,
-        "local sum = rest * base + a * digit",
+        "local sum = rest_1 * base + a * digit",
         "local sum = a * digit",
     ),
     mutant("the last digit of a large burst is left out", TokenBucket, "until power < 1", "until power <= 1"),
