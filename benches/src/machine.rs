@@ -5,8 +5,21 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Lists the packages whose versions the report shows. The versions come from the lock file of this build.
-const SHOWN: [&str; 9] =
-    ["redis", "deadpool-redis", "tokio", "governor", "tower_governor", "tower-rate-tier", "axum", "hyper", "tonic"];
+const SHOWN: [&str; 13] = [
+    "redis",
+    "deadpool-redis",
+    "tokio",
+    "governor",
+    "tower_governor",
+    "tower-rate-tier",
+    "tower-rate-limiter",
+    "throttle-kit",
+    "tower-rate-limit-redis",
+    "tower-rate-limit-fred",
+    "axum",
+    "hyper",
+    "tonic",
+];
 
 /// Runs `start` on the server core, so that the process it starts stays there.
 ///
@@ -111,10 +124,11 @@ fn cores_are_split() -> bool {
     cores().is_some()
 }
 
+/// Returns the newest version of a package, which is Tollgate's. Peers use older ones of `redis`.
 fn locked(name: &str) -> Option<&'static str> {
     const LOCK: &str = include_str!("../../Cargo.lock");
-    let mut lines = LOCK.lines().skip_while(|line| *line != format!("name = \"{name}\""));
-    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
+    let (_, package) = LOCK.rsplit_once(&format!("name = \"{name}\"\nversion = \""))?;
+    Some(package.split_once('"')?.0)
 }
 
 #[cfg(test)]
