@@ -211,10 +211,13 @@ async fn a_policy_that_blocks_denies_without_a_wait_and_a_leased_policy_comes_ne
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let leased = Policy::token_bucket("leased", Quota::per_hour(500)).leased(Lease::new());
-    let limiter = Limiter::builder(store).policies(leased).deadline(PATIENCE).observer(observer).build();
-    while limiter.check("acme").await.expect("a decision").is_allowed() {}
-    assert_eq!(events.try_recv().map(|event| event.name()), Some("denied"));
-    assert!(events.try_recv().is_none());
+    for store in [Arc::new(frozen()) as Arc<dyn Store>, Arc::new(store)] {
+        let builder = Limiter::builder(store).policies(leased.clone()).deadline(PATIENCE);
+        let limiter = builder.observer(observer.clone()).build();
+        while limiter.check("acme").await.expect("a decision").is_allowed() {}
+        assert_eq!(events.try_recv().map(|event| event.name()), Some("denied"));
+        assert!(events.try_recv().is_none());
+    }
 }
 
 #[tokio::test]
