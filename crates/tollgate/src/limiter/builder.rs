@@ -134,7 +134,7 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// Sets how many callers may wait at a time in [`CheckBuilder::wait`], over all keys. 10 000 by default. One
+    /// Sets how many callers may [wait](crate::limiter::CheckBuilder::wait) at a time, over all keys. 10 000 by default. One
     /// more is denied at once if it would have to wait.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
