@@ -31,7 +31,8 @@
 //! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](reservation::Reservation::commit) the real
 //! cost.
 //!
-//! [`DeniedKeys`](limiter::DeniedKeys) shows which keys are denied most.
+//! [`DeniedKeys`](limiter::DeniedKeys) shows which keys are denied most. An observer sees each denial, lockout and outage as an
+//! [event](limiter::events).
 //!
 //! [`Algorithm`] states the bound of each algorithm. A denial is not an error: [`Limiter::check`] fails only when no
 //! decision was reached. [`Decision::into_result`] turns a denial into an error for `?`.

@@ -4,6 +4,7 @@ mod ask;
 mod blocking;
 mod builder;
 mod denied_keys;
+pub mod events;
 mod handle;
 mod metrics;
 mod outage;

@@ -1,5 +1,5 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of ranked rules and of log-ins, the examples whose
+//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of events, of ranked rules and of log-ins, the examples whose
 //! limits come from a database, that defers jobs, of a language model, of long exports, of WebSockets, and with metrics for
 //! Prometheus, and the playground.
 
@@ -8,6 +8,7 @@ mod clocks;
 mod crowd;
 mod deferred_jobs;
 mod enforcement;
+mod events;
 mod export_permits;
 mod leases;
 mod linear;

@@ -12,6 +12,7 @@ mod denied_keys;
 mod diagnosis;
 mod distance;
 mod diversity;
+mod events;
 mod faults;
 mod forgetful_server;
 mod leased_rules;

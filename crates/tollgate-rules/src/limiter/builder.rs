@@ -1,6 +1,9 @@
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use tollgate::{Limiter, Outage, Policy, Quota, Store, limiter::DeniedKeys};
+use tollgate::{
+    Limiter, Outage, Policy, Quota, Store,
+    limiter::{DeniedKeys, events::Observer},
+};
 
 use super::{
     exceeded::Exceeded,
@@ -32,6 +35,7 @@ pub struct RuleLimiterBuilder {
     deadline: Option<Duration>,
     modes: GlobalModes,
     denied_keys: Option<DeniedKeys>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// Takes the place of policies until a rule gives its own. It is never checked.
@@ -47,6 +51,7 @@ impl RuleLimiterBuilder {
             deadline: None,
             modes: GlobalModes::default(),
             denied_keys: None,
+            observer: None,
         }
     }
 
@@ -85,11 +90,25 @@ impl RuleLimiterBuilder {
         self
     }
 
+    /// Sets the observer of the [events](tollgate::limiter::events) of the limits: denials, limits that are nearly reached,
+    /// lockouts and outages. By default there is none.
+    ///
+    /// The policy of an event is the limit of its rule, and the key is [`Match::key`](crate::Match::key). A rule in shadow mode
+    /// raises its denials, too. A rule that blocks all requests asks no limiter and raises none, and neither do units above what a
+    /// limit ever has. The rules have an observer of their own for reloads: [`Rules::set_observer`].
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> RuleLimiter {
         let limiter = |outage| {
-            let builder = Limiter::builder(Arc::clone(&self.store)).policies(NONE);
+            let mut builder = Limiter::builder(Arc::clone(&self.store)).policies(NONE);
+            if let Some(observer) = &self.observer {
+                builder = builder.observer(Arc::clone(observer));
+            }
             let builder = builder.name(self.name.clone()).on_outage(outage);
             match self.deadline {
                 Some(deadline) => builder.deadline(deadline).build(),

@@ -9,6 +9,8 @@ use std::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
+use tollgate::limiter::events::{Event, Observer};
+
 use crate::{Match, RuleErrors, RuleSet, RuleSetBuilder, Usage, metrics::RuleMetrics};
 
 /// Holds the rules in force, and replaces them while requests run.
@@ -50,6 +52,7 @@ struct RulesInner {
     succeeded: AtomicU64,
     failed: AtomicU64,
     metrics: RuleMetrics,
+    observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
 /// What the last load read.
@@ -139,6 +142,7 @@ impl Rules {
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             metrics,
+            observer: Mutex::default(),
         }))
     }
 
@@ -154,11 +158,36 @@ impl Rules {
         self.0.path.as_deref()
     }
 
+    /// Sets the observer that sees [`Event::RulesReloaded`] when other rules are in force. By default there is none. A second
+    /// call replaces the observer.
+    ///
+    /// It is called in the thread that loads, after the rules are in force. The events of the checks are those of
+    /// [`RuleLimiterBuilder::observer`](crate::RuleLimiterBuilder::observer).
+    ///
+    /// ```
+    /// use tollgate::limiter::events::{self, Event};
+    /// use tollgate_rules::{Format, RuleSet, Rules};
+    ///
+    /// let rules = Rules::new(RuleSet::parse("domain: shop", Format::Yaml)?);
+    /// let (observer, mut events) = events::channel(10);
+    /// rules.set_observer(observer);
+    /// let text = "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 5/s}}]}";
+    /// rules.replace(RuleSet::parse(text, Format::Yaml)?);
+    /// assert!(matches!(events.try_recv(), Some(Event::RulesReloaded { rules: 1 })));
+    /// # Ok::<(), tollgate_rules::RuleErrors>(())
+    /// ```
+    pub fn set_observer(&self, observer: impl Observer) {
+        *self.0.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(observer));
+    }
+
     /// Puts other rules in force, between two requests.
     pub fn replace(&self, set: impl Into<Arc<RuleSet>>) {
         let set = set.into();
-        let _loading = self.lock();
+        let rules = set.rules().count();
+        let loading = self.lock();
         self.put(set);
+        drop(loading);
+        self.show_reload(rules);
     }
 
     /// Loads the files again, and puts the rules in force when they are right.
@@ -172,7 +201,10 @@ impl Rules {
         let Some(path) = &self.0.path else { return Ok(()) };
         let mut loading = self.lock();
         let result = loading.load(&self.0.options, path);
-        self.put_loaded(path, result)
+        let rules = self.put_loaded(path, result);
+        drop(loading);
+        self.show_reload(rules?);
+        Ok(())
     }
 
     /// Loads the files again when they are not those of the last load.
@@ -182,18 +214,31 @@ impl Rules {
         let mut loading = self.lock();
         if loading.digest != digest(&self.0.options, path, &loading.lists) {
             let result = loading.load(&self.0.options, path);
-            // The result is logged, and kept as the last error.
-            let _ = self.put_loaded(path, result);
+            let rules = self.put_loaded(path, result);
+            drop(loading);
+            // A mistake is logged, and kept as the last error.
+            if let Ok(rules) = rules {
+                self.show_reload(rules);
+            }
         }
     }
 
-    fn put_loaded(&self, path: &Path, result: Result<RuleSet, RuleErrors>) -> Result<(), RuleErrors> {
+    /// Shows the observer that other rules are in force. No lock is held, so the observer may load rules.
+    fn show_reload(&self, rules: usize) {
+        let observer = self.0.observer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(observer) = observer {
+            Event::RulesReloaded { rules }.show(&*observer);
+        }
+    }
+
+    /// Puts the rules of a load in force. Returns their number.
+    fn put_loaded(&self, path: &Path, result: Result<RuleSet, RuleErrors>) -> Result<usize, RuleErrors> {
         match result {
             Ok(set) => {
                 let rules = set.rules().count();
                 self.put(set.into());
-                tracing::info!(path = %path.display(), rules, "rate limit rules were loaded");
-                Ok(())
+                tracing::info!(name: "rules_reloaded", path = %path.display(), rules, "rate limit rules were loaded");
+                Ok(rules)
             }
             Err(errors) => {
                 self.record_refusal(&errors);

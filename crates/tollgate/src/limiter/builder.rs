@@ -4,7 +4,12 @@ use super::{Limiter, LimiterInner};
 use crate::{
     Outage, Policy, PolicySet, Store,
     clock::Clock,
-    limiter::{DeniedKeys, outage::Fallback, wait::queue::WaitQueues},
+    limiter::{
+        DeniedKeys,
+        events::{Closure, Event, Observer, Watch},
+        outage::Fallback,
+        wait::queue::WaitQueues,
+    },
     store::{Deadline, ReplicaGroup},
 };
 
@@ -32,7 +37,7 @@ pub struct LimiterBuilder<P> {
     deadline: Duration,
     outage: Outage,
     max_waiting: usize,
-    denied_keys: Option<DeniedKeys>,
+    watch: Watch,
     /// The clock of decisions in an outage. `None` for the monotonic one.
     outage_clock: Option<Clock>,
 }
@@ -64,7 +69,7 @@ impl LimiterBuilder<()> {
             deadline: Deadline::DEFAULT,
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
-            denied_keys: None,
+            watch: Watch::default(),
             outage_clock: None,
         }
     }
@@ -84,7 +89,7 @@ impl<P> LimiterBuilder<P> {
             deadline: self.deadline,
             outage: self.outage,
             max_waiting: self.max_waiting,
-            denied_keys: self.denied_keys,
+            watch: self.watch,
             outage_clock: self.outage_clock,
         }
     }
@@ -129,7 +134,7 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// Sets how many callers may wait at a time in [`CheckBuilder::wait`], over all keys. 10 000 by default. One
+    /// Sets how many callers may [wait](crate::limiter::CheckBuilder::wait) at a time, over all keys. 10 000 by default. One
     /// more is denied at once if it would have to wait.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
@@ -140,8 +145,44 @@ impl<P> LimiterBuilder<P> {
     ///
     /// Keep a clone of the [`DeniedKeys`] to read the counts.
     pub fn denied_keys(mut self, denied_keys: DeniedKeys) -> Self {
-        self.denied_keys = Some(denied_keys);
+        self.watch.denied_keys = Some(denied_keys);
         self
+    }
+
+    /// Sets the observer of the [events](crate::limiter::events) of this limiter: denials, limits that are nearly reached,
+    /// lockouts and outages. By default there is none. A second call replaces the observer.
+    ///
+    /// The observer is called in the task of each request, and has to return at once. Its panics are caught.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.watch.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Sets a closure as the [`observer`](Self::observer).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::sync::{Arc, Mutex};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::events::Event};
+    ///
+    /// let denied = Arc::new(Mutex::new(Vec::new()));
+    /// let keys = denied.clone();
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policies(Policy::token_bucket("api", Quota::per_hour(1)))
+    ///     .observe(move |event| {
+    ///         if let Event::Denied(denied) = event {
+    ///             keys.lock().unwrap().push(denied.key().clone());
+    ///         }
+    ///     })
+    ///     .build();
+    /// for key in ["acme", "acme", "other"] {
+    ///     let _ = limiter.check(key).await?;
+    /// }
+    /// assert_eq!(*denied.lock().unwrap(), ["acme".into()]);
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.observer(Closure(observer))
     }
 
     /// Sets the clock of decisions in an outage, for tests. [`Clock::monotonic`] by default.
@@ -181,13 +222,13 @@ impl<P> LimiterBuilder<P> {
         name: impl FnOnce(&P) -> String,
         group: impl FnOnce(&str, &P) -> ReplicaGroup,
     ) -> (Arc<LimiterInner>, P) {
-        let Self { store, policies, name: given, deadline, outage, max_waiting, denied_keys, outage_clock } = self;
+        let Self { store, policies, name: given, deadline, outage, max_waiting, watch, outage_clock } = self;
         let name = given.unwrap_or_else(|| name(&policies).into());
         let group = group(&name, &policies);
         let inner = LimiterInner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, group, outage, &*store, denied_keys, outage_clock),
+            fallback: Fallback::new(name, group, outage, &*store, watch.if_used(), outage_clock),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),

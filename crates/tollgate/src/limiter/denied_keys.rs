@@ -7,7 +7,7 @@ use std::{
 
 use hashbrown::HashTable;
 
-use crate::{Cost, Decision, Key, KeySecret, random};
+use crate::{Key, KeySecret, random};
 
 /// Finds the keys that are denied most, in bounded memory.
 ///
@@ -114,21 +114,6 @@ impl DeniedKeys {
     /// Limiters do it by themselves. Use it for denials that no limiter makes.
     pub fn record(&self, key: &Key) {
         self.sketch().record(key);
-    }
-
-    /// Counts the denial of a check. An admitted check and a peek are not counted.
-    pub(crate) fn record_decision(&self, key: &Key, decision: &Decision) {
-        if !decision.is_denied() || decision.cost() == Cost::ZERO {
-            return;
-        }
-        if !key.has_branches() {
-            return self.record(key);
-        }
-        for (at, branch) in (0..).zip(key.branches()) {
-            if decision.states().any(|state| state.is_exceeded() && state.policy().branch() == at + 1) {
-                self.record(branch);
-            }
-        }
     }
 
     /// Returns up to `limit` keys, those with the most denials first.

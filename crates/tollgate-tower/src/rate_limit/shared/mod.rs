@@ -114,6 +114,7 @@ impl<K, R> Shared<K, R> {
         profile.metrics.record_decision(decision, &self.gate.labels, labels, is_shadow);
         if decision.is_denied() {
             tracing::debug!(
+                name: "denied",
                 policy = decision.binding().map(|state| state.policy().name()),
                 shadow = is_shadow,
                 rpc.service = rpc.service,

@@ -9,13 +9,16 @@ use super::{LocalShare, Outage, Replicas};
 use crate::{
     Decision, Error, ErrorKind, Key, PolicySet, Store,
     clock::{Clock, micros},
-    limiter::{DeniedKeys, metrics::LimiterMetrics},
+    limiter::{
+        events::{Event, Watch},
+        metrics::LimiterMetrics,
+    },
     runtime::now,
     store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement},
 };
 
 /// Answers for a store that failed. Logs the begin and the end of an outage once each, and those of an overload.
-/// Counts all checks, and denials by key if that was asked for.
+/// Counts all checks, and shows them to the watch if there is one.
 ///
 /// An overload is not an outage: the store answers as many checks as it can.
 #[derive(Debug)]
@@ -27,7 +30,7 @@ pub(crate) struct Fallback {
     outage_phase: Phase,
     overload_phase: Phase,
     metrics: LimiterMetrics,
-    denied_keys: Option<DeniedKeys>,
+    watch: Option<Watch>,
 }
 
 impl Fallback {
@@ -36,7 +39,7 @@ impl Fallback {
         group: ReplicaGroup,
         outage: Outage,
         store: &dyn Store,
-        denied_keys: Option<DeniedKeys>,
+        watch: Option<Watch>,
         clock: Option<Clock>,
     ) -> Self {
         let local = match outage {
@@ -47,7 +50,7 @@ impl Fallback {
             Outage::Open | Outage::Closed => None,
         };
         let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
-        Self { name, outage, local, outage_phase, overload_phase, metrics: LimiterMetrics::default(), denied_keys }
+        Self { name, outage, local, outage_phase, overload_phase, metrics: LimiterMetrics::default(), watch }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -62,8 +65,8 @@ impl Fallback {
         key: &Key,
         answer: Option<Result<&Decision, &Error>>,
     ) {
-        if let (Some(denied_keys), Some(Ok(decision))) = (&self.denied_keys, answer) {
-            denied_keys.record_decision(key, decision);
+        if let (Some(watch), Some(Ok(decision))) = (&self.watch, answer) {
+            watch.decided(&self.name, key, decision);
         }
         match answer {
             Some(Ok(decision)) => self.metrics.record_in_process(&self.name, decision),
@@ -84,9 +87,9 @@ impl Fallback {
     pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
         let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
         let may_end = is_away && !decision.is_in_process();
-        if may_end || LimiterMetrics::IS_ON || self.denied_keys.is_some() {
+        if may_end || LimiterMetrics::IS_ON || self.watch.is_some() {
             let check = check();
-            self.record_denial(check, decision);
+            self.watch(check, decision);
             self.metrics.record_decision(&self.name, decision, check.deadline);
             if may_end {
                 self.decided_while_away(start(check));
@@ -94,9 +97,15 @@ impl Fallback {
         }
     }
 
-    fn record_denial(&self, check: Check<'_>, decision: &Decision) {
-        if let Some(denied_keys) = &self.denied_keys {
-            denied_keys.record_decision(check.key, decision);
+    fn watch(&self, check: Check<'_>, decision: &Decision) {
+        if let Some(watch) = &self.watch {
+            watch.decided(&self.name, check.key, decision);
+        }
+    }
+
+    fn show(&self, event: &Event<'_>) {
+        if let Some(watch) = &self.watch {
+            watch.show(event);
         }
     }
 
@@ -104,7 +113,8 @@ impl Fallback {
     fn decided_while_away(&self, start: Instant) {
         if let Some(lasted) = self.outage_phase.decided(start) {
             self.metrics.outage_ended(&self.name);
-            tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides again");
+            tracing::info!(name: "outage_ended", limiter = &*self.name, ?lasted, "the rate limit store decides again");
+            self.show(&Event::OutageEnded { limiter: (&*self.name).into(), lasted });
         }
         if let Some(lasted) = self.overload_phase.decided(start) {
             tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides all checks again");
@@ -159,7 +169,7 @@ impl Fallback {
         match &answer {
             Ok(decision) => {
                 self.metrics.record_decision(&self.name, decision, check.deadline);
-                self.record_denial(check, decision);
+                self.watch(check, decision);
             }
             Err(error) => self.metrics.record_error(&self.name, check.policies, error),
         }
@@ -210,6 +220,7 @@ impl Fallback {
         } else if self.outage_phase.failed(start) {
             self.metrics.outage_began(&self.name);
             tracing::warn!(
+                name: "outage_began",
                 limiter = &*self.name,
                 reason = kind.as_str(),
                 %error,
@@ -217,6 +228,7 @@ impl Fallback {
                 replicas = self.local.as_ref().map(|local| local.replicas().get()),
                 "rate limits are decided without the store: it failed"
             );
+            self.show(&Event::OutageBegan { limiter: (&*self.name).into(), reason: kind });
         }
     }
 

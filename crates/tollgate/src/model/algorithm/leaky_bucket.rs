@@ -107,7 +107,6 @@ impl Meter for Bucket {
         token_bucket::free(policy.quota_ref(), words)
     }
 
-    #[cfg(feature = "redis")]
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
         token_bucket::unspend(policy.quota_ref(), words, units);
     }

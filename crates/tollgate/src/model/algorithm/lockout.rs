@@ -213,7 +213,6 @@ impl Meter for State {
         }
     }
 
-    #[cfg(feature = "redis")]
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
         words[0] = words[0].saturating_sub(units);
         if words[0] < policy.quota_ref().amount() {

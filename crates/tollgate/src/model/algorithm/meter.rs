@@ -112,7 +112,6 @@ pub(crate) trait Meter: Sized + Clone + Default {
     }
 
     /// Returns the words as they were before the last `units` units were charged at the same instant.
-    #[cfg(feature = "redis")]
     fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
         words[0] = words[0].saturating_sub(units);
     }

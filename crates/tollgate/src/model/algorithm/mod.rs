@@ -60,9 +60,9 @@ pub(crate) use table::free;
 #[cfg(feature = "redis")]
 pub(crate) use table::source;
 use table::{Facts, Row};
-pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers};
+pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers, unspent};
 #[cfg(feature = "redis")]
-pub(crate) use table::{args, ceiling_args, later, lowered, most_spent, unspent};
+pub(crate) use table::{args, ceiling_args, later, lowered, most_spent};
 
 // A row has the documentation, the variant with a sample of its arguments, the name of its files (`NAME.rs` here and
 // `scripts/NAME.lua`), the tag of its layout, and its `Facts`. Whoever lists algorithms, or distinguishes them, reads them here.

@@ -182,7 +182,6 @@ impl Meter for State {
         Some(super::window::strict_bound(policy.quota_ref(), span_us))
     }
 
-    #[cfg(feature = "redis")]
     fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
         // The time to retry belongs to the last request of the batch, which was denied.
         (words[0], words[1]) = (words[0].saturating_sub(units), 0);

@@ -412,7 +412,6 @@ pub(crate) fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
 
 /// Returns the words as they were before the last `units` units were charged at the same instant. A
 /// batch returns only the words after its last request, and those of the others are derived here.
-#[cfg(feature = "redis")]
 pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
     let mut words = *words;
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::unspend(policy, &mut words, units));

@@ -215,7 +215,6 @@ pub(super) fn expires_ms(ends_us: u64) -> u64 {
 }
 
 /// Subtracts `units` from the words of a bucket to which they were charged.
-#[cfg(feature = "redis")]
 pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     let (whole, part) = quota.span(units);
     let borrow = u64::from(words[1] < part);
@@ -438,7 +437,6 @@ impl Meter for State {
         free(policy.quota_ref(), words)
     }
 
-    #[cfg(feature = "redis")]
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
         unspend(policy.quota_ref(), words, units);
     }

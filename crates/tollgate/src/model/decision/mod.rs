@@ -14,7 +14,7 @@ use std::{sync::LazyLock, time::Instant};
 use crate::{
     Cost, ErrorKind, Policy, PolicySet,
     model::{
-        algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers},
+        algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers, unspent},
         cost::{ChargeRef, EachCost},
         quota::Span,
     },
@@ -306,6 +306,20 @@ impl Decision {
         let end = end_of(policy, &level, is_owed)?;
         let quota = policy.quota_ref();
         Some(if policy.lease().is_some() { quota.span(units.min(quota.burst())) } else { end })
+    }
+
+    /// Returns what the policy at this place of the set had left right before this decision charged it. `state` is its state.
+    pub(crate) fn remaining_before(&self, at: usize, state: &PolicyState<'_>) -> u64 {
+        let policy = state.policy();
+        let is_in_debt = !policy.algorithm().is_queue() && !state.delay().is_zero();
+        match self.levels.iter(&self.policies).nth(at) {
+            // Nothing is left in a debt, so the cost alone does not say how far the request went into it.
+            Some((_, level)) if is_in_debt => {
+                let words = unspent(policy, &level.words, state.cost().units());
+                numbers(policy, &PolicyLevel { words, ..level }, 0).remaining
+            }
+            _ => state.remaining().saturating_add(state.cost().units()),
+        }
     }
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.

@@ -1,0 +1,273 @@
+//! Tells an observer what happens to a limiter: denials, limits that are nearly reached, lockouts and outages.
+//!
+//! Use it for what a program does about single events: an audit log, a mail to a customer, an alert. Use the
+//! [metrics](crate#metrics) for figures, and [`DeniedKeys`](crate::limiter::DeniedKeys) for the keys that are denied most.
+//!
+//! An [`Observer`] belongs to a limiter, and sees what layers, handlers and interceptors do with it. It is called in the task
+//! of the request, so it has to return at once. [`channel`] hands the events to a task of your own.
+//!
+//! ```
+//! use tollgate::{
+//!     Limiter, MemoryStore, Policy, Quota,
+//!     limiter::events::{self, Event},
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+//! let (observer, mut events) = events::channel(1_000);
+//! let limiter = Limiter::builder(MemoryStore::new())
+//!     .policies(Policy::fixed_window("day", Quota::per_day(5)))
+//!     .observer(observer)
+//!     .build();
+//! for _ in 0..6 {
+//!     let _ = limiter.check("acme").await?;
+//! }
+//!
+//! // Four units are 80 %. The fifth one goes beyond, and the sixth one is denied.
+//! assert!(matches!(events.recv().await, Some(Event::NearLimit(near)) if near.remaining() == 0));
+//! let Some(Event::Denied(denied)) = events.recv().await else { panic!("a denial") };
+//! assert_eq!((denied.key(), denied.policy().name()), (&"acme".into(), "day"));
+//! assert!(denied.retry_after().is_some());
+//! assert_eq!(events.dropped(), 0);
+//! # Ok(()) }
+//! ```
+
+mod channel;
+mod watch;
+
+use std::{
+    borrow::Cow,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{Cost, ErrorKind, Key, Policy, model::PolicyState};
+pub use channel::{ChannelObserver, EventReceiver, channel};
+pub(crate) use watch::Watch;
+
+/// Sees the [events](Event) of a limiter. Set it with [`LimiterBuilder::observer`](crate::LimiterBuilder::observer).
+///
+/// Applications implement it; for a closure there is [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
+///
+/// The call is synchronous, in the task of the request. The decision is made before, and the observer changes nothing about
+/// it. A panic of the observer is caught: the hook of the process reports it, the event is lost, and the request goes on. Only a
+/// program that is built with `panic = "abort"` ends.
+///
+/// An observer that waits keeps the request waiting, so it must not write to a disk or to the network, nor call the limiter with
+/// [`block_on`](crate::Limiter::block_on). [`channel`] makes an observer that never waits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no observer of events",
+    note = "pass a closure to `observe` instead of `observer`"
+)]
+pub trait Observer: Send + Sync + 'static {
+    /// Sees an event.
+    fn event(&self, event: &Event<'_>);
+}
+
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn event(&self, event: &Event<'_>) {
+        (**self).event(event);
+    }
+}
+
+/// Sees events by a closure.
+pub(crate) struct Closure<F>(pub(crate) F);
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for Closure<F> {
+    fn event(&self, event: &Event<'_>) {
+        (self.0)(event);
+    }
+}
+
+/// Names what happened. An [`Observer`] sees it.
+///
+/// What a check raises, it raises once, after its decision. A [look](crate::Limiter::peek) raises nothing, nor do a refund, a
+/// commit and a reset. The limiter does not know whether the layer above it is in shadow mode: a denial is an event there too,
+/// although the request passes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A check was denied.
+    ///
+    /// Of several policies that deny, the event has the one with the longest wait. Of a key with
+    /// [branches](Key::beside), each branch that denies is an event. A denial that the process remembers is one, and so is one
+    /// in an outage. A caller that [waits](crate::limiter::CheckBuilder::wait) raises it for each attempt that finds no room, as
+    /// it counts in the metrics.
+    Denied(KeyEvent<'a>),
+    /// A key has spent more than 80 % of the burst of a policy, and had not before this check.
+    ///
+    /// It follows from the decision alone, so it is exact over all replicas, and no list of keys is kept: of all checks, one
+    /// crosses the line. In a window, that is once in each window. A bucket refills all the time, and a refund gives units
+    /// back, so a key that goes up and down around the line crosses it again each time. Put a limiter behind it where once a
+    /// day is wanted, as the example `events` in the repository does.
+    ///
+    /// [Leased](Policy::leased) policies do not raise it: no process knows what the others have spent of their units.
+    NearLimit(KeyEvent<'a>),
+    /// A check charged the last failure of a [lockout](Policy::lockout), and its key is locked from now on.
+    LockedOut(KeyEvent<'a>),
+    /// The store failed, and the [`Outage`](crate::Outage) decides from now on. Each limiter of each process finds it by its own
+    /// checks. An overload is no outage.
+    OutageBegan {
+        /// The [name](crate::LimiterBuilder::name) of the limiter.
+        limiter: Cow<'a, str>,
+        /// Why the store did not decide.
+        reason: ErrorKind,
+    },
+    /// The store decides again. A check finds it, at least one second after the last one that failed.
+    OutageEnded {
+        /// The [name](crate::LimiterBuilder::name) of the limiter.
+        limiter: Cow<'a, str>,
+        /// The time since the outage began.
+        lasted: Duration,
+    },
+    /// Other rules are in force. The observer of the rules sees it: `Rules::set_observer` of `tollgate-rules`.
+    RulesReloaded {
+        /// The number of rules.
+        rules: usize,
+    },
+}
+
+impl Event<'_> {
+    /// Returns the name of the event: `denied`, `near_limit`, `locked_out`, `outage_began`, `outage_ended` or
+    /// `rules_reloaded`.
+    ///
+    /// The [metadata](https://docs.rs/tracing/0.1/tracing/struct.Metadata.html#method.name) of the log events have these names.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Denied(_) => "denied",
+            Self::NearLimit(_) => "near_limit",
+            Self::LockedOut(_) => "locked_out",
+            Self::OutageBegan { .. } => "outage_began",
+            Self::OutageEnded { .. } => "outage_ended",
+            Self::RulesReloaded { .. } => "rules_reloaded",
+        }
+    }
+
+    /// Returns the event with all that it borrows, to keep it.
+    #[must_use]
+    pub fn into_owned(self) -> Event<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Denied(of) => Event::Denied(of.into_owned()),
+            Self::NearLimit(of) => Event::NearLimit(of.into_owned()),
+            Self::LockedOut(of) => Event::LockedOut(of.into_owned()),
+            Self::OutageBegan { limiter, reason } => Event::OutageBegan { limiter: owned(limiter), reason },
+            Self::OutageEnded { limiter, lasted } => Event::OutageEnded { limiter: owned(limiter), lasted },
+            Self::RulesReloaded { rules } => Event::RulesReloaded { rules },
+        }
+    }
+
+    /// Shows the event to an observer, and catches its panic.
+    ///
+    /// Limiters do it by themselves. Use it for events that no limiter raises.
+    pub fn show(&self, observer: &dyn Observer) {
+        // The observer is shared by all requests anyway, so it has to cope with a call that ended early.
+        let _ = catch_unwind(AssertUnwindSafe(|| observer.event(self)));
+    }
+}
+
+/// Describes what a check did to a key under one policy. It is part of an [`Event`].
+///
+/// The key may be personal data: an address, or the name of a person. The limiter logs nothing of it, and `Debug` leaves it
+/// out. [`DeniedKeys::digest`](crate::limiter::DeniedKeys::digest) makes a name of it that shows nothing.
+#[derive(Clone)]
+pub struct KeyEvent<'a> {
+    limiter: Cow<'a, str>,
+    key: Cow<'a, Key>,
+    policy: Cow<'a, Policy>,
+    cost: Cost,
+    remaining: u64,
+    wait: Option<Duration>,
+    degraded: Option<ErrorKind>,
+}
+
+impl<'a> KeyEvent<'a> {
+    fn new(
+        limiter: &'a str,
+        key: &'a Key,
+        state: &PolicyState<'a>,
+        wait: Option<Duration>,
+        degraded: Option<ErrorKind>,
+    ) -> Self {
+        Self {
+            limiter: limiter.into(),
+            key: Cow::Borrowed(state.policy().branch_of(key)),
+            policy: Cow::Borrowed(state.policy()),
+            cost: state.cost(),
+            remaining: state.remaining(),
+            wait,
+            degraded,
+        }
+    }
+
+    fn into_owned(self) -> KeyEvent<'static> {
+        KeyEvent {
+            limiter: Cow::Owned(self.limiter.into_owned()),
+            key: Cow::Owned(self.key.into_owned()),
+            policy: Cow::Owned(self.policy.into_owned()),
+            ..self
+        }
+    }
+
+    /// Returns the [name](crate::LimiterBuilder::name) of the limiter.
+    #[must_use]
+    pub fn limiter(&self) -> &str {
+        &self.limiter
+    }
+
+    /// Returns the key of the check, with all its levels. Of a key with [branches](Key::beside), returns the branch that the
+    /// policy meters.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the policy that denied, or whose units were charged.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns the units that the check spends from the policy, or would have spent.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Returns the units that are left after the check.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// Returns how long until the same check would pass, if nobody else spends: of a denial, and until the end of a lockout.
+    ///
+    /// `None` for a key that only comes near its limit, and for a policy that [blocks](crate::Quota::is_blocked).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.wait
+    }
+
+    /// Returns why the [`Outage`](crate::Outage) decided instead of the store. The policy is then the share of this replica.
+    /// `None` when the store decided.
+    #[must_use]
+    pub fn degraded(&self) -> Option<ErrorKind> {
+        self.degraded
+    }
+}
+
+impl fmt::Debug for KeyEvent<'_> {
+    /// Leaves out the key, which may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyEvent")
+            .field("limiter", &self.limiter)
+            .field("policy", &self.policy.name())
+            .field("cost", &self.cost.units())
+            .field("remaining", &self.remaining)
+            .field("retry_after", &self.wait)
+            .field("degraded", &self.degraded)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,50 @@
+//! The example of events: two instances that write audit logs, and one mail per customer.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+};
+
+use tollgate_tests::{Process, RedisServer, ports};
+
+fn status(address: SocketAddr, customer: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).expect("the example listens");
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Customer: {customer}\r\n");
+    write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}
+
+#[test]
+fn each_denial_is_in_the_audit_log_and_each_customer_gets_one_mail_over_all_instances() {
+    let redis = RedisServer::start();
+    let mut instances: Vec<(Process, SocketAddr)> = (0..2)
+        .map(|_| {
+            let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+            let mut command = Process::example("events");
+            command.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url());
+            (Process::start(command, "Try"), address)
+        })
+        .collect();
+    let mut denied = 0;
+    for customer in ["acme", "other"] {
+        for at in 0..10 {
+            denied += usize::from(status(instances[at % 2].1, customer) == 429);
+        }
+    }
+    assert_eq!(denied, 10);
+    // An instance writes all events before it ends.
+    let ended = instances.iter_mut().map(|(process, _)| {
+        assert!(process.interrupt().success());
+        process.output()
+    });
+    let output = ended.collect::<Vec<_>>().join("\n");
+    let lines = |start: &str| output.lines().filter(|line| line.starts_with(start)).count();
+    for customer in ["acme", "other"] {
+        let key = format!("policy=requests key={customer}\n");
+        assert_eq!(format!("{output}\n").matches(&key).count(), 1 + 5, "{output}");
+        assert_eq!(lines(&format!("mail: dear {customer},")), 1, "{output}");
+    }
+    assert_eq!((lines("audit: near_limit"), lines("audit: denied"), lines("audit:")), (2, 10, 12), "{output}");
+}
