@@ -1,6 +1,6 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Ident, ItemFn, ReturnType, TraitItemFn, Type, spanned::Spanned};
+use syn::{Expr, ExprLit, Ident, ItemFn, Lit, ReturnType, TraitItemFn, Type, spanned::Spanned};
 
 use crate::options::{Options, Wait};
 
@@ -52,6 +52,10 @@ fn check(options: &Options, output: &Type) -> TokenStream {
     let borrow = quote_spanned!(limiter_expr.span()=> &);
     let into = quote_spanned!(key_expr.span()=> ::core::convert::Into::into);
     let cost_value = match &options.cost {
+        // Two numbers convert into a cost, so the compiler would take a number without a type for an `i32`.
+        Some(Expr::Lit(ExprLit { lit: Lit::Int(units), .. })) if units.suffix().is_empty() => {
+            quote!(#tollgate::Cost::new(#units))
+        }
         Some(expr) => {
             let into = quote_spanned!(expr.span()=> ::core::convert::Into::into);
             quote!(#into(#expr))

@@ -44,7 +44,7 @@ use proc_macro::TokenStream;
 /// | `limiter` | `Limiter`, or any type that derefs to it | the limiter; required |
 /// | `key` | `Into<Key>` | identifies the client, tenant or resource whose quota is spent; required |
 /// | `wait` | text such as `"2s"` or `"1m30s"`, or a `Duration` | waits up to this time instead of denying: see `tollgate::limiter::CheckBuilder::wait` |
-/// | `cost` | `Into<Cost>` | the units that a call spends; 1 by default |
+/// | `cost` | a number, or `Into<Cost>` | the units that a call spends; 1 by default |
 /// | `crate` | a path | the `tollgate` crate under another name |
 ///
 /// A method that waits up to two seconds:

@@ -77,6 +77,10 @@
 //! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see below |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
+//! A descriptor finds its limit entry by entry: its first entry among the `descriptors` of the file, the next one among those of
+//! the rule that was found, and so on. The rule of the **last** entry has the limit: a descriptor with more entries than there are
+//! levels has none. So a request has a descriptor for each of its limits, and one for its class where no other has that entry.
+//!
 //! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30
 //! days. With one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its
 //! first day. Write `time_zone: UTC` for calendar months in UTC.

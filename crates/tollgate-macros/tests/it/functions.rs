@@ -142,6 +142,19 @@ async fn a_call_without_a_decision_is_an_error_and_no_denial() {
     assert_denied(spend(&limiter, 1).await);
 }
 
+#[tollgate::limited(limiter = limiter, key = "hot", cost = 2)]
+async fn spend_two(limiter: &Limiter) -> Result<(), Failure> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cost_may_be_a_number_without_a_type() {
+    let limiter = limiter(3);
+    spend_two(&limiter).await.expect("allowed");
+    assert_denied(spend_two(&limiter).await);
+    spend(&limiter, 1).await.expect("one is left");
+}
+
 /// Names of arguments are those of the attribute's own variables.
 #[tollgate::limited(limiter = limiter, cost = cost + decision, key = key)]
 async fn names(limiter: &Limiter, key: &str, cost: u64, decision: u64) -> Result<u64, Failure> {

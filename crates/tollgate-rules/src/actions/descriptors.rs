@@ -35,6 +35,22 @@ use crate::Descriptor;
 /// );
 /// # Ok::<(), tollgate_rules::RuleErrors>(())
 /// ```
+///
+/// A list of `actions` makes one descriptor, and each action an entry of it:
+///
+/// | action | fields, those in brackets may be left out | entry |
+/// |---|---|---|
+/// | `remote_address` | | the address of the client |
+/// | `masked_remote_address` | (`v4_prefix_mask_len`), (`v6_prefix_mask_len`) | the network of the client |
+/// | `request_headers` | `header_name`, `descriptor_key`, (`skip_if_absent`) | the value of a header field |
+/// | `generic_key` | `descriptor_value`, (`descriptor_key`) | a fixed value |
+/// | `header_value_match` | `descriptor_value`, `headers`, (`descriptor_key`), (`expect_match`) | a fixed value, when header fields match |
+/// | `method`, `path` | (`descriptor_key`) | the method, the path |
+/// | `matched_path` | (`descriptor_key`, by default `route`) | the route of axum, with the feature `axum` |
+/// | `grpc_service`, `grpc_method` | (`descriptor_key`) | the name of the service, and with that of the method |
+///
+/// The key of an entry is the name of the action where nothing else is said; that of `header_value_match` is `header_match`. Where
+/// Envoy reads the header `:path` or `:method`, write `path` or `method`. The last four rows are additions of Tollgate.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
     all: Vec<Actions>,

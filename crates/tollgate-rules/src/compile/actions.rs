@@ -143,7 +143,12 @@ impl ActionReader<'_> {
         let text = self.0.text(node, trail)?;
         let name = HeaderName::from_bytes(text.as_bytes()).ok();
         if name.is_none() {
-            self.0.refuse_value(trail, node, format!("must be the name of a header field, got {text:?}"));
+            let hint = match &*text {
+                ":path" => ": use the action path",
+                ":method" => ": use the action method",
+                _ => "",
+            };
+            self.0.refuse_value(trail, node, format!("must be the name of a header field, got {text:?}{hint}"));
         }
         name
     }

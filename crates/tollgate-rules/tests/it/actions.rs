@@ -175,6 +175,14 @@ fn mistakes_in_actions_are_reported_with_their_place() {
             "request_headers: {header_name: \"x y\", descriptor_key: k}",
             "header_name: must be the name of a header field, got \"x y\"",
         ),
+        (
+            "request_headers: {header_name: \":path\", descriptor_key: path}",
+            "header_name: must be the name of a header field, got \":path\": use the action path",
+        ),
+        (
+            "request_headers: {header_name: \":method\", descriptor_key: method}",
+            "header_name: must be the name of a header field, got \":method\": use the action method",
+        ),
         ("generic_key: {descriptor_value: \"\"}", "generic_key.descriptor_value: must not be empty"),
         ("masked_remote_address: {v4_prefix_mask_len: 33}", "v4_prefix_mask_len: must be 0 to 32, got 33"),
         ("header_value_match: {descriptor_value: v, headers: [{}]}", "headers[0].name: is missing"),
