@@ -1,4 +1,4 @@
-//! Tells an observer what happens to a limiter: denials, limits that are nearly reached, lockouts and outages.
+//! Shows an observer what happens to a limiter: denials, limits that are nearly reached, lockouts and outages.
 //!
 //! Use it for what a program does about single events: an audit log, a mail to a customer, an alert. Use the
 //! [metrics](crate#metrics) for figures, and [`DeniedKeys`](crate::limiter::DeniedKeys) for the keys that are denied most.
