@@ -102,8 +102,8 @@ impl Limiter {
         PeekBuilder { limiter: self, key: key.into(), costs: Costs::new(Cost::ZERO) }
     }
 
-    /// Refunds up to `costs`, and never more than is spent now: one [`Cost`] for all policies, or [`Costs`] for each. Await
-    /// the returned builder. A limiter that [blocks](PolicySet::is_blocked) refunds nothing.
+    /// Refunds up to `costs`, and never more than is spent now: one number or [`Cost`] for all policies, or [`Costs`] for each.
+    /// Await the returned builder. A limiter that [blocks](PolicySet::is_blocked) refunds nothing.
     ///
     /// The units count as spent at this moment. Name the [decision](RefundBuilder::of) that spent them when it is at
     /// hand: it has the time at which they were spent, so no unit comes back that has accrued again.
@@ -165,10 +165,23 @@ impl<'a> CheckBuilder<'a> {
         Self { limiter, key, costs: Costs::new(Cost::ONE), tag: &[], max_wait: None }
     }
 
-    /// Sets the units to spend: one [`Cost`] for all policies, or [`Costs`] for each. [`Cost::ONE`] by default.
+    /// Sets the units to spend: one number or [`Cost`] for all policies, or [`Costs`] for each. [`Cost::ONE`] by default.
     ///
-    /// One atomic step spends from all policies, or from none. See [`Costs`] for an example, and [`Key::child`] and
-    /// [`Key::beside`] for policies that count several keys in one step.
+    /// One atomic step spends from all policies, or from none. See [`Key::child`] and [`Key::beside`] for policies that count
+    /// several keys in one step.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let quota = Quota::per_hour(100);
+    /// let limiter = Limiter::new(MemoryStore::new(), [Policy::token_bucket("files", quota), Policy::token_bucket("rows", quota)]);
+    /// assert!(limiter.check("acme").cost(25).await?.is_allowed());
+    /// assert!(limiter.check("acme").cost([("files", 1), ("rows", 70)]).await?.is_allowed());
+    /// let left = limiter.peek("acme").await?;
+    /// assert_eq!((left.state("files").unwrap().remaining(), left.state("rows").unwrap().remaining()), (74, 5));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -319,7 +332,8 @@ pub struct PeekBuilder<'a> {
 }
 
 impl PeekBuilder<'_> {
-    /// Also returns when a check at these costs would be admitted: one [`Cost`] for all policies, or [`Costs`] for each.
+    /// Also returns when a check at these costs would be admitted: one number or [`Cost`] for all policies, or [`Costs`] for
+    /// each. [`KeyState::retry_after`] has the time, and is `None` when the check would be admitted now.
     ///
     /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered.
     /// After a change of its period or of the rate of a bucket, it is exact from the next check on.

@@ -342,6 +342,14 @@ impl From<Cost> for Costs {
     }
 }
 
+impl From<u64> for Costs {
+    /// Sets this number of units for all policies.
+    #[inline]
+    fn from(units: u64) -> Self {
+        Self::new(Cost::new(units))
+    }
+}
+
 impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
     /// Sets the cost for each policy. A check fails when a policy of the set is not named.
     fn from(costs: [(&'static str, u64); N]) -> Self {
