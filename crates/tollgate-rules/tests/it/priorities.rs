@@ -125,9 +125,8 @@ async fn units_above_the_share_are_denied_and_never_fit() {
 #[tokio::test]
 async fn a_header_gives_the_class_in_a_layer() {
     let yaml = format!(
-        "{RULES}{}rate_limits:\n- actions: [{{generic_key: {{descriptor_key: service, descriptor_value: all}}}}]\n\
-         - actions: [{{request_headers: {{header_name: x-batch, descriptor_key: batch}}}}]\n",
-        CLASSES
+        "{RULES}{CLASSES}rate_limits:\n- actions: [{{generic_key: {{descriptor_key: service, descriptor_value: all}}}}]\n\
+         - actions: [{{request_headers: {{header_name: x-batch, descriptor_key: batch}}}}]\n"
     );
     let limiter = limiter(&yaml);
     let layer = RateLimitLayer::new(limiter.for_requests("d"), Global);
