@@ -44,10 +44,10 @@ impl Profile {
                         current = names.get(number).copied().unwrap_or(number).to_owned();
                     }
                 }
-            } else if let Some(cost) = cost(line) {
-                if !std::mem::take(&mut is_call) {
-                    *profile.instructions.entry(current.clone()).or_default() += cost;
-                }
+            } else if let Some(cost) = cost(line)
+                && !std::mem::take(&mut is_call)
+            {
+                *profile.instructions.entry(current.clone()).or_default() += cost;
             }
         }
         profile
