@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Policy, Quota, RedisStore};
+use tollgate::{Limiter, Policy, Quota, RedisStore, limiter::events};
 use tollgate_tests::{Log, RedisServer};
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
@@ -27,6 +27,25 @@ async fn with_a_store_in_process_an_interceptor_limits_calls() {
     assert_eq!(status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs(), 30);
     let status = client.unary(message("hello")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+}
+
+#[tokio::test]
+async fn an_interceptor_and_a_layer_raise_the_events_of_their_limiter() {
+    let observed = || {
+        let (observer, events) = events::channel(10);
+        (Limiter::builder(frozen_store()).policies(TWO).observer(observer).build(), events)
+    };
+    let (in_interceptor, by_interceptor) = observed();
+    let (in_layer, by_layer) = observed();
+    let key = || Metadata::new("x-api-key");
+    let interceptor = RateLimitInterceptor::new(in_interceptor, key()).unwrap();
+    let intercepted = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
+    let layered = Server::builder().layer(tollgate_tonic::layer(in_layer, key())).add_service(EchoServer::new(Echoing));
+    for (server, mut events) in [(serve(intercepted).await, by_interceptor), (serve(layered).await, by_layer)] {
+        assert_eq!(codes(&mut client(server).await, "acme", 3).await, TWO_OF_THREE);
+        let names: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(|event| event.name()).collect();
+        assert_eq!(names, ["near_limit", "denied"]);
+    }
 }
 
 #[tokio::test]
