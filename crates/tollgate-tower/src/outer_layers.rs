@@ -1,4 +1,4 @@
-//! What the layers around one service know of each other: the keys that outer layers have charged, and the longest wait for
+//! Shares what the layers around one service know of each other: the keys that outer layers have charged, and the longest wait for
 //! one of them.
 
 use std::{

@@ -55,7 +55,7 @@ struct RulesInner {
     observer: Mutex<Option<Arc<dyn Observer>>>,
 }
 
-/// What the last load read.
+/// Keeps what the last load read.
 #[derive(Default)]
 struct LastLoad {
     digest: Option<u64>,

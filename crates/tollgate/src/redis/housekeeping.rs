@@ -1,4 +1,4 @@
-//! What a store does on its own: counts the processes, sets its gauges, and returns units that nobody asks for.
+//! Does what a store does on its own: counts the processes, sets its gauges, and returns units that nobody asks for.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! What all clones of a layer share: its limiters with what is kept for them, and the way of a request from its key to the
+//! Holds what all clones of a layer share: its limiters with what is kept for them, and the way of a request from its key to the
 //! verdict.
 
 mod handler;

@@ -82,7 +82,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for Closure<F> {
 
 /// Names what happened. An [`Observer`] sees it.
 ///
-/// What a check raises, it raises once, after its decision. A [look](crate::Limiter::peek) raises nothing, nor do a refund, a
+/// A check raises each of its events once, after its decision. A [look](crate::Limiter::peek) raises nothing, nor do a refund, a
 /// commit and a reset. The limiter does not know whether the layer above it is in shadow mode: a denial is an event there too,
 /// although the request passes.
 #[derive(Clone, Debug)]

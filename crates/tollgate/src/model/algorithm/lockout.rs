@@ -22,7 +22,7 @@ pub(crate) struct LockTimes {
     pub(crate) longest_us: u64,
 }
 
-/// What a key has failed, on the heap: nearly every key has failed nothing, and its state stays small.
+/// Counts the failures of a key, on the heap: nearly every key has failed nothing, and its state stays small.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State(Option<Box<Failures>>);
 

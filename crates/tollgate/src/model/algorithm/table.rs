@@ -1,4 +1,4 @@
-//! What is made from the rows of the table, what a row holds, and the functions over all algorithms.
+//! Holds what a row of the table has, what is made from the rows, and the functions over all algorithms.
 //!
 //! The functions derive the numbers that a caller sees from the words of a level.
 
@@ -38,21 +38,21 @@ pub(crate) struct Facts {
     pub(crate) ceiling: &'static [&'static str],
     /// The name of the number that is the ceiling of every other request.
     pub(crate) top: &'static str,
-    /// Whether the quota may have a burst that differs from its amount.
+    /// Is true when the quota may have a burst that differs from its amount.
     pub(crate) has_burst: bool,
-    /// Whether units return one by one, so that n per W and 2n per 2W are the same rate.
+    /// Is true when units return one by one, so that n per W and 2n per 2W are the same rate.
     pub(crate) is_continuous: bool,
-    /// Whether an admitted request waits for its turn.
+    /// Is true when an admitted request waits for its turn.
     pub(crate) is_queue: bool,
-    /// Whether a refund depends on the time until the bucket is full, as it was after the request.
+    /// Is true when a refund depends on the time until the bucket is full, as it was after the request.
     pub(crate) is_queued: bool,
-    /// Whether the second word of a level is a part of the first one: zero where the amount divides the period.
+    /// Is true when the second word of a level is a part of the first one: zero where the amount divides the period.
     pub(crate) is_parted: bool,
-    /// Whether replicas may take units in advance.
+    /// Is true when replicas may take units in advance.
     pub(crate) is_leasable: bool,
-    /// Whether the tag of a check is stored, in a list.
+    /// Is true when the tag of a check is stored, in a list.
     pub(crate) is_tagged: bool,
-    /// Whether exactly k times the amount accrues in k whole periods.
+    /// Is true when exactly k times the amount accrues in k whole periods.
     #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "the laws ask"))]
     pub(crate) accrues_exactly: bool,
     /// Reads the arguments of an algorithm that has some: from its whole text, and from what follows its name.

@@ -1,4 +1,4 @@
-//! What is made of a decision: the error of a denial, and the state of a key without a check.
+//! Makes two things of a decision: the error of a denial, and the state of a key without a check.
 
 use std::{fmt, time::Duration};
 

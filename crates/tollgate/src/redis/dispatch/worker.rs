@@ -52,7 +52,7 @@ struct Worker {
     epoch: u64,
 }
 
-/// What the worker does next.
+/// Says what the worker does next.
 enum Turn {
     Send {
         /// One batch takes all checks.

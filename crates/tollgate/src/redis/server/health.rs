@@ -323,7 +323,7 @@ async fn measure(server: &Server, measured: Option<Duration>) -> Result<Duration
 #[derive(Default)]
 struct Outage {
     probes: u32,
-    /// Whether the next probe has no pause before it.
+    /// Is true when the next probe has no pause before it.
     is_at_once: bool,
     silent: Option<SilentConnection>,
 }

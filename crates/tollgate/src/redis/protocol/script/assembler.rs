@@ -41,7 +41,7 @@ type Sections = HashMap<&'static str, &'static str>;
 pub(super) struct Frame<'a> {
     source: &'static str,
     parts: &'a [Part],
-    /// What precedes the place of a key: `at + ` in a loop over subjects.
+    /// Precedes the place of a key: `at + ` in a loop over subjects.
     before: &'static str,
     /// The sections of each policy: those around its algorithm, and those of the algorithm.
     sections: Vec<[Sections; 2]>,
