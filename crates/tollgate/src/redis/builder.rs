@@ -6,12 +6,12 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 use super::connect::Certificates;
 use super::{
     RedisStore,
+    backend::Backend,
     cluster::{self, Cluster},
     connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
     dispatch::{ServerHandle, StoreConfig},
     source::{RedisSource, SourceKind},
-    store::Backend,
     url_options::unreadable,
 };
 use crate::{Error, clock::Clock};

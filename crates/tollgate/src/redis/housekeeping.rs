@@ -12,9 +12,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 #[cfg(feature = "metrics")]
 use super::metrics::{StoreMetrics, StoreState};
 use super::{
+    backend::Backend,
     pots::{Holder, Pots},
     replicas::{Census, ReplicaCounter},
-    store::Backend,
 };
 use crate::{
     Error, PolicySet,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::clock::micros;
 use crate::{
     Error, ErrorKind, Key, random,
-    redis::{protocol::Script, server::Server, store::Backend},
+    redis::{backend::Backend, protocol::Script, server::Server},
     store::{Deadline, ReplicaCount, ReplicaGroup, WeakReplicaCount, answer_by},
 };
 
