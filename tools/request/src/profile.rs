@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Begins the folder of a crate of the product, within a path. The standard library has a folder of crates, too.
 const CRATES: &str = "/crates/tollgate";
 
-/// What the code of each source file cost in a run.
+/// Holds what the code of each source file cost in a run.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     /// Instructions, by the path of the file.

@@ -463,8 +463,8 @@ impl RequestLimiter {
 
     /// Charges `cost` more units, or none when they do not fit.
     ///
-    /// Waits for quota where the layer [waits](crate::RateLimitBuilder::wait), or for as long as [`wait`](Self::wait) says. Pass the result to
-    /// [`admits`](Self::admits).
+    /// Waits for quota where the layer [waits](crate::RateLimitBuilder::wait), or for as long as [`wait`](Self::wait) says.
+    /// Pass the result to [`admits`](Self::admits).
     ///
     /// # Errors
     ///

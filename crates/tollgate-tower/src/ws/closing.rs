@@ -19,7 +19,7 @@ const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// Sends a close frame, and reads until the client has answered it.
 ///
-/// What is received meanwhile is discarded. A socket that is dropped with unread messages resets the connection, and the
+/// Discards what it receives meanwhile. A socket that is dropped with unread messages resets the connection, and the
 /// close frame may be lost.
 pub(super) struct Closing {
     sending: Sending,

@@ -1,4 +1,4 @@
-//! What each customer has spent lately.
+//! Estimates what each customer has spent lately.
 
 /// Measures what customers have spent lately, in a fixed number of cells: a count-min sketch whose counts fade.
 ///
