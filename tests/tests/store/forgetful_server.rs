@@ -14,6 +14,9 @@ use std::{
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Client, RedisServer, Reply, wait};
 
+/// The calls by SHA-1 that are refused when no call carries a script.
+const UNTIL_LOADED: usize = usize::MAX;
+
 /// A forwarder on a free port of 127.0.0.1.
 pub(crate) struct ForgetfulServer {
     addr: SocketAddr,
@@ -48,6 +51,11 @@ impl ForgetfulServer {
         self.refusals.store(calls, Ordering::SeqCst);
     }
 
+    /// Makes the server forget all scripts, until a call carries one.
+    pub(crate) fn forget_until_loaded(&self) {
+        self.forget(UNTIL_LOADED);
+    }
+
     /// Holds the replies to these calls back, or sends them.
     pub(crate) fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::SeqCst);
@@ -66,7 +74,13 @@ fn forward(client: TcpStream, target: SocketAddr, refusals: &AtomicUsize, is_hel
     // A request has the form of a list of strings.
     while let Ok(Reply::Array(words)) = Reply::read(&mut requests) {
         let words: Vec<&[u8]> = words.iter().map(Reply::bytes).collect();
-        let refuse = |left: usize| left.checked_sub(1);
+        let refuse = |left: usize| match left {
+            UNTIL_LOADED => Some(UNTIL_LOADED),
+            left => left.checked_sub(1),
+        };
+        if words[0] == b"EVAL" {
+            let _ = refusals.compare_exchange(UNTIL_LOADED, 0, Ordering::SeqCst, Ordering::SeqCst);
+        }
         let is_refused =
             words[0] == b"EVALSHA" && refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse).is_ok();
         let reply = match is_refused {

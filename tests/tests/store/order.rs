@@ -62,9 +62,27 @@ async fn equal_checks_keep_their_order_when_the_first_batch_is_refused_and_the_n
     }
 }
 
-/// A batch that is under way behind a refused one may be decided first, because the answers to other costs differ.
+/// The answers to several costs differ, so callers cannot change places. All that is under way behind a refused batch is refused
+/// too, as long as nobody loads the scripts again.
 #[tokio::test]
-async fn checks_of_several_costs_are_each_charged_once_when_a_batch_is_refused() {
+async fn checks_of_several_costs_keep_their_order_when_the_server_forgets_its_scripts() {
+    let redis = RedisServer::start();
+    let server = ForgetfulServer::start(&redis);
+    let store = store(&server).await;
+    let costs: Vec<u64> = (0..60).map(|at| 1 + at % 3).collect();
+    assert_eq!(leaves(&store, "mixed", &costs).await, expected(&costs));
+    for round in 0..20 {
+        server.forget_until_loaded();
+        let key = format!("round {round}");
+        assert_eq!(leaves(&store, &key, &costs).await, expected(&costs), "round {round}");
+        assert!(server.has_refused());
+    }
+}
+
+/// Another client has loaded the scripts again before the batch arrives that is under way behind a refused one. So the later
+/// batch may be decided first.
+#[tokio::test]
+async fn checks_of_several_costs_are_each_charged_once_when_a_batch_is_refused_and_the_next_is_not() {
     let redis = RedisServer::start();
     let server = ForgetfulServer::start(&redis);
     let store = store(&server).await;

@@ -121,6 +121,11 @@ impl Connection {
         self.about.wire.has_ended()
     }
 
+    /// Lets small writes gather until the server has noticed those before, or lets each leave at once.
+    pub(in crate::redis) fn gather(&self, gathers: bool) {
+        self.about.wire.gather(gathers);
+    }
+
     fn refuses_a_ping(&self) -> bool {
         let command = redis::cmd("PING");
         let ping = pin!(self.query(&command));
@@ -203,6 +208,8 @@ pub(super) struct Wire {
     answered_us: AtomicU64,
     began: Instant,
     is_silent: AtomicBool,
+    /// Is true while small writes gather until the server has noticed those before.
+    gathers: AtomicBool,
     /// Is true when the stream has ended: nothing more leaves on it.
     has_ended: AtomicBool,
     /// Is true when the connection is of no use any more: its stream has ended, or the server stays silent on it.
@@ -234,6 +241,7 @@ impl Wire {
             answered_us: AtomicU64::new(0),
             began: Instant::now(),
             is_silent: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             over: Notify::new(),
@@ -276,6 +284,13 @@ impl Wire {
     /// Returns whether the server has not answered for a while.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Lets small writes gather until the server has noticed those before, or lets each leave at once, from the next one on.
+    pub(super) fn gather(&self, gathers: bool) {
+        if self.gathers.load(Ordering::Relaxed) != gathers {
+            self.gathers.store(gathers, Ordering::Relaxed);
+        }
     }
 
     /// Notes that the stream has ended.
@@ -336,11 +351,13 @@ pub(super) struct Watched<S> {
     wire: Arc<Wire>,
     /// The time of the last read, until something is written.
     read: Option<Instant>,
+    /// Is true while the stream gathers small writes.
+    gathers: bool,
 }
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, wire: &Arc<Wire>) -> Self {
-        Self { stream, wire: Arc::clone(wire), read: None }
+        Self { stream, wire: Arc::clone(wire), read: None, gathers: false }
     }
 }
 
@@ -375,6 +392,11 @@ impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
         if self.is_closed_at_rest() {
             self.wire.end();
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        let gathers = self.wire.gathers.load(Ordering::Relaxed);
+        if self.gathers != gathers {
+            self.gathers = gathers;
+            self.stream.gather(gathers);
         }
         let taken = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
         match (&taken, &self.wire.written) {
@@ -457,6 +479,20 @@ mod tests {
         wire.until_over().await;
         assert!(stream.write_all(b"PING").await.is_err());
         assert_eq!(wire.written(), Some(4), "a failed write takes no byte");
+    }
+
+    #[tokio::test]
+    async fn small_writes_gather_from_the_next_one_on() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let near = tokio::net::TcpStream::connect(listener.local_addr().expect("an address")).await;
+        let wire = Wire::watched();
+        let mut stream = Watched::new(near.expect("it listens"), &wire);
+        stream.stream.set_nodelay(true).expect("a socket");
+        for gathers in [false, true, true, false] {
+            wire.gather(gathers);
+            stream.write_all(b"PING").await.expect("there is room");
+            assert_eq!(stream.stream.nodelay().expect("a socket"), !gathers);
+        }
     }
 
     #[cfg(target_os = "linux")]

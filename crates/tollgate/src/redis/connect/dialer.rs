@@ -158,15 +158,23 @@ impl ConnectionTemplate {
     }
 }
 
-/// A socket that knows whether its peer has closed it.
+/// A socket of the system.
 pub(super) trait Socket {
     /// Returns whether the peer has closed the socket, also while bytes that it sent before are not read yet.
     fn is_closed_by_peer(&self) -> bool;
+
+    /// Lets small writes gather until the peer has noticed those before (Nagle's algorithm), or lets each leave at once.
+    fn gather(&self, _gathers: bool) {}
 }
 
 impl Socket for TcpStream {
     fn is_closed_by_peer(&self) -> bool {
         has_hung_up(self)
+    }
+
+    /// Only the speed depends on it, so an error is left aside.
+    fn gather(&self, gathers: bool) {
+        let _ = self.set_nodelay(!gathers);
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -66,7 +66,7 @@ impl Dispatcher {
         let mut epoch = 0;
         let admit = |waiting: &mut Waiting<QueuedCheck>, breaker_epoch| {
             if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
-                return Err(Elsewhere::Direct(sender));
+                return Err(Elsewhere::Direct(sender, waiting.pacer.short_line()));
             }
             admit(waiting, sender.request()).map_err(Elsewhere::Refused)?;
             epoch = breaker_epoch;
@@ -76,10 +76,13 @@ impl Dispatcher {
             Ok(()) => {}
             Err(NotQueued::BreakerOpen) => return Err(self.server.last_refusal()),
             Err(NotQueued::Elsewhere(Elsewhere::Refused(error))) => return Err(error),
-            Err(NotQueued::Elsewhere(Elsewhere::Direct(sender))) => {
-                let turn = Turn(Arc::clone(&self.inbox));
+            Err(NotQueued::Elsewhere(Elsewhere::Direct(sender, short_line))) => {
+                let mut turn = Turn::new(&self.inbox);
                 return match self.server.ready_connection() {
-                    Some(connection) => Ok(State::Direct(DirectCheck::new(sender, turn, connection, &self.server))),
+                    Some(connection) => {
+                        turn.begin(&connection, short_line);
+                        Ok(State::Direct(DirectCheck::new(sender, turn, connection, &self.server)))
+                    }
                     None => {
                         drop(turn);
                         self.begin(sender, false)
@@ -101,8 +104,8 @@ impl Dispatcher {
 
 /// The reason why a check is not queued.
 enum Elsewhere {
-    /// Its caller sends it.
-    Direct(ReplySender),
+    /// Its caller sends it. The line of this connection is short.
+    Direct(ReplySender, Option<u64>),
     /// Its answer would come too late.
     Refused(Error),
 }
@@ -243,11 +246,51 @@ struct DirectCheck {
 type Outcome = Result<Result<Decision, Error>, NoReply>;
 
 /// A check that its caller sends is under way until this is dropped: it was answered, or its caller gave up.
-struct Turn(Arc<Inbox>);
+struct Turn {
+    inbox: Arc<Inbox>,
+    /// `None` when the line is known to be short.
+    measurement: Option<Measurement>,
+}
+
+/// Measures the round trip of a check that its caller sends.
+struct Measurement {
+    connection: u64,
+    /// The time of the first answer on the connection.
+    first: Duration,
+    began: Instant,
+    took: Option<Duration>,
+}
+
+impl Turn {
+    fn new(inbox: &Arc<Inbox>) -> Self {
+        Self { inbox: Arc::clone(inbox), measurement: None }
+    }
+
+    /// Begins on a connection. While its line is not known to be short, the round trip is measured.
+    fn begin(&mut self, connection: &Connection, short_line: Option<u64>) {
+        let is_short = short_line == Some(connection.number());
+        connection.gather(is_short);
+        if !is_short {
+            let (connection, first) = (connection.number(), connection.round_trip());
+            self.measurement = Some(Measurement { connection, first, began: runtime::now(), took: None });
+        }
+    }
+
+    fn answered(&mut self) {
+        if let Some(measurement) = &mut self.measurement {
+            measurement.took = Some(runtime::now().saturating_duration_since(measurement.began));
+        }
+    }
+}
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.queue.lock().pacer.ends_direct();
+        let mut waiting = self.inbox.queue.lock();
+        waiting.pacer.ends_direct();
+        if let Some(Measurement { connection, first, began, took: Some(took) }) = self.measurement {
+            waiting.pacer.connected(connection, began, worker::since_epoch, first);
+            waiting.pacer.measured(connection, took);
+        }
     }
 }
 
@@ -255,7 +298,7 @@ impl DirectCheck {
     /// Prepares the call.
     fn new(sender: ReplySender, turn: Turn, connection: Connection, server: &Arc<Server>) -> Self {
         let request = Arc::clone(sender.request());
-        let by_body = !turn.0.scripts.know(&connection, request.policies.shape().check(request.is_capped()));
+        let by_body = !turn.inbox.scripts.know(&connection, request.policies.shape().check(request.is_capped()));
         let deadline = request.deadline;
         let outcome = Awaited::new(server, deadline, call(request, by_body, Arc::clone(server), connection, turn));
         Self { sender, outcome }
@@ -279,13 +322,16 @@ async fn call(
     by_body: bool,
     server: Arc<Server>,
     connection: Connection,
-    _turn: Turn,
+    mut turn: Turn,
 ) -> Outcome {
     let sent = server.send(&connection, &[Outgoing { call: request.call(&server), by_body }]).await.pop();
     // Held no longer than needed: a connection of a pool is lent as long as it is held.
     drop(connection);
     let answer = match sent {
-        Some(Sent::Answered(answer)) => answer,
+        Some(Sent::Answered(answer)) => {
+            turn.answered();
+            answer
+        }
         // The server has not executed it, and the caller gave up.
         _ if request.is_over() => return Err(NoReply::Dropped),
         Some(Sent::UnknownScript | Sent::Unsent(_)) | None => server.send_one(request.call(&server), true, None).await,

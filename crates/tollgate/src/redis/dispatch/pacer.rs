@@ -22,6 +22,8 @@
 //! round. The number of checks decides which counts for more:
 //!
 //! - Up to [`MOST_DIRECT`]: each caller sends its own check. A batch would add two wake-ups of the worker, and save fewer calls.
+//!   On a short line, the system holds small writes back until the server has answered those before (Nagle's algorithm). So
+//!   each answer brings the server its next checks, and it does not fall asleep in between.
 //! - Up to [`MOST_TOGETHER`] on a short line: a batch takes all that wait, and one for each end is under way.
 //! - More, or on a longer line: a batch takes a quarter, so that the client works on the answers to one while the server works
 //!   on the next.
@@ -167,6 +169,13 @@ impl Pacer {
         self.direct -= 1;
     }
 
+    /// Notes how long the answer took to a check that its caller sent.
+    pub(super) fn measured(&mut self, connection: u64, round_trip: Duration) {
+        if let Some(window) = self.window.as_mut().filter(|window| window.connection == connection) {
+            window.least = window.least.min(round_trip);
+        }
+    }
+
     /// Notes that a check was queued. The callers queue their checks until the worker has little to do.
     pub(super) fn queued(&mut self) {
         self.is_direct = false;
@@ -215,10 +224,14 @@ impl Pacer {
         self.peak.max(waiting + self.checks) <= MOST_TOGETHER && self.is_short()
     }
 
-    /// Returns whether the line is so short that the work at its ends takes longer. Checks that their callers send then
-    /// share a write while the server has not noticed those before, which costs them a fraction of the line.
-    pub(super) fn is_short(&self) -> bool {
-        self.window.as_ref().is_some_and(|window| window.least < SHORT)
+    fn is_short(&self) -> bool {
+        self.short_line().is_some()
+    }
+
+    /// Returns the connection, if its line is so short that the work at its ends takes longer. Checks that their callers send
+    /// then share a write while the server has not noticed those before.
+    pub(super) fn short_line(&self) -> Option<u64> {
+        self.window.as_ref().filter(|window| window.least < SHORT).map(|window| window.connection)
     }
 }
 
@@ -575,6 +588,20 @@ mod tests {
         let mut unconnected = Pacer::new(now);
         _ = unconnected.sent(now, 10_000, 10_000);
         assert!(may_leave(&near, now, 0, 0) && unconnected.may_leave(now, 1));
+    }
+
+    #[test]
+    fn a_line_is_short_when_one_answer_was_soon() {
+        let (mut pacer, began) = pacer(ms(1.0));
+        assert_eq!(pacer.short_line(), None);
+        pacer.measured(CONNECTION + 1, SHORT / 2);
+        pacer.measured(CONNECTION, SHORT);
+        assert_eq!(pacer.short_line(), None, "of another connection, or just too late");
+        pacer.measured(CONNECTION, SHORT / 2);
+        pacer.measured(CONNECTION, ms(5.0));
+        assert_eq!(pacer.short_line(), Some(CONNECTION));
+        pacer.connected(CONNECTION + 1, began, || PERIOD, ms(1.0));
+        assert_eq!(pacer.short_line(), None, "another line");
     }
 
     #[test]

@@ -158,6 +158,7 @@ impl Worker {
 
     /// Cuts batches and sends them, as long as the pacer allows and checks for a whole batch wait.
     async fn send_all(&mut self, connection: Connection) {
+        connection.gather(false);
         for batches in 1.. {
             if batches % MOST_AT_ONCE == 0 {
                 // A connection of a pool accepts 50 calls until its task has written them. Later ones would wait for
@@ -208,7 +209,8 @@ impl Worker {
     }
 }
 
-fn since_epoch() -> Duration {
+/// Returns the time by the clock that other processes have too.
+pub(super) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
