@@ -1,4 +1,4 @@
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
@@ -60,10 +60,18 @@ impl Limiter {
     }
 }
 
+/// Returns the store as it is, if it is shared already: another pointer around it would cost each check a step.
+fn shared(store: impl Store) -> Arc<dyn Store> {
+    match (&store as &dyn Any).downcast_ref() {
+        Some(store) => Arc::clone(store),
+        None => Arc::new(store),
+    }
+}
+
 impl LimiterBuilder<()> {
     fn new(store: impl Store) -> Self {
         Self {
-            store: Arc::new(store),
+            store: shared(store),
             policies: (),
             name: None,
             deadline: Deadline::DEFAULT,
@@ -261,5 +269,18 @@ impl<P: fmt::Debug> fmt::Debug for LimiterBuilder<P> {
             .field("deadline", &self.deadline)
             .field("outage", &self.outage)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryStore, Quota};
+
+    #[test]
+    fn a_store_that_is_shared_already_is_not_wrapped_again() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let limiter = Limiter::new(Arc::clone(&store), Policy::token_bucket("api", Quota::per_second(1)));
+        assert!(Arc::ptr_eq(&limiter.inner.store, &store));
     }
 }
