@@ -212,9 +212,7 @@ impl Policy {
 
     /// Returns `true` when both policies use the same stored state: they have the same name and the same form of state.
     pub(crate) fn shares_state(&self, other: &Self) -> bool {
-        self.algorithm.reads(other.algorithm)
-            && self.lease.is_leased() == other.lease.is_leased()
-            && self.name() == other.name()
+        self.algorithm.reads(other.algorithm) && self.is_leased() == other.is_leased() && self.name() == other.name()
     }
 
     /// Returns `true` when the second word of a level is always zero, so that the reply to a check without ceilings leaves
@@ -222,19 +220,19 @@ impl Policy {
     #[cfg(feature = "redis")]
     pub(crate) fn is_short(&self) -> bool {
         let quota = &self.quota;
-        !self.lease.is_leased() && self.algorithm.facts().is_parted && quota.period_us().is_multiple_of(quota.amount())
+        !self.is_leased() && self.algorithm.facts().is_parted && quota.period_us().is_multiple_of(quota.amount())
     }
 
     /// Returns the number of words of a level.
     pub(crate) fn words(&self) -> usize {
-        if self.lease.is_leased() { LEASED_WORDS } else { self.algorithm.facts().words }
+        if self.is_leased() { LEASED_WORDS } else { self.algorithm.facts().words }
     }
 
     /// Returns the end of a Redis key: the letter and the storage version of the algorithm. The state of a leased policy
     /// has another form, and so another end.
     #[cfg(feature = "redis")]
     pub(crate) fn tag(&self) -> [&'static str; 2] {
-        [self.algorithm.tag(), if self.lease.is_leased() { "l1" } else { "" }]
+        [self.algorithm.tag(), if self.is_leased() { "l1" } else { "" }]
     }
 
     /// Returns a number that stands for the name, the level and the algorithm in the name of a reservation. It is the same
@@ -297,6 +295,11 @@ impl Policy {
         self.reach
     }
 
+    #[inline]
+    pub(crate) fn is_leased(&self) -> bool {
+        self.lease.is_leased()
+    }
+
     /// Returns the terms on which the policy is leased, and `None` when it is not.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
@@ -313,7 +316,7 @@ impl fmt::Debug for Policy {
         if self.branch() > 1 {
             write!(f, ", branch {}", self.branch())?;
         }
-        if self.lease.is_leased() { f.write_str(", leased") } else { Ok(()) }
+        if self.is_leased() { f.write_str(", leased") } else { Ok(()) }
     }
 }
 
@@ -409,8 +412,10 @@ impl Terms {
     }
 
     fn lease(self) -> Option<Lease> {
-        let generation = Duration::from_millis(u16::from_be_bytes(self.generation_ms).into());
-        self.is_leased().then_some(Lease::new().generation(generation).share(self.share))
+        self.is_leased().then(|| {
+            let generation = Duration::from_millis(u16::from_be_bytes(self.generation_ms).into());
+            Lease::new().generation(generation).share(self.share)
+        })
     }
 }
 

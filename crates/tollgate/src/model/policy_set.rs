@@ -105,7 +105,7 @@ impl PolicySet {
                 )));
             }
         }
-        let leased = policies.iter().filter(|policy| policy.lease().is_some()).count();
+        let leased = policies.iter().filter(|policy| policy.is_leased()).count();
         if leased > 0 && leased < policies.len() {
             return Err(Error::config(format!(
                 "policies of a set must all be leased or none, got {leased} leased of {}: the others need a trip for each check",
@@ -239,7 +239,7 @@ impl PolicySet {
         Self(Arc::new(Set {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
-            is_leased: policies.iter().any(|policy| policy.lease().is_some()),
+            is_leased: policies.iter().any(|policy| policy.is_leased()),
             #[cfg(feature = "redis")]
             is_tagged: policies.iter().any(|policy| policy.algorithm().facts().is_tagged),
             #[cfg(feature = "redis")]

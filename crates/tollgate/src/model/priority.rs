@@ -105,7 +105,7 @@ impl Priority {
         if self == Self::CRITICAL {
             return Ok(charge);
         }
-        if let Some(leased) = policies.iter().find(|policy| policy.lease().is_some()) {
+        if let Some(leased) = policies.iter().find(|policy| policy.is_leased()) {
             return Err(Error::config(format!("policy {} is leased, and its units have no priority", leased.name())));
         }
         for (policy, cost) in policies.iter().zip(charge.borrow().iter(policies.len())) {

@@ -65,7 +65,7 @@ static SHAPES: Mutex<BTreeMap<ShapeId, Weak<Shape>>> = Mutex::new(BTreeMap::new(
 impl ShapeId {
     /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets of different lengths differ.
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
-        let leased = if policies.iter().any(|policy| policy.lease().is_some()) { LEASED } else { 0 };
+        let leased = if policies.iter().any(|policy| policy.is_leased()) { LEASED } else { 0 };
         Self(leased | policies.iter().fold(0, |id, policy| id << 4 | (policy.algorithm().row().place + 1)))
     }
 

@@ -322,7 +322,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn enforcement(mut self, enforcement: Enforcement) -> Self {
-        self.options.enforcement = enforcement;
+        self.options.enforcement = Some(enforcement);
         self
     }
 

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Enforcement, Key, KeySecret, Priority};
+use tollgate::{Cost, Costs, Enforcement, KeySecret, Priority};
 
 use crate::{
     charge::FinalCost,
@@ -26,7 +26,8 @@ pub(crate) struct Options {
     pub(crate) headers: Arc<HeaderOptions>,
     pub(crate) partition_secret: Option<KeySecret>,
     pub(crate) networks: Option<Box<NetworkOptions>>,
-    pub(crate) enforcement: Enforcement,
+    /// `None` for all keys.
+    pub(crate) enforcement: Option<Enforcement>,
     pub(crate) exposes_decisions: bool,
     pub(crate) rpc_name: Option<RpcNameOf>,
     pub(crate) request_limiter: Option<RequestLimiterSource>,
@@ -39,17 +40,6 @@ pub(crate) struct NetworkOptions {
 }
 
 impl Options {
-    /// Returns whether a request with this key is only counted.
-    #[inline]
-    pub(crate) fn is_shadow(&self, key: &Key) -> bool {
-        !self.enforcement.applies_to(key)
-    }
-
-    /// Returns whether a request whose key is not known passes. It does until the limit is enforced for all keys.
-    pub(crate) fn is_shadow_without_key(&self) -> bool {
-        self.enforcement.percent() < 100
-    }
-
     /// Makes the priority a part of the cost.
     pub(crate) fn rank(&mut self) {
         let Some(priority) = self.priority.take() else { return };

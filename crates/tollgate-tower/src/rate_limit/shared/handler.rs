@@ -48,7 +48,7 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
         labels: LabelIndex,
         rpc: &RpcName<&str>,
     ) -> bool {
-        let is_shadow = self.options.is_shadow(key);
+        let is_shadow = self.is_shadow(key);
         let reason = match result {
             Ok(decision) => {
                 self.record_decision(limit.get(&self.fixed).profile, decision, labels, rpc, is_shadow);
@@ -101,7 +101,7 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
         key: Key,
         request: &mut Parts,
     ) -> Verdict<B> {
-        let is_shadow = self.options.is_shadow(&key);
+        let is_shadow = self.is_shadow(&key);
         let mut context = RequestContext {
             limit,
             key: Some(Box::new(key)),

@@ -55,14 +55,14 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let mut joint = match result {
             Ok(Some(joint)) => joint,
             Ok(None) => return Verdict::Admit(Admission::EXEMPT),
-            Err(error) if options.is_shadow_without_key() => {
+            Err(error) if self.is_shadow_without_key() => {
                 tracing::debug!(%error, "no decision, the request passes in shadow mode");
                 return Verdict::Admit(Admission::EXEMPT);
             }
             Err(error) => return self.reject_unchecked(reason_of(&error), parts),
         };
         match joint.forbidden_key() {
-            Some(key) if options.is_shadow(key) => {
+            Some(key) if self.is_shadow(key) => {
                 tracing::debug!("the client is never served, the request passes in shadow mode");
                 return Verdict::Admit(Admission::EXEMPT);
             }
@@ -70,7 +70,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             None => {}
         }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
-        joint.enforce(|key| !options.is_shadow(key));
+        joint.enforce(|key| !self.is_shadow(key));
         for part in joint.all() {
             let profile = self.profile_of(&part.decision);
             let is_shadow = part.is_shadow || !part.is_enforced;
@@ -85,7 +85,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let details = self.details(None);
         // A denial without decisions is of no key.
         let has_key = joint.parts().next().is_some();
-        let is_enforced = if has_key { joint.enforced().next().is_some() } else { !options.is_shadow_without_key() };
+        let is_enforced = if has_key { joint.enforced().next().is_some() } else { !self.is_shadow_without_key() };
         if !joint.is_allowed() && is_enforced {
             return Verdict::Reject(self.reject_joint(&joint, &details, parts, labels));
         }

@@ -101,6 +101,17 @@ impl<K, R> Shared<K, R> {
         self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
     }
 
+    /// Returns whether a request with this key is only counted.
+    #[inline]
+    fn is_shadow(&self, key: &Key) -> bool {
+        self.options.enforcement.as_ref().is_some_and(|enforcement| !enforcement.applies_to(key))
+    }
+
+    /// Returns whether a request whose key is not known passes. It does until the limit is enforced for all keys.
+    fn is_shadow_without_key(&self) -> bool {
+        self.options.enforcement.as_ref().is_some_and(|enforcement| enforcement.percent() < 100)
+    }
+
     /// Counts and logs a decision, which denies nothing in shadow mode.
     #[inline]
     fn record_decision(
@@ -190,7 +201,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         match networks.networks.verdict(address) {
             NetworkVerdict::Allowed => Some(Verdict::Admit(Admission::EXEMPT)),
             // The key that an address has by default.
-            NetworkVerdict::Denied if self.options.is_shadow(&Key::network(address, 64)) => {
+            NetworkVerdict::Denied if self.is_shadow(&Key::network(address, 64)) => {
                 tracing::debug!("the network of the client is denied, the request passes in shadow mode");
                 None
             }
@@ -225,7 +236,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
             Ok(Limited::Exempt) => Verdict::Admit(Admission::EXEMPT),
-            Err(error) if self.options.is_shadow_without_key() => {
+            Err(error) if self.is_shadow_without_key() => {
                 tracing::debug!(%error, "no limits, the request passes in shadow mode");
                 Verdict::Admit(Admission::EXEMPT)
             }
@@ -265,7 +276,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost,
             costs: None,
             asked: Asked::One,
-            is_shadow: options.is_shadow(key),
+            is_shadow: self.is_shadow(key),
             labels: LabelIndex::of(parts, &self.gate.labels),
         };
         let limit = context.limit.get(&self.fixed);
@@ -302,7 +313,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost: Cost::ONE,
             costs: due,
             asked: Asked::Each,
-            is_shadow: options.is_shadow(key),
+            is_shadow: self.is_shadow(key),
             labels,
         };
         match check.as_ready() {

@@ -63,7 +63,7 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        self.judge_misconfigured(error, self.options.is_shadow_without_key(), parts)
+        self.judge_misconfigured(error, self.is_shadow_without_key(), parts)
     }
 
     #[cold]

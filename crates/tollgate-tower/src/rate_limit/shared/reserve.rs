@@ -39,7 +39,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost: Cost::ONE,
             costs: None,
             asked: Asked::Estimate,
-            is_shadow: self.options.is_shadow(key),
+            is_shadow: self.is_shadow(key),
             labels,
         };
         match reservation.into_ready() {

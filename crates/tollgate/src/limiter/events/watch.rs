@@ -79,7 +79,7 @@ fn crosses_the_line(decision: &Decision, at: usize, state: &PolicyState<'_>) -> 
     let policy = state.policy();
     let burst = policy.quota().burst();
     let is_beyond = |remaining: u64| u128::from(burst.saturating_sub(remaining)) * 5 > u128::from(burst) * 4;
-    policy.lease().is_none() && is_beyond(state.remaining()) && !is_beyond(decision.remaining_before(at, state))
+    !policy.is_leased() && is_beyond(state.remaining()) && !is_beyond(decision.remaining_before(at, state))
 }
 
 impl fmt::Debug for Watch {

@@ -305,7 +305,7 @@ impl Decision {
         let is_owed = || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, units) > 0;
         let end = end_of(policy, &level, is_owed)?;
         let quota = policy.quota_ref();
-        Some(if policy.lease().is_some() { quota.span(units.min(quota.burst())) } else { end })
+        Some(if policy.is_leased() { quota.span(units.min(quota.burst())) } else { end })
     }
 
     /// Returns what the policy at this place of the set had left right before this decision charged it. `state` is its state.

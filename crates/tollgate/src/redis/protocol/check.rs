@@ -1,14 +1,20 @@
 //! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other calls use the same ones.
 
 use std::time::Instant;
+#[cfg(feature = "calendar")]
+use std::time::SystemTime;
 
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::script;
 use crate::{
     Algorithm, Decision, Error, ErrorKind, Key, Policy, PolicySet,
-    model::{algorithm::PolicyLevel, cost::ChargeRef, decision::PolicyLevels, quota::MAX_EXACT},
+    model::{
+        algorithm::{self, PolicyLevel},
+        cost::{Ask, ChargeRef},
+        decision::PolicyLevels,
+        quota::MAX_EXACT,
+    },
 };
 
 /// The size of the numbers of a call that has a few policies.
@@ -56,8 +62,7 @@ pub(super) fn push_charge(charge: ChargeRef<'_>, policies: &PolicySet, mut push:
     charge.iter(policies.len()).for_each(|cost| push(cost.number()));
     if charge.is_capped() {
         let each = policies.iter().enumerate();
-        each.flat_map(|(at, policy)| script::ceiling_numbers(policy, charge.ask(at)))
-            .for_each(|number| push(number as f64));
+        each.flat_map(|(at, policy)| ceiling_numbers(policy, charge.ask(at))).for_each(|number| push(number as f64));
     }
 }
 
@@ -67,14 +72,50 @@ pub(super) fn push_charge(charge: ChargeRef<'_>, policies: &PolicySet, mut push:
 pub(super) fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl FnMut(f64)) {
     for policy in policies.iter() {
         #[cfg(feature = "calendar")]
-        if let Some(numbers) = script::calendar_numbers(policy, now) {
-            numbers.for_each(|number| visit(number as f64));
+        if let Algorithm::CalendarWindow { .. } = policy.algorithm() {
+            calendar_numbers(policy, now).for_each(|number| visit(number as f64));
             continue;
         }
-        for number in script::numbers(policy) {
+        for number in numbers(policy) {
             visit(number as f64);
         }
     }
+}
+
+/// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are
+/// whole numbers below 2^53, so a double holds them exactly.
+pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
+    let behind = algorithm::args(policy).into_iter().flatten();
+    std::iter::once(policy.quota_ref().amount()).chain(behind).chain(lease_numbers(policy))
+}
+
+/// Returns the numbers of the ceiling of a request, in the order in which a script takes them.
+fn ceiling_numbers(policy: &Policy, ask: Ask) -> impl Iterator<Item = u64> {
+    let (first, second) = algorithm::ceiling_args(policy, ask);
+    [first].into_iter().chain(second)
+}
+
+/// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and the most outstanding
+/// units.
+fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
+    let numbers = policy.lease().map(|lease| [lease.generation_us(), lease.most(policy.quota_ref())]);
+    numbers.into_iter().flatten()
+}
+
+/// Returns the numbers of a calendar window at `now`, in the order in which its script takes them. A time below 0 stands for
+/// the server's own clock, and the periods are then those of the process.
+#[cfg(feature = "calendar")]
+#[cold]
+fn calendar_numbers(policy: &Policy, now: f64) -> impl Iterator<Item = u64> {
+    let now_us = if now < 0.0 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        now.as_micros() as u64
+    } else {
+        now as u64
+    };
+    let periods = policy.periods(now_us);
+    let numbers = [policy.quota_ref().amount(), periods.before, periods.begin, periods.close, periods.after];
+    numbers.into_iter().chain(lease_numbers(policy))
 }
 
 /// Ends the key of the outstanding units of a leased policy, behind the key of the policy.

@@ -19,9 +19,7 @@ use crate::{
     },
 };
 use assembler::Frame;
-#[cfg(feature = "calendar")]
-pub(crate) use parts::calendar_numbers;
-pub(crate) use parts::{Form, ceiling_numbers, numbers};
+pub(crate) use parts::Form;
 use parts::{Part, part};
 
 const CHECK: &str = source!("check");

@@ -196,7 +196,7 @@ impl Server {
         text.truncate(self.key_head.len());
         protocol::write_key(policy, key, text);
         command.arg(text.as_slice());
-        if policy.lease().is_some() {
+        if policy.is_leased() {
             text.extend_from_slice(protocol::OUTSTANDING);
             command.arg(text.as_slice());
         }

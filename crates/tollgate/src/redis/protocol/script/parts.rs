@@ -1,15 +1,8 @@
-//! Describes each algorithm to the assembler, and lists the numbers of a policy.
-
-#[cfg(feature = "calendar")]
-use std::time::SystemTime;
+//! Describes each algorithm to the assembler.
 
 use crate::{
-    Algorithm, Policy,
-    model::{
-        algorithm::{self, ROWS},
-        cost::Ask,
-        policy::LEASED_WORDS,
-    },
+    Algorithm,
+    model::{algorithm::ROWS, policy::LEASED_WORDS},
 };
 
 const WORDS: [&str; 4] = ["first", "second", "third", "fourth"];
@@ -93,48 +86,4 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
 fn named(name: &str) -> &'static str {
     let row = ROWS.iter().find(|row| row.name == name);
     row.unwrap_or_else(|| unreachable!("a script names a file that does not exist: {name}")).source
-}
-
-/// Returns the numbers of a policy without those of its calendar, in the order in which its script takes them. All are
-/// whole numbers below 2^53, so a double holds them exactly.
-pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
-    let behind = algorithm::args(policy).into_iter().flatten();
-    std::iter::once(policy.quota_ref().amount()).chain(behind).chain(lease_numbers(policy))
-}
-
-/// Returns the numbers of the ceiling of a request, in the order in which a script takes them.
-pub(crate) fn ceiling_numbers(policy: &Policy, ask: Ask) -> impl Iterator<Item = u64> {
-    let (first, second) = algorithm::ceiling_args(policy, ask);
-    [first].into_iter().chain(second)
-}
-
-/// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and the most outstanding
-/// units.
-fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
-    let numbers = policy.lease().map(|lease| [lease.generation_us(), lease.most(policy.quota_ref())]);
-    numbers.into_iter().flatten()
-}
-
-/// Returns the numbers of a calendar window at `now`, in the order in which its script takes them. `None` for any other
-/// policy. A time below 0 stands for the server's own clock, and the periods are then those of the process.
-#[cfg(feature = "calendar")]
-#[inline]
-pub(crate) fn calendar_numbers(policy: &Policy, now: f64) -> Option<impl Iterator<Item = u64>> {
-    match policy.algorithm() {
-        Algorithm::CalendarWindow { .. } => Some(periods(policy, now).into_iter().chain(lease_numbers(policy))),
-        _ => None,
-    }
-}
-
-#[cfg(feature = "calendar")]
-#[cold]
-fn periods(policy: &Policy, now: f64) -> [u64; 5] {
-    let now_us = if now < 0.0 {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        now.as_micros() as u64
-    } else {
-        now as u64
-    };
-    let periods = policy.periods(now_us);
-    [policy.quota_ref().amount(), periods.before, periods.begin, periods.close, periods.after]
 }

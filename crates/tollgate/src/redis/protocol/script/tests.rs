@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::*;
-use crate::{Policy, model::algorithm::ROWS};
+use crate::{Policy, model::algorithm::ROWS, redis::protocol};
 
 const FRAMES: [fn(&[Algorithm], Form) -> Script; 7] =
     [Script::check, Script::look, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
@@ -173,7 +173,7 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
             "buckets" => policy.buckets().count,
             _ => panic!("{name} is no number of a policy"),
         });
-        assert_eq!(numbers(&policy).collect::<Vec<_>>(), named.collect::<Vec<_>>(), "{algorithm:?}");
+        assert_eq!(protocol::numbers(&policy).collect::<Vec<_>>(), named.collect::<Vec<_>>(), "{algorithm:?}");
     }
 }
 
