@@ -104,6 +104,8 @@ mod labels;
 mod meter;
 mod metrics;
 mod outer_layers;
+#[cfg(feature = "outgoing")]
+pub mod outgoing;
 mod rate_limit;
 pub mod rejection;
 pub mod retry_after;

@@ -164,6 +164,11 @@ impl RetryAfterLayer {
         self.settings.delays_on_forbidden = delay;
         self
     }
+
+    #[cfg(feature = "outgoing")]
+    pub(crate) const fn settings(&self) -> Settings {
+        self.settings
+    }
 }
 
 impl Default for RetryAfterLayer {
@@ -182,11 +187,11 @@ impl<S> Layer<S> for RetryAfterLayer {
 
 /// Holds the options of a [`RetryAfterLayer`](super::RetryAfterLayer).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) cap: Duration,
+pub(crate) struct Settings {
+    pub(crate) cap: Duration,
     pub(super) jitter: f64,
     pub(super) fallback: Duration,
-    pub(super) delays_on_forbidden: bool,
+    pub(crate) delays_on_forbidden: bool,
 }
 
 impl Settings {

@@ -20,5 +20,9 @@ pub mod future {
     pub use super::service::DelayedFuture;
 }
 
+#[cfg(feature = "outgoing")]
+pub(crate) use delay::of as delay_of;
 pub use layer::RetryAfterLayer;
+#[cfg(feature = "outgoing")]
+pub(crate) use layer::Settings;
 pub use service::RetryAfter;
