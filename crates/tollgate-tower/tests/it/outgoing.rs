@@ -377,7 +377,7 @@ async fn the_pause_of_an_outer_level_is_that_of_the_limit() {
 #[tokio::test]
 async fn in_an_outage_a_replica_obeys_what_it_was_answered_itself() {
     // The stand-in for the store has the real time.
-    let local = Outage::Local { replicas: tollgate::limiter::Replicas::Fixed(std::num::NonZero::MIN) };
+    let local = Outage::Local { replicas: tollgate::limiter::Replicas::Fixed(std::num::NonZeroU32::MIN) };
     for outage in [Outage::Open, local] {
         let layer = OutgoingLayer::builder(unavailable(outage), Global).build();
         let api = Api::new(&[(429, &[("retry-after-ms", "200")]), FINE]);
