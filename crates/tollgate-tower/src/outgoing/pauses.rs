@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate::{Algorithm, Cost, Decision, Error, Key, Limiter, MemoryStore, Policy, Quota, store::Clock};
+use tollgate::{
+    Algorithm, Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, Priority, Quota, limiter::PolicyState,
+    store::Clock,
+};
 
 use crate::{charge::in_background, rate_limit::check_or_wait};
 
@@ -24,6 +27,9 @@ const PER_SECOND: u64 = 1_000_000;
 
 /// Room behind the longest pause: a call that waits for its end takes a unit.
 const ROOM: u64 = PER_SECOND;
+
+/// The most attempts to prolong a pause. Each but the last one has lost against another replica.
+const MOST_ROUNDS: u32 = 100;
 
 /// The longest name of a policy.
 const NAME: usize = 64;
@@ -99,29 +105,30 @@ pub(super) fn until(deadline: Instant) -> Duration {
 
 /// Returns how long the calls of a key are still paused.
 async fn left(pauses: &Limiter, key: &Key) -> Result<Duration, Error> {
-    let state = pauses.peek(key).await?;
-    Ok(state.states().map(|state| state.reset_after()).max().unwrap_or_default())
+    Ok(longest(pauses.peek(key).await?.states()))
+}
+
+fn longest<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Duration {
+    states.map(|state| state.reset_after()).max().unwrap_or_default()
 }
 
 /// Makes the pause of a key at least as long as `pause`.
 async fn prolong(pauses: &Limiter, policy: &Policy, key: &Key, pause: Duration) -> Result<(), Error> {
-    // Each round but the last one lost against another replica, which has paused the key meanwhile.
-    for _ in 0..3 {
-        let left = left(pauses, key).await?;
-        let Some(missing) = pause.checked_sub(left).filter(|missing| !missing.is_zero()) else { return Ok(()) };
-        let missing = Cost::new(micros(missing));
-        let decision = match left.is_zero() {
-            // Denied when anything is in the queue.
-            true => pauses.check_key(key).cost(missing).wait(Duration::ZERO).await?,
-            // Denied when more is in the queue than the pause.
-            false => {
-                let quota = Quota::per_second(PER_SECOND).with_burst(micros(pause));
-                pauses.with_policies(policy.with_quota(quota)?).check_key(key).cost(missing).await?
-            }
-        };
-        if decision.is_allowed() {
-            return Ok(());
+    let mut left = left(pauses, key).await?;
+    for _ in 0..MOST_ROUNDS {
+        let missing = micros(pause).saturating_sub(micros(left));
+        if missing == 0 {
+            break;
         }
+        // Fits while no more is in the queue than was seen: the pause is the share of this priority. The other 99 % keep this
+        // quota from cutting the longer pause that another replica has begun since.
+        let quota = Quota::per_second(PER_SECOND).with_burst(micros(pause) * 100);
+        let share = Costs::new(Cost::new(missing)).with_priority(Priority::percent(1));
+        let decision = pauses.with_policies(policy.with_quota(quota)?).check_key(key).cost(share).await?;
+        if decision.is_allowed() {
+            break;
+        }
+        left = longest(decision.states());
     }
     Ok(())
 }
