@@ -74,7 +74,7 @@ fn two_instances_use_the_limit_of_a_service_and_do_not_exceed_it() {
 }
 
 #[test]
-fn all_instances_obey_a_pause_of_which_one_was_told() {
+fn all_instances_obey_the_answer_that_one_of_them_got() {
     let outcome = run(Some(("REFUSE_AT", "50")));
     assert_eq!((outcome.seen("accepted"), outcome.seen("in_pause")), (2 * CALLS, 0));
     assert!((1..=4).contains(&outcome.seen("refused")), "{}", outcome.report);

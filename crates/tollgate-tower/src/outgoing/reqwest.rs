@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use reqwest::{Body, Client, Error};
+use reqwest::{Body, Client, Error, ResponseBuilderExt};
 use tower_service::Service;
 
 use super::{CopyBody, Outgoing};
@@ -67,9 +67,25 @@ where
     ///
     /// As `reqwest::Client::execute`. A call that would wait for too long is no error, but a response with the status 429.
     pub async fn execute(&self, request: reqwest::Request) -> Result<reqwest::Response, Error> {
+        let url = request.url().clone();
         // A client of reqwest is always ready.
-        let response = self.clone().call(Request::try_from(request)?).await?;
+        let mut response = self.clone().call(Request::try_from(request)?).await?;
+        if response.extensions().get::<HasUrl>().is_none() {
+            // A rejection by the layer: no client has answered.
+            set_url(&mut response, url);
+        }
         Ok(response.into())
+    }
+}
+
+/// Marks the answer of a client.
+#[derive(Clone, Copy)]
+struct HasUrl;
+
+/// Sets the URL that [`reqwest::Response::url`] returns. Without it, a response of HTTP that becomes one of reqwest has none.
+fn set_url(response: &mut Response<Body>, url: reqwest::Url) {
+    if let Ok(parts) = Response::builder().url(url).body(()) {
+        response.extensions_mut().extend(parts.into_parts().0.extensions);
     }
 }
 
@@ -112,7 +128,13 @@ impl Future for ExecuteFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(match self.project().state.project() {
-            StateProj::Pending { future } => ready!(future.poll(cx)).map(Response::from),
+            StateProj::Pending { future } => ready!(future.poll(cx)).map(|response| {
+                let url = response.url().clone();
+                let mut response = Response::from(response);
+                response.extensions_mut().insert(HasUrl);
+                set_url(&mut response, url);
+                response
+            }),
             StateProj::Failed { error } => Err(error.take().expect("the error is taken once")),
         })
     }

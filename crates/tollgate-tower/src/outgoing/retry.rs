@@ -13,10 +13,22 @@ use tower::retry::{
 
 use crate::metrics;
 
-/// Copies the body of a call, so that it can be sent again.
+/// Copies the body of a call, so that it can be sent again. Closures and functions do.
 ///
-/// [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries) takes a closure that does. Implement the trait for a type of your
-/// own where the type of the layer has to be written down.
+/// [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries) takes one. Where the type of a layer has to be written down, give it
+/// a function:
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{key::Global, outgoing::{CopyBody, OutgoingLayer}};
+///
+/// type Layer = OutgoingLayer<Global, fn(&String) -> Option<String>>;
+///
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::leaky_bucket("geocoder", Quota::per_second(10)));
+/// let copy: fn(&String) -> Option<String> = |body| Some(body.clone());
+/// let layer: Layer = OutgoingLayer::builder(limiter, Global).retries(2, copy).build();
+/// assert_eq!(copy.copy(&"order 7".to_owned()).unwrap(), "order 7");
+/// ```
 pub trait CopyBody<B> {
     /// Returns a copy, or `None` for a body that cannot be sent again.
     fn copy(&self, body: &B) -> Option<B>;

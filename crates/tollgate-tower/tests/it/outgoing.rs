@@ -309,6 +309,14 @@ async fn no_attempt_begins_after_the_longest_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_without_an_end_is_a_long_one() {
+    let layer = builder(tokio_clock_store()).wait(Duration::MAX).retries(50, copy).build();
+    let api = Api::new(&[(429, &[("retry-after", "60")])]);
+    call(&layer, &api, post("")).await;
+    assert_eq!(api.millis().len(), 51);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_refuses_everything_gets_no_storm() {
     // The service does not even ask for a pause.
     let api = Api::new(&[(429, &[("retry-after", "0")])]);
@@ -427,6 +435,7 @@ fn options_that_make_no_sense_are_refused_with_their_value() {
         ]
     );
     let _ = builder().retry_after(RetryAfterLayer::new().cap(Duration::from_secs(86_400))).build();
+    let _ = builder().budget(0.0, 0).budget(1.0, 1_000).build();
     let long =
         Policy::leaky_bucket("a-name-of-sixty-four-characters-which-is-the-most-that-is-allowe", Quota::per_second(1));
     let _ = OutgoingLayer::new(Limiter::new(MemoryStore::new(), long), Global);
@@ -525,6 +534,7 @@ mod clients {
         let api = layer.layer(ReqwestClient::new(client.clone()));
         let request = client.post(&url).header("x-id", "7").body("order 7").build().unwrap();
         let response = api.execute(request).await.unwrap();
+        assert_eq!(response.url().as_str(), url);
         assert_eq!((response.status().as_u16(), response.text().await.unwrap().as_str()), (200, "hello"));
         let seen: Vec<_> = bodies.lock().unwrap().iter().map(|(body, _)| body.clone()).collect();
         assert_eq!(seen, ["order 7", "order 7"]);
@@ -535,6 +545,13 @@ mod clients {
         let response = api.execute(client.post(&url).body(stream).build().unwrap()).await.unwrap();
         assert_eq!(response.status(), 429);
         assert_eq!(bodies.lock().unwrap().len(), 3);
+
+        // The layer answers in the place of the service.
+        let blocked = Policy::leaky_bucket("api", Quota::per_second(10)).with_quota("0/s".parse().unwrap()).unwrap();
+        let limiter = Limiter::new(MemoryStore::new(), blocked);
+        let never = OutgoingLayer::new(limiter, Global).layer(ReqwestClient::new(client.clone()));
+        let response = never.execute(client.get(&url).build().unwrap()).await.unwrap();
+        assert_eq!((response.status().as_u16(), response.url().as_str()), (429, url.as_str()));
 
         // The timeout of a request is kept.
         let (listener, address) = listen().await;
