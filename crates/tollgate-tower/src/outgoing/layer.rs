@@ -108,7 +108,7 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
     ///
     /// No attempt begins later than this after the call. It counts the wait for a turn, the pauses, and the time of
     /// earlier attempts. A call that would wait for longer gets a 429 of the layer at once, whose `Retry-After` says after which
-    /// time its turn is within reach. A refused call that would be repeated later returns the answer of the service.
+    /// time its turn is within reach. A refused call whose pause ends later returns the answer of the service.
     pub fn wait(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self

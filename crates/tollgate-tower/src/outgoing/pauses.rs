@@ -83,18 +83,25 @@ impl Pauses {
 
     /// Returns whether the calls of a key are paused, by this process or by another one.
     pub(super) async fn is_paused(&self, key: &Key) -> bool {
-        match left(&self.shared, key).await {
-            Ok(left) => {
-                if !left.is_zero() && !self.shared.is_in_process() {
-                    self.note(key, left);
-                }
-                !left.is_zero()
-            }
-            Err(error) => {
-                tracing::debug!(%error, "the pauses of other processes are not known");
-                false
-            }
+        self.find(key).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the pauses of other processes are not known");
+            false
+        })
+    }
+
+    async fn find(&self, key: &Key) -> Result<bool, Error> {
+        // A pause that is known needs no trip.
+        if !left(&self.known, key).await?.is_zero() {
+            return Ok(true);
         }
+        if self.shared.is_in_process() {
+            return Ok(false);
+        }
+        let left = left(&self.shared, key).await?;
+        if !left.is_zero() {
+            self.note(key, left);
+        }
+        Ok(!left.is_zero())
     }
 }
 

@@ -51,7 +51,8 @@ impl Api {
         let api = self.clone();
         service_fn(move |request: Request<String>| {
             let mut calls = api.calls.lock().unwrap();
-            calls.push((api.start.elapsed(), request.into_body()));
+            let id = request.headers().get("x-id").map_or("", |id| id.to_str().unwrap()).to_owned();
+            calls.push((api.start.elapsed(), id + request.body()));
             let &(status, fields) = &api.answers[(calls.len() - 1).min(api.answers.len() - 1)];
             let mut response = Response::builder().status(status);
             for (name, value) in fields {
@@ -233,12 +234,12 @@ async fn a_hostile_or_missing_time_is_bounded() {
 async fn a_refused_call_is_repeated_with_its_body_after_the_pause() {
     let layer = builder(tokio_clock_store()).retries(2, copy).build();
     let api = Api::new(&[WAIT_7, (429, &[]), FINE]);
-    let mut request = post("order 7");
-    request.headers_mut().insert("x-id", "7".parse().unwrap());
+    let mut request = post("order");
+    request.headers_mut().insert("x-id", "7 ".parse().unwrap());
     let response = call(&layer, &api, request).await;
     assert_eq!((response.status(), response.body().as_str()), (StatusCode::OK, "3"));
     assert_near(&api.millis(), &[0, 7_000, 8_000]);
-    assert!(api.calls.lock().unwrap().iter().all(|(_, body)| body == "order 7"));
+    assert!(api.calls.lock().unwrap().iter().all(|(_, seen)| seen == "7 order"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,6 +307,18 @@ async fn no_attempt_begins_after_the_longest_wait() {
         assert_eq!(api.millis().len(), 1);
         assert!(api.start.elapsed() < Duration::from_secs(1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turns_of_all_attempts_come_within_one_wait() {
+    let slow = Policy::leaky_bucket("api", Quota::one_every(Duration::from_secs(5)).with_burst(100));
+    let limiter = Limiter::new(tokio_clock_store(), slow);
+    let layer = OutgoingLayer::builder(limiter, Global).wait(Duration::from_secs(6)).retries(9, copy).build();
+    let api = Api::new(&[(429, &[("retry-after", "0")])]);
+    // The third turn would come after 10 s, within reach in 4 s.
+    let refused = call(&layer, &api, post("")).await;
+    assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, Some("4")));
+    assert_near(&api.millis(), &[0, 5_000]);
 }
 
 #[tokio::test(start_paused = true)]
