@@ -84,6 +84,7 @@ fn builder(store: impl Store) -> OutgoingBuilder<Global> {
     OutgoingLayer::builder(Limiter::new(store, TEN), Global)
 }
 
+#[allow(clippy::ptr_arg, reason = "the type of the body")]
 fn copy(body: &String) -> Option<String> {
     Some(body.clone())
 }
@@ -490,13 +491,12 @@ mod clients {
 
     use super::*;
 
+    type Bodies = Arc<Mutex<Vec<(String, http::Version)>>>;
+
     /// Refuses every second call, and records the bodies.
-    async fn refusing() -> (String, Arc<Mutex<Vec<(String, http::Version)>>>) {
-        let bodies: Arc<Mutex<Vec<_>>> = Arc::default();
-        async fn answer(
-            State(bodies): State<Arc<Mutex<Vec<(String, http::Version)>>>>,
-            request: Request<Body>,
-        ) -> (StatusCode, HeaderMap, &'static str) {
+    async fn refusing() -> (String, Bodies) {
+        let bodies = Bodies::default();
+        async fn answer(State(bodies): State<Bodies>, request: Request<Body>) -> (StatusCode, HeaderMap, &'static str) {
             let version = request.version();
             let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
             let mut bodies = bodies.lock().unwrap();
