@@ -54,6 +54,8 @@ const SERVER: Policy = Policy::sliding_log("server", ALLOWED);
 const CLIENT: Policy =
     Policy::leaky_bucket("client", ALLOWED.with_margin(Duration::from_millis(120)).with_burst(2_000));
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// The pause for which the server asks.
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -84,7 +86,7 @@ impl Server {
     fn refuse(&self) -> Option<Duration> {
         let (mut seen, now) = (self.seen(), Instant::now());
         let since = seen.asked.map(|asked| now - asked);
-        seen.in_pause += u32::from(since.is_some_and(|since| (Duration::from_secs(1)..PAUSE).contains(&since)));
+        seen.in_pause += u32::from(since.is_some_and(|since| (SECOND..PAUSE).contains(&since)));
         if self.refuses_all {
             return Some(Duration::ZERO);
         }
@@ -105,11 +107,14 @@ impl Server {
 
     fn report(&self) -> Value {
         let seen = self.seen();
+        // Of each call, those that came within a second up to it.
+        let second = |at: usize| seen.accepted[..=at].iter().filter(|time| seen.accepted[at] - **time < SECOND).count();
         let took = seen.accepted.first().zip(seen.accepted.last()).map(|(first, last)| *last - *first);
         json!({
             "accepted": seen.accepted.len(),
             "refused": seen.refused,
             "took_ms": took.unwrap_or_default().as_millis() as u64,
+            "busiest_second": (0..seen.accepted.len()).map(second).max(),
             "in_pause": seen.in_pause,
         })
     }
