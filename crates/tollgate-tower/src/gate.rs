@@ -16,6 +16,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use pin_project_lite::pin_project;
+use smallvec::SmallVec;
 use tower_service::Service;
 
 use crate::{
@@ -340,13 +341,17 @@ impl<R> GateOptions<R> {
         }
     }
 
-    /// Counts a request that is rejected without a decision of a limiter, and builds its response.
+    /// Counts a request that is rejected, and builds its response.
     pub(crate) fn reject<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<B>
     where
         R: Respond<B>,
     {
         metrics::count_rejection(reason.as_str(), &self.labels, LabelIndex::of(parts, &self.labels));
-        let rejection = Rejection::new(reason, &[], self.jitter(), parts);
+        let states: SmallVec<[_; 4]> = match reason {
+            Reason::Denied(decision) => decision.states().collect(),
+            _ => SmallVec::new(),
+        };
+        let rejection = Rejection::new(reason, &states, self.jitter(), parts);
         let mut response = self.responder.respond(&rejection);
         let adds_retry_after = self.responder.adds_retry_after(&rejection);
         add_headers(&rejection, None, &ResponseDetails::default(), adds_retry_after, response.headers_mut());

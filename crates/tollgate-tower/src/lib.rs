@@ -41,6 +41,8 @@
 //! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] is an extractor |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
 //! | `ws` | no | `ws::LimitedSocket` charges the messages of axum's WebSockets |
+//! | `outgoing` | no | `outgoing::OutgoingLayer` keeps outgoing calls below the limit of another service, and repeats what it refused |
+//! | `reqwest` | no | `outgoing::ReqwestClient` makes a service of the client of reqwest; with `outgoing` |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
 //! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!
@@ -78,6 +80,8 @@
 //! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement); of policies that are [looked up](LimiterSource), 64 lists of names have counters of their own, and further ones are `other` |
 //! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `no_permit`, `overloaded` |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
+//! | `tollgate_outgoing_pauses_total` | `limiter` | answers of another service that paused outgoing calls |
+//! | `tollgate_outgoing_retries_total` | `limiter`, `outcome` | refused outgoing calls that could be sent again: `repeated`, `late` (the pause ends after the longest wait), `no_budget`, or `spent` (as often as allowed) |
 //! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
 //! | `tollgate_adaptive_in_flight` | `limiter` | most requests in flight in its last window |
 //! | `tollgate_adaptive_latency_seconds` | `limiter` | mean latency of its last window |
@@ -104,6 +108,8 @@ mod labels;
 mod meter;
 mod metrics;
 mod outer_layers;
+#[cfg(feature = "outgoing")]
+pub mod outgoing;
 mod rate_limit;
 pub mod rejection;
 pub mod retry_after;

@@ -7,6 +7,23 @@ pub(crate) use off::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics,
 #[cfg(feature = "metrics")]
 pub(crate) use on::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
 
+/// Counts an answer of another service that pauses the calls of a limiter.
+#[cfg(feature = "outgoing")]
+#[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "nothing is counted without the feature"))]
+pub(crate) fn count_pause(limiter: &str) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("tollgate_outgoing_pauses_total", "limiter" => limiter.to_owned()).increment(1);
+}
+
+/// Counts a refused call of a limiter that could be repeated, by whether it is.
+#[cfg(feature = "outgoing")]
+#[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "nothing is counted without the feature"))]
+pub(crate) fn count_retry(limiter: &str, outcome: &'static str) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("tollgate_outgoing_retries_total", "limiter" => limiter.to_owned(), "outcome" => outcome)
+        .increment(1);
+}
+
 #[cfg(feature = "metrics")]
 mod on {
     use std::{
@@ -128,6 +145,16 @@ mod on {
             "Requests that the layer rejected, by reason and the labels of the layer."
         );
         describe_gauge!("tollgate_waiting", Unit::Count, "Requests that wait for quota.");
+        describe_counter!(
+            "tollgate_outgoing_pauses_total",
+            Unit::Count,
+            "Answers of another service that paused outgoing calls, by limiter."
+        );
+        describe_counter!(
+            "tollgate_outgoing_retries_total",
+            Unit::Count,
+            "Outgoing calls that another service refused, by limiter and outcome (repeated, late, no_budget or spent)."
+        );
     }
 
     impl PolicyCounters {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | By what do I limit, and who can lie about it? | [Keys and proxies](keys_and_proxies) |
 //! | How do I limit the whole service and one route, by address and by user? | [Layers](layers) |
-//! | How does my client stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
+//! | How do the calls of all replicas stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
 //! | How do I test my service, its limits and its outages? | [Testing your service](testing_your_service) |
 //! | What is the type of a layer in a field, or as a result? | [Types to write down](types_to_write_down) |
 //!
@@ -24,7 +24,8 @@ pub mod keys_and_proxies {}
 pub mod layers {}
 
 #[doc = include_str!("links.md")]
-#[doc = include_str!("outgoing_calls.md")]
+// Its code needs the feature.
+#[cfg_attr(feature = "reqwest", doc = include_str!("outgoing_calls.md"))]
 pub mod outgoing_calls {}
 
 #[doc = include_str!("links.md")]

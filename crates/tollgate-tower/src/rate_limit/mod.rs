@@ -18,3 +18,5 @@ pub use joint::{JointDecision, JointFuture, RequestDecider};
 pub use layer::{RateLimit, RateLimitLayer};
 pub use limiters::{LimiterSource, TieredLimiters};
 pub use reservation::{MeteredReservation, ReservationLayer};
+#[cfg(feature = "outgoing")]
+pub(crate) use wait::check_or_wait;

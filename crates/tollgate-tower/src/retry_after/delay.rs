@@ -8,7 +8,7 @@ use super::{field::text, layer::Settings, remaining, units};
 use crate::headers::{RETRY_AFTER_MS, parse_number, retry_after_millis};
 
 /// Returns the delay before the next request, or `None` when it may go out at once.
-pub(super) fn of(status: StatusCode, headers: &HeaderMap, settings: &Settings) -> Option<Duration> {
+pub(crate) fn of(status: StatusCode, headers: &HeaderMap, settings: &Settings) -> Option<Duration> {
     let is_rejected = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let may_be_rejected = is_rejected || settings.delays_on_forbidden && status == StatusCode::FORBIDDEN;
     let millis = || headers.get(RETRY_AFTER_MS).and_then(retry_after_millis).map(Duration::from_millis);

@@ -23,8 +23,8 @@ use super::service::{Gate, RetryAfter};
 /// cache are ignored as well, because they belong to another request. No response causes a delay above the
 /// [`cap`](Self::cap).
 ///
-/// The layer repeats nothing: the caller gets the 429 that causes a delay, and only the requests after it wait. See
-/// [below](#repeating-the-request) for a policy that repeats the request.
+/// The layer repeats nothing: the caller gets the 429 that causes a delay, and only the requests after it wait. Other
+/// processes do not know of the delay. `outgoing::OutgoingLayer` (feature `outgoing`) repeats, and shares.
 ///
 /// Each call of [`layer`](Layer::layer) creates a service for one remote server. The clones of the
 /// service share its delay.
@@ -46,51 +46,6 @@ use super::service::{Gate, RetryAfter};
 /// api.ready().await.unwrap().call(Request::new(())).await.unwrap();
 /// assert!(start.elapsed() < Duration::from_secs(1));
 /// api.ready().await.unwrap().call(Request::new(())).await.unwrap();
-/// assert!(start.elapsed() >= Duration::from_secs(7));
-/// # }
-/// ```
-///
-/// # Repeating the request
-///
-/// A policy of `tower::retry` outside of this layer repeats a request. The layer delays the repetition, so the policy needs
-/// no pause of its own. Bound the number of repetitions, and repeat only what may run twice.
-///
-/// ```
-/// use http::{Request, Response, StatusCode};
-/// use std::{future::{Ready, ready}, time::Duration};
-/// use tollgate_tower::RetryAfterLayer;
-/// use tower::{Layer, ServiceExt, retry::{Policy, RetryLayer}, service_fn};
-///
-/// /// Repeats a request that was refused, as many times as it says.
-/// #[derive(Clone)]
-/// struct Repeat(u32);
-///
-/// impl<E> Policy<Request<()>, Response<()>, E> for Repeat {
-///     type Future = Ready<()>;
-///
-///     fn retry(&mut self, _: &mut Request<()>, result: &mut Result<Response<()>, E>) -> Option<Ready<()>> {
-///         let is_refused = matches!(result, Ok(response) if response.status() == StatusCode::TOO_MANY_REQUESTS);
-///         self.0 = self.0.checked_sub(1)?;
-///         is_refused.then(|| ready(()))
-///     }
-///
-///     fn clone_request(&mut self, request: &Request<()>) -> Option<Request<()>> {
-///         Some(request.clone())
-///     }
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-/// # let start = tokio::time::Instant::now();
-/// // Refuses requests for seven seconds.
-/// let api = service_fn(move |_: Request<()>| async move {
-///     let is_open = start.elapsed() >= Duration::from_secs(7);
-///     let status = if is_open { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
-///     let response = Response::builder().status(status).header("retry-after", "7");
-///     Ok::<_, std::convert::Infallible>(response.body(()).unwrap())
-/// });
-/// let api = RetryLayer::new(Repeat(2)).layer(RetryAfterLayer::new().layer(api));
-///
-/// assert_eq!(api.oneshot(Request::new(())).await.unwrap().status(), StatusCode::OK);
 /// assert!(start.elapsed() >= Duration::from_secs(7));
 /// # }
 /// ```
@@ -164,6 +119,11 @@ impl RetryAfterLayer {
         self.settings.delays_on_forbidden = delay;
         self
     }
+
+    #[cfg(feature = "outgoing")]
+    pub(crate) const fn settings(&self) -> Settings {
+        self.settings
+    }
 }
 
 impl Default for RetryAfterLayer {
@@ -182,11 +142,11 @@ impl<S> Layer<S> for RetryAfterLayer {
 
 /// Holds the options of a [`RetryAfterLayer`](super::RetryAfterLayer).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) cap: Duration,
+pub(crate) struct Settings {
+    pub(crate) cap: Duration,
     pub(super) jitter: f64,
     pub(super) fallback: Duration,
-    pub(super) delays_on_forbidden: bool,
+    pub(crate) delays_on_forbidden: bool,
 }
 
 impl Settings {

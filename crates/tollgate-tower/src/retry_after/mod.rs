@@ -4,9 +4,8 @@
 //! `Retry-After`, or rate limit headers without remaining units. [`RetryAfterLayer`] delays further
 //! requests until the server accepts them again.
 //!
-//! When the limit of the server is known, put a [`RateLimitLayer`](crate::RateLimitLayer) with
-//! [`wait`](crate::RateLimitBuilder::wait) around the same client. Over a shared store, all replicas
-//! together then stay below the limit.
+//! When the limit of the server is known, `outgoing::OutgoingLayer` (feature `outgoing`) keeps it
+//! over all replicas, and shares the delays between them.
 
 mod delay;
 mod field;
@@ -20,5 +19,9 @@ pub mod future {
     pub use super::service::DelayedFuture;
 }
 
+#[cfg(feature = "outgoing")]
+pub(crate) use delay::of as delay_of;
 pub use layer::RetryAfterLayer;
+#[cfg(feature = "outgoing")]
+pub(crate) use layer::Settings;
 pub use service::RetryAfter;

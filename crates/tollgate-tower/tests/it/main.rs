@@ -19,6 +19,8 @@ mod labels;
 mod looked_up;
 mod networks;
 mod observability;
+#[cfg(feature = "outgoing")]
+mod outgoing;
 mod placement;
 mod raw_requests;
 mod reservations;

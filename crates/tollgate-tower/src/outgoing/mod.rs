@@ -1,0 +1,69 @@
+//! Keeps the calls of all replicas below the limit of another service.
+//!
+//! An [`OutgoingLayer`] goes around a client. It is one stack for somebody else's API:
+//!
+//! 1. **Its known limit.** A call waits for its turn in the limiter, which all replicas share over their store.
+//! 2. **What it says.** An answer with `Retry-After`, or with rate limit headers without remaining units, pauses the calls of
+//!    all replicas, not only those of the one that got it. A [`RetryAfterLayer`](crate::RetryAfterLayer) lists what is obeyed.
+//! 3. **Retries.** [`OutgoingBuilder::retries`] repeats what the service refused, within a budget. A call whose body cannot
+//!    be sent again is never repeated.
+//! 4. **The longest wait.** No attempt begins later than [`OutgoingBuilder::wait`] after the call. A call whose turn would
+//!    come later is not made: the caller gets a 429 of the layer at once.
+//!
+//! ```
+//! use http::{Request, Response};
+//! use std::time::Duration;
+//! use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
+//! use tollgate_tower::{key::Global, outgoing::OutgoingLayer};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+//! # let start = tokio::time::Instant::now();
+//! // Refuses calls for seven seconds.
+//! let api = service_fn(move |_: Request<String>| async move {
+//!     let is_open = start.elapsed() >= Duration::from_secs(7);
+//!     let response = Response::builder().status(if is_open { 200 } else { 429 }).header("retry-after", "7");
+//!     Ok::<_, std::convert::Infallible>(response.body(String::new()).unwrap())
+//! });
+//! // In production: `tollgate::open("redis://…")`, so that all replicas share the limit and the pauses.
+//! let store = MemoryStore::builder().clock(Clock::tokio()).build();
+//! let limiter = Limiter::new(store, Policy::leaky_bucket("geocoder", Quota::per_second(10).with_burst(1_000)));
+//! let api = OutgoingLayer::builder(limiter, Global)
+//!     .wait(Duration::from_secs(30))
+//!     .retries(2, |body: &String| Some(body.clone()))
+//!     .build()
+//!     .layer(api);
+//!
+//! // The first attempt is refused, and pauses all calls. The second one is made when the pause is over.
+//! assert_eq!(api.oneshot(Request::new(String::new())).await.unwrap().status(), 200);
+//! assert_eq!(start.elapsed().as_secs(), 7);
+//! # }
+//! ```
+//!
+//! # Pauses
+//!
+//! A pause is kept on the store of the limiter, by its clock, under the key of the call and the name `NAME/pause`, where `NAME`
+//! is the first policy of the limiter. It ends by itself. [`Limiter::reset`](tollgate::Limiter::reset) and `tollgate reset` end
+//! it earlier. A shorter pause does not end a longer one. In an outage of the store, each replica obeys what it was answered itself.
+//!
+//! A call asks for a pause after its turn, which takes one trip to the store. In a pause it waits, and then takes another turn:
+//! so the calls that waited leave with the spacing of the limit, and not together.
+//!
+//! Only *nothing is left* pauses. A greater number of remaining units is not obeyed: it does not say which of the calls that are
+//! under way from other replicas it counts, and the limiter counts all of them.
+//!
+//! The calls that are under way when the service begins to refuse are refused, too. There is no shadow mode: a call that does
+//! not wait for its turn would break the limit of others.
+
+mod layer;
+mod pauses;
+#[cfg(feature = "reqwest")]
+mod reqwest;
+mod retry;
+mod service;
+
+#[cfg(feature = "reqwest")]
+pub use self::reqwest::{ExecuteFuture, ReqwestClient};
+pub use layer::{OutgoingBuilder, OutgoingLayer};
+pub use retry::{CopyBody, NoRetries};
+pub use service::Outgoing;

@@ -1,0 +1,95 @@
+//! The example of outgoing calls: two instances that share the limit of a third, which is the service.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::Instant,
+};
+
+use serde_json::Value;
+use tollgate_tests::{Process, RedisServer, ports};
+
+/// The calls of each instance.
+const CALLS: u64 = 150;
+
+/// What the service saw, and what each instance says.
+struct Outcome {
+    report: Value,
+    said: Vec<String>,
+    seconds: u64,
+}
+
+impl Outcome {
+    fn seen(&self, name: &str) -> u64 {
+        self.report[name].as_u64().unwrap_or_else(|| panic!("{name} in {}", self.report))
+    }
+}
+
+fn report(address: SocketAddr) -> Value {
+    let mut stream = TcpStream::connect(address).expect("the example listens");
+    write!(stream, "GET /report HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    serde_json::from_str(body).expect("a document")
+}
+
+/// Lets two instances call a service that is difficult in some way.
+fn run(difficulty: Option<(&str, &str)>) -> Outcome {
+    let redis = RedisServer::start();
+    let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+    let example = || {
+        let mut command = Process::example("outgoing_calls");
+        command.env("REDIS_URL", redis.url());
+        command
+    };
+    let mut service = example();
+    service.env("LISTEN", address.to_string()).env("CALLS", "0").envs(difficulty);
+    let mut service = Process::start(service, "Press Ctrl-C");
+    let began = Instant::now();
+    let instances: Vec<_> = (0..2)
+        .map(|_| {
+            let mut command = example();
+            command.env("API_URL", format!("http://{address}/")).env("CALLS", CALLS.to_string());
+            thread::spawn(move || Process::start(command, "calls in").ready_line().to_owned())
+        })
+        .collect();
+    let said = instances.into_iter().map(|instance| instance.join().expect("an instance")).collect();
+    let outcome = Outcome { report: report(address), said, seconds: began.elapsed().as_secs() };
+    assert!(service.interrupt().success());
+    outcome
+}
+
+#[test]
+fn two_instances_use_the_limit_of_a_service_and_do_not_exceed_it() {
+    let outcome = run(None);
+    assert_eq!(outcome.seen("accepted"), 2 * CALLS);
+    // 48 or 49 of both instances together. Without a limit that they share, it would be twice as many.
+    assert!(outcome.seen("busiest_second") <= 75, "{}", outcome.report);
+    // A call that a busy machine delays for more than the margin may be refused, and is repeated.
+    assert!(outcome.seen("refused") <= 3, "{}", outcome.report);
+    assert!(outcome.said.iter().all(|said| said.ends_with("150 answered, 0 refused")), "{:?}", outcome.said);
+    // 50 calls a second, less the margin of 3 %. Twice the time is allowed, because the machine may be busy.
+    let ideal_ms = (2 * CALLS - 1) * 20 * 103 / 100;
+    assert!(outcome.seen("took_ms") <= 2 * ideal_ms, "{}, ideal {ideal_ms} ms", outcome.report);
+}
+
+#[test]
+fn all_instances_obey_the_answer_that_one_of_them_got() {
+    let outcome = run(Some(("REFUSE_AT", "50")));
+    assert_eq!((outcome.seen("accepted"), outcome.seen("in_pause")), (2 * CALLS, 0));
+    assert!((1..=4).contains(&outcome.seen("refused")), "{}", outcome.report);
+    assert!(outcome.said.iter().all(|said| said.ends_with("150 answered, 0 refused")), "{:?}", outcome.said);
+}
+
+#[test]
+fn a_service_that_refuses_everything_gets_no_storm_of_retries() {
+    let outcome = run(Some(("REFUSE_ALL", "1")));
+    assert_eq!(outcome.seen("accepted"), 0);
+    // One retry a second from each instance, counted over ten seconds.
+    let reserve = 2 * 10 * (outcome.seconds / 10 + 1);
+    let seen = outcome.seen("refused");
+    assert!((2 * CALLS + 1..=2 * CALLS + reserve).contains(&seen), "{seen} calls at the service");
+    assert!(outcome.said.iter().all(|said| said.ends_with("0 answered, 150 refused")), "{:?}", outcome.said);
+}
