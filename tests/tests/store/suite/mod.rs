@@ -1,12 +1,13 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`] or [`replicas`], and is a
-//! test on each deployment: `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
+//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`], [`replicas`] or
+//! [`published`], and is a test on each deployment: `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
 mod branches;
 mod connections;
 pub(crate) mod decisions;
 mod levels;
+mod published;
 mod replicas;
 
 use std::sync::LazyLock;
@@ -84,4 +85,5 @@ on_every_deployment! {
     "multi_thread" connections::a_store_outlives_the_runtime_it_was_first_used_on,
     "current_thread" connections::a_dropped_store_leaves_no_connection,
     "current_thread" replicas::the_processes_of_a_prefix_are_counted_at_one_key,
+    "current_thread" published::limits_are_shown_at_one_key_and_shares_reach_all_replicas,
 }
