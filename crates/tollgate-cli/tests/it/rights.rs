@@ -20,8 +20,8 @@ async fn exactly_the_documented_rights_are_enough() {
     let store = RedisStore::connect(server.url()).await.unwrap();
     let day = Quota::per_day(1_000);
     let policies = [Policy::token_bucket("bucket", day), Policy::sliding_log("log", day)];
-    let limiter =
-        Limiter::builder(store).policies(policies).name("acme-api").published_with(Enforcement::share(0)).build();
+    let limiter = Limiter::builder(store).policies(policies).name("acme-api").deadline(Duration::from_secs(60));
+    let limiter = limiter.published_with(Enforcement::share(0)).build();
     wait::until_async("the limits", Duration::from_secs(60), async || {
         server.command(&["EXISTS", "tollgate:{replicas}:limits"]).int() == 1
     })
