@@ -127,6 +127,11 @@ impl Limits {
         )))
     }
 
+    /// Returns what could not be read, for a view that has a place for it.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Returns the limiters that services publish.
     pub(crate) fn published(&self) -> &[PublishedLimiter] {
         &self.published

@@ -131,7 +131,10 @@ impl<'a, R: Ranking> Collector<'a, R> {
             denied_keys.into_iter().map(|(name, denials)| DeniedKey { name, denials }).collect();
         denied_keys.sort_by(|a, b| b.denials.cmp(&a.denials).then_with(|| a.name.cmp(&b.name)));
 
-        let published = if scan.is_some() { self.limits.published().to_vec() } else { Vec::new() };
+        let (published, warnings) = match &scan {
+            Some(_) => (self.limits.published().to_vec(), self.limits.warnings().to_vec()),
+            None => (Vec::new(), Vec::new()),
+        };
         let healths = self.metrics.iter().map(|(health, _)| health).chain(self.denied.iter().map(|(health, _)| health));
         Snapshot {
             time: OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok()),
@@ -143,6 +146,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
             limiters: metrics::limiters(&figures),
             rules: metrics::rules(&figures),
             published,
+            warnings,
             stores: metrics::stores(&figures),
             states,
             denied_keys,

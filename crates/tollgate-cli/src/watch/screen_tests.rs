@@ -51,6 +51,7 @@ fn snapshot() -> Snapshot {
         }],
         rules: Vec::new(),
         published: Vec::new(),
+        warnings: Vec::new(),
         stores: vec![StoreFigures {
             store: "tollgate".to_owned(),
             servers: 2,

@@ -58,6 +58,9 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<StatusLine> {
         Some(server) => source("redis", server, redis),
         None => StatusLine::good("redis  not read: --redis adds units, keys and their use"),
     }];
+    lines.extend(
+        snapshot.warnings.iter().map(|warning| StatusLine { text: format!("limits  {warning}"), is_bad: true }),
+    );
     lines.extend(snapshot.endpoints.iter().map(|endpoint| source("page", endpoint, Some("up".to_owned()))));
     for store in &snapshot.stores {
         let is_bad = store.connected < store.servers || store.breakers_open > 0;

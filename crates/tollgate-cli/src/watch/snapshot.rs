@@ -21,6 +21,8 @@ pub(crate) struct Snapshot {
     pub(crate) rules: Vec<RuleFigures>,
     /// The limiters that services publish.
     pub(crate) published: Vec<PublishedLimiter>,
+    /// What of it could not be read.
+    pub(crate) warnings: Vec<String>,
     pub(crate) stores: Vec<StoreFigures>,
     /// The keys with the most use.
     pub(crate) states: Vec<StateEntry>,

@@ -159,6 +159,8 @@ fn texts_that_cannot_be_read_are_named_and_left_out_and_move_no_cursor() {
     ] {
         assert!(enforce.stderr.contains(warning), "{}", enforce.stderr);
     }
+    let top = run(&server, &["top", "--plain", "--refreshes", "1"]);
+    assert!(top.stdout.contains("limits  the published limits of garbage"), "{}", top.stdout);
     // Of replicas that differ, the newest text counts.
     let who = run(&server, &["who"]);
     let newest = "warning: policy day is published with 5/day and 8/day, of which the newest is taken";
