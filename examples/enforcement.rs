@@ -1,20 +1,23 @@
 //! Brings a new limit into force for more and more customers, while the service runs.
 //!
 //! ```text
-//! cargo run --example enforcement
+//! REDIS_URL=redis://127.0.0.1 cargo run --example enforcement
 //! for i in $(seq 20); do curl -s -o /dev/null -w '%{http_code} ' -H "X-Tenant: tenant-$i" http://127.0.0.1:3000/; done
-//! curl -X PUT http://127.0.0.1:3000/enforcement/50
+//! tollgate enforce tenant 50% --redis redis://127.0.0.1
+//! curl -H 'X-Tenant: tenant-1' http://127.0.0.1:3000/rate_limit
 //! ```
 //!
 //! Each tenant has one request an hour. Repeat the first line: at 0 % nobody is denied, at 50 % about every second tenant
-//! gets 429, always the same ones, and at 100 % all do. A second instance with the same `REDIS_URL` that is turned to the same
-//! share denies the same tenants.
+//! gets 429, always the same ones, and at 100 % all do. Every instance with the same `REDIS_URL` follows within three seconds.
+//! The limiter is published, so `tollgate top`, `who` and `peek` need no flags for its limit.
 //!
-//! In a real service, the second route has an address of its own that clients cannot reach, or the share comes from the
-//! configuration that the service reads anyway. Limits in a file have the field `enforce` instead: `enforce: 25%`.
+//! Without Redis, `curl -X PUT http://127.0.0.1:3000/enforcement/50` changes the share of one instance. In a real service, that
+//! route has an address of its own that clients cannot reach. Limits in a file have the field `enforce` instead:
+//! `enforce: 25%`.
 
 use axum::{
     Router,
+    body::Body,
     extract::{Path, State},
     http::StatusCode,
     routing::{get, put},
@@ -35,12 +38,13 @@ async fn enforce(State(enforcement): State<Enforcement>, Path(percent): Path<u8>
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let enforcement = Enforcement::share(0);
-    let layer = RateLimitLayer::builder(Limiter::new(store()?, TENANT), Header::new("x-tenant"))
-        .enforcement(enforcement.clone())
-        .build();
+    let limiter = Limiter::builder(store()?).policies(TENANT).published_with(enforcement.clone()).build();
+    let layer = RateLimitLayer::builder(limiter, Header::new("x-tenant")).enforcement(enforcement.clone()).build();
+    let state = layer.state_service::<Body>();
     let router = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(layer)
+        .route_service("/rate_limit", state)
         .route("/enforcement/{percent}", put(enforce))
         .with_state(enforcement);
 

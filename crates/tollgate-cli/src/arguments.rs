@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{Check, Completions, Explain, Man, Peek, Reset, Simulate, Top, Who},
+    commands::{Check, Completions, Enforce, Explain, Man, Peek, Reset, Simulate, Top, Who},
     output::Format,
 };
 
@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Reset(Reset),
     Top(Top),
     Who(Who),
+    Enforce(Enforce),
     Man(Man),
     Completions(Completions),
 }

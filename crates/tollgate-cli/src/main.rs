@@ -41,6 +41,7 @@ fn run(arguments: Arguments) -> Result<Report, Failure> {
         Command::Reset(command) => command.run(format),
         Command::Top(command) => command.run(format),
         Command::Who(command) => command.run(format),
+        Command::Enforce(command) => command.run(format),
         Command::Man(command) => command.run(Arguments::command()),
         Command::Completions(command) => Ok(command.run(Arguments::command())),
     }

@@ -67,6 +67,16 @@ fn json(value: &impl Serialize) -> String {
     text
 }
 
+/// Returns a text of Redis as a terminal may show it: signs that could move its cursor or turn its lines are escaped.
+pub(crate) fn shown(text: &str) -> String {
+    let is_plain = |sign: char| sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ';
+    let mut shown = String::with_capacity(text.len());
+    for sign in text.chars() {
+        if is_plain(sign) { shown.push(sign) } else { shown.extend(sign.escape_unicode()) }
+    }
+    shown
+}
+
 /// Lays out rows in columns. Columns of numbers are aligned at their right.
 pub(crate) struct Table<const N: usize> {
     rows: Vec<[String; N]>,
@@ -112,6 +122,12 @@ const _: () = assert!(STATUS == 2, "the help names the exit status");
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signs_that_a_terminal_obeys_are_escaped() {
+        assert_eq!(shown("se-arch_1 ü/\"'"), "se-arch_1 ü/\"'");
+        assert_eq!(shown("\u{1b}[2J\n\u{202e}\u{9b}"), "\\u{1b}[2J\\u{a}\\u{202e}\\u{9b}");
+    }
 
     #[test]
     fn numbers_are_aligned_at_their_right() {

@@ -60,6 +60,11 @@
 //! A handler that refuses a request whose body it has not read needs a [`DrainLayer`](drain::DrainLayer) outside: see the
 //! module [`drain`].
 //!
+//! # A caller's own state
+//!
+//! A [`StateService`] answers a caller how much of its quotas is left, as JSON, with the limiters and the key extractor of a
+//! layer.
+//!
 //! # Costs that are known later
 //!
 //! [`RateLimitBuilder::reserve`] charges an estimate, and settles what the service has counted when the response body ends.
@@ -117,9 +122,12 @@ mod rpc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-/// Names the service and the future of all layers that admit or reject requests.
+/// Names the service and the future of all layers that admit or reject requests, and the future of a [`StateService`].
 pub mod future {
-    pub use crate::gate::{Gated, ResponseFuture};
+    pub use crate::{
+        gate::{Gated, ResponseFuture},
+        rate_limit::StateFuture,
+    };
 }
 
 pub use charge::Outcome;
@@ -131,8 +139,8 @@ pub use labels::MetricLabels;
 pub use meter::{Counter, Meter};
 pub use rate_limit::{
     Admitted, HandlerLimiter, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
-    RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, TieredLimiters,
-    reservation,
+    RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, StateService,
+    TieredLimiters, reservation,
 };
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use retry_after::RetryAfterLayer;

@@ -22,7 +22,7 @@ use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{outage::Fallback, wait::queue::WaitQueues},
     model::{cost::ChargeRef, entry::TAG_BYTES},
-    store::{Check, CheckFuture, Deadline, Guard, PendingCheck, StoreFuture, answer_by},
+    store::{Check, CheckFuture, Deadline, Guard, PendingCheck, Publication, StoreFuture, answer_by},
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
@@ -248,6 +248,8 @@ pub(crate) struct LimiterInner {
     pub(crate) timeout: Duration,
     pub(crate) fallback: Fallback,
     wait_queues: WaitQueues,
+    /// What operators see of the limiter, if it is published.
+    publication: Option<Publication>,
 }
 
 impl LimiterInner {

@@ -3,23 +3,35 @@
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    time::Duration,
 };
 
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, ports, wait};
 
 const TENANTS: usize = 40;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn status(address: SocketAddr, method: &str, path: &str, tenant: usize) -> u16 {
+    answer(address, method, path, tenant).split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+}
+
+fn answer(address: SocketAddr, method: &str, path: &str, tenant: usize) -> String {
     let mut stream = TcpStream::connect(address).expect("the example listens");
     let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant: tenant-{tenant}\r\n");
     write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+    answer
 }
 
 fn denied(address: SocketAddr) -> Vec<usize> {
     (0..TENANTS).filter(|tenant| status(address, "GET", "/", *tenant) == 429).collect()
+}
+
+/// Returns what is published.
+fn published(redis: &RedisServer) -> Vec<String> {
+    let texts = redis.command(&["ZRANGE", "tollgate:{replicas}:limits", "0", "-1"]);
+    texts.items().iter().map(|text| text.text().to_owned()).collect()
 }
 
 #[test]
@@ -47,6 +59,20 @@ fn two_instances_deny_the_same_tenants_at_each_share() {
         before = now;
     }
     assert_eq!(status(first, "PUT", "/enforcement/101", 0), 400);
+
+    // Operators see the limit, and win over the code, on both instances.
+    wait::until("the limit", PATIENCE, || {
+        published(&redis) == ["tenant=1/hour, fixed_window; enforced 100%; limiter tenant"]
+    });
+    redis.command(&["HSET", "tollgate:{replicas}:shares", "tenant", "0%"]);
+    wait::until("the share of the operator", PATIENCE, || denied(first).is_empty() && denied(second).is_empty());
+    assert_eq!(status(first, "PUT", "/enforcement/100", 0), 200);
+    assert!(denied(first).is_empty(), "the code waits");
+    assert!(answer(first, "GET", "/rate_limit", 1).ends_with(r#"{"resources":{}}"#), "not enforced for the tenant");
+    redis.command(&["HDEL", "tollgate:{replicas}:shares", "tenant"]);
+    wait::until("the share of the code", PATIENCE, || denied(first).len() == TENANTS);
+    let state = answer(first, "GET", "/rate_limit", 1);
+    assert!(state.contains(r#"{"resources":{"tenant":{"limit":1,"used":1,"remaining":0,"reset":"#), "{state}");
     for (mut process, _) in instances {
         assert!(process.interrupt().success());
     }

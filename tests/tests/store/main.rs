@@ -26,6 +26,7 @@ mod overload;
 mod paused_server;
 mod priorities;
 mod probe;
+mod published;
 mod redis;
 mod refusing_servers;
 mod replicas;

@@ -6,7 +6,7 @@ use tollgate::{
     Cost, Decision, ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore, Store,
     limiter::Entry,
     reservation::Settlement,
-    store::{Check, CheckFuture, ReplicaGroup, StoreFuture},
+    store::{Check, CheckFuture, Publication, ReplicaGroup, StoreFuture},
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
@@ -52,6 +52,10 @@ async fn every_method_reaches_the_store_inside() {
         assert!(wrapped.keeps_deadline() && !wrapped.is_in_process(), "{form}");
         let count = wrapped.replicas(ReplicaGroup::new("log", &LOG.into())).expect("the store counts");
         wait::until_async("a count", PATIENCE, async || count.get().is_some()).await;
+        let limits = Publication::new(form, LOG, None);
+        wrapped.publish(&limits);
+        let shown = || server.command(&["ZSCORE", "tollgate:{replicas}:limits", &limits.to_string()]);
+        wait::until_async("the limits to be shown", PATIENCE, async || !shown().is_nil()).await;
         let limiter = patient_limiter(wrapped, LOG);
         let decision = limiter.check(form).tag("ann").await.expect("a decision");
         assert!(decision.is_allowed(), "{form}");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use deadpool_redis::sentinel::SentinelServerType;
-use tollgate::{ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
+use tollgate::{Enforcement, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
     RedisSentinels, RedisServer,
@@ -148,6 +148,8 @@ async fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
     let topology = RedisSentinels::start(true);
     let store = store(&topology).await;
     let load = Load::start(&store);
+    let enforcement = Enforcement::share(0);
+    let _published = Limiter::builder(store.clone()).policies(LARGE).published_with(enforcement.clone()).build();
     load.decides().await;
     let announced = topology.switched();
     let killed = Instant::now();
@@ -162,7 +164,17 @@ async fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
         announced - killed,
         decided.saturating_duration_since(announced)
     );
-    receives_checks(topology.risen().expect("a new master")).await;
+    let new = topology.risen().expect("a new master");
+    receives_checks(new).await;
+    // Operators see the limits at the new master, and are obeyed.
+    new.command(&["DEL", "tollgate:{replicas}:limits"]);
+    assert!(!new.command(&["HSET", "tollgate:{replicas}:shares", "large", "70%"]).is_error());
+    let shown = "large=10000000/day, fixed_window; enforced 70%; limiter large";
+    wait::until_async("the limits", PATIENCE, async || {
+        let score = new.command(&["ZSCORE", "tollgate:{replicas}:limits", shown]);
+        enforcement.percent() == 70 && !score.is_nil()
+    })
+    .await;
     load.end().await;
 }
 

@@ -1,6 +1,7 @@
 //! The subcommands. Each holds its arguments and does its work.
 
 mod check;
+mod enforce;
 mod explain;
 mod pages;
 mod peek;
@@ -11,6 +12,7 @@ mod top;
 mod who;
 
 pub(crate) use check::Check;
+pub(crate) use enforce::Enforce;
 pub(crate) use explain::Explain;
 pub(crate) use pages::{Completions, Man};
 pub(crate) use peek::Peek;

@@ -12,8 +12,8 @@ use crate::{
 
 /// Shows what a key has spent, for each policy. Changes nothing.
 ///
-/// Redis holds the units spent, and not the limits. Name the limits with --rules or --policy to see what is left. A state
-/// that spends more than its limit has a debt: units that were charged although they did not fit.
+/// What is left is known of limits that services publish, or that --rules or --policy name. A state that spends more than
+/// its limit has a debt: units that were charged although they did not fit.
 ///
 /// Without --rules all keys of the server are scanned, unless KEY is a whole Redis key.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Peek {
     #[command(flatten)]
     key: KeyOptions,
 
-    /// Shows when a check of so many units would be admitted, and spends nothing; needs --rules or --policy
+    /// Shows when a check of so many units would be admitted, and spends nothing
     #[arg(long, value_name = "UNITS")]
     cost: Option<u64>,
 
@@ -43,12 +43,15 @@ struct Peeked {
 
 impl Peek {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
-        if self.cost.is_some() && self.key.limits.is_empty() {
-            return Err(Failure::new("--cost needs the limits, expected --rules FILE or --policy NAME=QUOTA"));
-        }
+        let mut limits = self.key.limits.load()?;
         let states = run_async(async {
             let mut server = self.redis.connect().await?;
-            let mut states = find(&self.key, &mut server).await?;
+            limits.read_published(&mut server).await?;
+            limits.warn();
+            if self.cost.is_some() {
+                limits.require("--cost", server.prefix())?;
+            }
+            let mut states = find(&self.key, &limits, &mut server).await?;
             if let Some(cost) = self.cost {
                 look_ahead(&mut server, &mut states, cost).await?;
             }

@@ -53,9 +53,12 @@ struct Removed {
 
 impl Reset {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
+        let mut limits = self.key.limits.load()?;
         let states = run_async(async {
             let mut server = self.redis.connect().await?;
-            let states = find(&self.key, &mut server).await?;
+            limits.read_published(&mut server).await?;
+            limits.warn();
+            let states = find(&self.key, &limits, &mut server).await?;
             if !self.dry_run {
                 for state in &states {
                     // One command for each, because a cluster takes no keys of several slots.

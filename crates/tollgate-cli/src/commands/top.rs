@@ -32,8 +32,8 @@ use crate::{
 /// The server is scanned in small steps (SCAN with COUNT), so it goes on deciding meanwhile. The memory of this command
 /// does not grow with the number of keys.
 ///
-/// Redis holds the units spent, and not the limits. Name the limits with --rules or --policy to see shares and limited
-/// keys.
+/// Shares and limited keys are known of limits that services publish, or that --rules or --policy name. Limiters that are
+/// published are listed.
 #[derive(Args, Debug)]
 #[command(mut_arg("url", |url| url.required(false)))]
 #[command(after_help = "\
@@ -101,7 +101,7 @@ enum Order {
     /// Units that are spent
     #[default]
     Spent,
-    /// Share of the limit that is spent, which needs --rules or --policy
+    /// Share of the limit that is spent, where the limit is known
     Share,
 }
 
@@ -114,17 +114,17 @@ struct Topped {
 
 impl Top {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
-        if self.by == Order::Share && self.limits.is_empty() {
-            return Err(Failure::new("--by share needs the limits: name them with --rules or --policy"));
+        if self.by == Order::Share && !self.redis.is_named() {
+            return Err(Failure::new("--by share needs the limits and what is spent, expected --redis <URL>"));
         }
         self.check_sources()?;
         let limits = self.limits.load()?;
         let names = self.names.load()?;
         match self.manner(format)? {
-            Manner::Once => self.print_once(format, &limits, &names),
-            Manner::Figures => self.watch(&limits, names, Some(2), || Ok(Plain::last_of(2, format))),
-            Manner::Plain => self.watch(&limits, names, self.refreshes, || Ok(Plain::new(format))),
-            Manner::Screen => self.watch(&limits, names, self.refreshes, Screen::open),
+            Manner::Once => self.print_once(format, limits, &names),
+            Manner::Figures => self.watch(limits, names, Some(2), || Ok(Plain::last_of(2, format))),
+            Manner::Plain => self.watch(limits, names, self.refreshes, || Ok(Plain::new(format))),
+            Manner::Screen => self.watch(limits, names, self.refreshes, Screen::open),
         }
     }
 
@@ -164,11 +164,16 @@ impl Top {
         }
     }
 
-    fn print_once(&self, format: Format, limits: &Limits, names: &Names) -> Result<Report, Failure> {
+    fn print_once(&self, format: Format, mut limits: Limits, names: &Names) -> Result<Report, Failure> {
         let mut first = self.first();
         let scan = run_async(async {
             let mut server = self.redis.connect().await?;
-            Scan::new(&mut server, limits).run(&self.scan, &Wanted::All, |state| first.add(state)).await
+            limits.read_published(&mut server).await?;
+            limits.warn();
+            if self.by == Order::Share {
+                limits.require("--by share", server.prefix())?;
+            }
+            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, |state| first.add(state)).await
         })?;
         let mut states = first.take();
         states.iter_mut().for_each(|state| names.apply(state));
@@ -183,7 +188,7 @@ impl Top {
 
     fn watch<V: watch::View>(
         &self,
-        limits: &Limits,
+        limits: Limits,
         names: Names,
         refreshes: Option<u32>,
         open: impl FnOnce() -> io::Result<V>,

@@ -14,14 +14,14 @@ use crate::{
 
 /// Lists the keys that are limited now: a request of one unit would be denied.
 ///
-/// Redis holds the units spent, and not the limits: name those with --rules or --policy. The server is scanned in small
-/// steps.
+/// The limits are those that services publish, or those of --rules and --policy. The server is scanned in small steps.
 ///
 /// In the mode envoy the counters of all rules of one unit have one policy name. Their limits are known only when all of
 /// these rules have the same.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
+  tollgate who --redis redis://127.0.0.1
   tollgate who --redis redis://127.0.0.1 --rules rules.yaml
   tollgate who --redis redis://127.0.0.1 --policy api=100/min --policy 'burst=10/s burst 40'
   tollgate who --redis redis://127.0.0.1 --rules rules.yaml --format json | jq -r '.states[].subject'")]
@@ -50,13 +50,13 @@ struct Limited {
 
 impl Who {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
-        if self.limits.is_empty() {
-            return Err(Failure::new("Redis does not hold the limits: name them with --rules or --policy"));
-        }
-        let limits = self.limits.load()?;
+        let mut limits = self.limits.load()?;
         let (mut states, mut limited) = (Vec::new(), 0);
         let scan = run_async(async {
             let mut server = self.redis.connect().await?;
+            limits.read_published(&mut server).await?;
+            limits.warn();
+            limits.require("who", server.prefix())?;
             let visit = |state: StateEntry| {
                 if state.is_limited() {
                     limited += 1;

@@ -1,4 +1,4 @@
-//! Finds the quota of a state: in rules, or by the name of its policy.
+//! Finds the quota of a state: in rules, or by the name of its policy, as flags name it or services publish it.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -6,10 +6,14 @@ use clap::Args;
 use tollgate::{Policy, Quota};
 use tollgate_rules::{Descriptor, RuleSet};
 
-use super::state_key::{Kind, StateKey};
+use super::{
+    published::{Published, PublishedLimiter},
+    server::Server,
+    state_key::{Kind, StateKey},
+};
 use crate::{failure::Failure, rules::RuleOptions};
 
-/// The options that name the limits. Redis holds the units spent, and not the limits.
+/// The options that name the limits. Without them, the limits are those that services publish.
 #[derive(Args, Debug)]
 pub(crate) struct LimitOptions {
     /// Reads the limits from this file or directory of rules
@@ -31,6 +35,12 @@ pub(crate) struct Limits {
     /// The quotas of the rules by the name and the layout of their policies. `None` when rules disagree.
     of_rules: HashMap<(String, Kind), Option<Quota>>,
     of_policies: HashMap<String, Quota>,
+    /// Whether options name the limits.
+    is_named: bool,
+    /// The quotas that services publish, by the name and the layout of their policies.
+    of_services: HashMap<(String, Kind), Quota>,
+    published: Vec<PublishedLimiter>,
+    warnings: Vec<String>,
 }
 
 impl LimitOptions {
@@ -39,9 +49,9 @@ impl LimitOptions {
         self.file.is_none() && self.policies.is_empty()
     }
 
-    /// Reads the limits.
+    /// Reads the limits that are named.
     pub(crate) fn load(&self) -> Result<Limits, Failure> {
-        let mut limits = Limits::default();
+        let mut limits = Limits { is_named: !self.is_empty(), ..Limits::default() };
         for policy in &self.policies {
             let (name, quota) = policy
                 .split_once('=')
@@ -69,6 +79,64 @@ impl Limits {
         self.set = Some(set);
     }
 
+    /// Reads the limits that services publish, unless options name the limits.
+    ///
+    /// A user without the right to read them goes on without limits.
+    pub(crate) async fn read_published(&mut self, server: &mut Server) -> Result<(), Failure> {
+        if self.is_named {
+            return Ok(());
+        }
+        let published = match Published::read(server).await {
+            Ok(published) => published,
+            Err(failure) if failure.message().ends_with("NOPERM") => Published {
+                warnings: vec![format!("the published limits are not read: {}", failure.message())],
+                ..Published::default()
+            },
+            Err(failure) => return Err(failure),
+        };
+        self.published = published.limiters();
+        self.of_services.clear();
+        let mut warnings = published.warnings.clone();
+        for policy in published.policies() {
+            let (name, quota) = (policy.name().to_owned(), policy.quota());
+            let before = self.of_services.insert((name.clone(), Kind::of(policy.algorithm())), quota);
+            if let Some(before) = before.filter(|before| *before != quota) {
+                warnings.push(format!(
+                    "policy {name} is published with {before} and {quota}, of which the newest is taken"
+                ));
+            }
+        }
+        self.warnings = warnings;
+        Ok(())
+    }
+
+    /// Prints what could not be read.
+    pub(crate) fn warn(&self) {
+        for warning in &self.warnings {
+            eprintln!("warning: {warning}");
+        }
+    }
+
+    /// Refuses to go on without limits. `needs` says what needs them.
+    pub(crate) fn require(&self, needs: &str, prefix: &str) -> Result<(), Failure> {
+        if self.is_named || !self.of_services.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::new(format_args!(
+            "{needs} needs the limits, and none are published under the prefix {prefix}: name them with --rules or --policy"
+        )))
+    }
+
+    /// Returns what could not be read, for a view that has a place for it.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns the limiters that services publish.
+    pub(crate) fn published(&self) -> &[PublishedLimiter] {
+        &self.published
+    }
+
     /// Returns the rules.
     pub(super) fn rules(&self) -> Option<&RuleSet> {
         self.set.as_ref()
@@ -79,7 +147,11 @@ impl Limits {
         if let Some(quota) = self.of_policies.get(&key.policy) {
             return Some(*quota);
         }
-        match self.of_rules.get(&(key.policy.clone(), key.kind))? {
+        let name = (key.policy.clone(), key.kind);
+        if let Some(quota) = self.of_services.get(&name) {
+            return Some(*quota);
+        }
+        match self.of_rules.get(&name)? {
             Some(quota) => Some(*quota),
             // Several rules have a policy of this name, so the rule is found by the subject.
             None => self.quota_of_subject(key),

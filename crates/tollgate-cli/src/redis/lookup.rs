@@ -33,12 +33,15 @@ pub(crate) struct KeyOptions {
     scan: ScanOptions,
 }
 
-/// Finds the states of the key.
-pub(crate) async fn find(options: &KeyOptions, server: &mut Server) -> Result<Vec<StateEntry>, Failure> {
-    let limits = options.limits.load()?;
+/// Finds the states of the key. `limits` are the quotas that are known.
+pub(crate) async fn find(
+    options: &KeyOptions,
+    limits: &Limits,
+    server: &mut Server,
+) -> Result<Vec<StateEntry>, Failure> {
     let mut found = Vec::new();
-    let keys = options.named(server.prefix(), &limits)?;
-    let mut scan = Scan::new(server, &limits);
+    let keys = options.named(server.prefix(), limits)?;
+    let mut scan = Scan::new(server, limits);
     match keys {
         Named::States(keys) => {
             scan.read(keys, &mut ScanReport::default(), &mut |entry| found.push(entry)).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, Pipeline, RedisError, RedisResult, Value,
     aio::MultiplexedConnection,
 };
 
@@ -32,6 +32,11 @@ pub(crate) struct Server {
     /// The address, without user and password.
     address: String,
     prefix: String,
+    /// The way to the other masters of a cluster.
+    client: Client,
+    timeout: Option<Duration>,
+    /// The master of a cluster that has what is published, once another one was asked for it.
+    other: Option<Box<Self>>,
 }
 
 impl RedisOptions {
@@ -62,13 +67,7 @@ impl RedisOptions {
     /// Connects to the server.
     pub(crate) async fn connect(&self) -> Result<Server, Failure> {
         self.check_prefix()?;
-        let client = self.client()?;
-        let address = client.get_connection_info().addr().to_string();
-        let timeout = Some(self.timeout());
-        let config = AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|error| failure("cannot connect to", &address, &error))?;
-        Ok(Server { connection, address, prefix: self.prefix().to_owned() })
+        Server::connect(self.client()?, Some(self.timeout()), self.prefix().to_owned()).await
     }
 
     fn check_prefix(&self) -> Result<(), Failure> {
@@ -119,6 +118,14 @@ fn install_crypto() {
 }
 
 impl Server {
+    async fn connect(client: Client, timeout: Option<Duration>, prefix: String) -> Result<Self, Failure> {
+        let address = client.get_connection_info().addr().to_string();
+        let config = AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = connection.map_err(|error| failure("cannot connect to", &address, &error))?;
+        Ok(Self { connection, address, prefix, client, timeout, other: None })
+    }
+
     /// Returns the prefix of the store's keys.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
@@ -128,6 +135,32 @@ impl Server {
     pub(crate) async fn command<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
         let result = command.query_async(&mut self.connection).await;
         result.map_err(|error| failure("the server refused a command at", &self.address, &error))
+    }
+
+    /// Sends a command about one key to the server, or to the master of its cluster that has the key.
+    pub(crate) async fn follow<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, Failure> {
+        if let Some(other) = &mut self.other {
+            return other.command(command).await;
+        }
+        let error = match command.query_async(&mut self.connection).await {
+            Err(error) if error.redirect_node().is_some() => error,
+            result => return result.map_err(|error| failure("the server refused a command at", &self.address, &error)),
+        };
+        let moved = || failure("the server refused a command at", &self.address, &error);
+        let (host, port) = error.redirect_node().and_then(|(address, _)| address.rsplit_once(':')).ok_or_else(moved)?;
+        let port = port.parse().map_err(|_| moved())?;
+        let info = self.client.get_connection_info().clone();
+        let address = match info.addr().clone() {
+            // A server without a name of its own leaves out the host, which is then the one that was asked.
+            ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(host_or(host, asked), port),
+            ConnectionAddr::TcpTls { host: asked, insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host: host_or(host, asked), port, insecure, tls_params }
+            }
+            _ => return Err(moved()),
+        };
+        let client = Client::open(info.set_addr(address)).map_err(|_| moved())?;
+        let other = Box::new(Self::connect(client, self.timeout, self.prefix.clone()).await?);
+        self.other.insert(other).command(command).await
     }
 
     /// Sends several commands, and returns a reply for each. A command for a value of another type has the reply nil.
@@ -147,6 +180,10 @@ impl Server {
         let (seconds, micros): (u64, u64) = self.command(&redis::cmd("TIME")).await?;
         Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
     }
+}
+
+fn host_or(host: &str, asked: String) -> String {
+    if host.is_empty() { asked } else { host.to_owned() }
 }
 
 /// Reports a failure of the server. The words of the server are left out, because it may repeat the password.

@@ -36,7 +36,7 @@ pub(crate) trait Ranking {
 /// Reads snapshots of a prefix.
 pub(crate) struct Collector<'a, R> {
     redis: &'a RedisOptions,
-    limits: &'a Limits,
+    limits: Limits,
     scan: ScanOptions,
     names: Names,
     ranking: R,
@@ -60,7 +60,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
     /// Creates a collector. Nothing is connected yet.
     pub(crate) fn new(
         redis: &'a RedisOptions,
-        limits: &'a Limits,
+        limits: Limits,
         scan: &ScanOptions,
         endpoints: &EndpointOptions,
         names: Names,
@@ -90,7 +90,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
         let denied = join_all(self.denied.iter().map(|(_, endpoint)| endpoint.read()));
         let mut scan = RedisScan {
             redis: self.redis,
-            limits: self.limits,
+            limits: &mut self.limits,
             options: &self.scan,
             server: &mut self.server,
             tracker: &mut self.tracker,
@@ -131,6 +131,10 @@ impl<'a, R: Ranking> Collector<'a, R> {
             denied_keys.into_iter().map(|(name, denials)| DeniedKey { name, denials }).collect();
         denied_keys.sort_by(|a, b| b.denials.cmp(&a.denials).then_with(|| a.name.cmp(&b.name)));
 
+        let (published, warnings) = match &scan {
+            Some(_) => (self.limits.published().to_vec(), self.limits.warnings().to_vec()),
+            None => (Vec::new(), Vec::new()),
+        };
         let healths = self.metrics.iter().map(|(health, _)| health).chain(self.denied.iter().map(|(health, _)| health));
         Snapshot {
             time: OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok()),
@@ -141,6 +145,8 @@ impl<'a, R: Ranking> Collector<'a, R> {
             policies: metrics::policies(&uses, &figures),
             limiters: metrics::limiters(&figures),
             rules: metrics::rules(&figures),
+            published,
+            warnings,
             stores: metrics::stores(&figures),
             states,
             denied_keys,
@@ -151,7 +157,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
 /// Scans the server once.
 struct RedisScan<'s, R> {
     redis: &'s RedisOptions,
-    limits: &'s Limits,
+    limits: &'s mut Limits,
     options: &'s ScanOptions,
     server: &'s mut Option<Server>,
     tracker: &'s mut Tracker,
@@ -167,6 +173,7 @@ impl<R: Ranking> RedisScan<'_, R> {
         let begun = Instant::now();
         let now_us = server.now_us().await?;
         let round_trip = begun.elapsed();
+        self.limits.read_published(server).await?;
         let mut uses = self.tracker.begin(now_us);
         let mut scan = Scan::new(server, self.limits);
         let visit = |state: StateEntry| {

@@ -50,6 +50,8 @@ fn snapshot() -> Snapshot {
             ..LimiterFigures::default()
         }],
         rules: Vec::new(),
+        published: Vec::new(),
+        warnings: Vec::new(),
         stores: vec![StoreFigures {
             store: "tollgate".to_owned(),
             servers: 2,

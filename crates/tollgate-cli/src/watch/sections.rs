@@ -1,6 +1,7 @@
 //! Lays out a snapshot as lines of text, for a given width.
 
 use super::snapshot::{Snapshot, Source};
+use crate::output::shown;
 
 /// A line of text. A bad one reports something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,9 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<StatusLine> {
         Some(server) => source("redis", server, redis),
         None => StatusLine::good("redis  not read: --redis adds units, keys and their use"),
     }];
+    lines.extend(
+        snapshot.warnings.iter().map(|warning| StatusLine { text: format!("limits  {warning}"), is_bad: true }),
+    );
     lines.extend(snapshot.endpoints.iter().map(|endpoint| source("page", endpoint, Some("up".to_owned()))));
     for store in &snapshot.stores {
         let is_bad = store.connected < store.servers || store.breakers_open > 0;
@@ -98,6 +102,7 @@ fn source(kind: &str, source: &Source, up: Option<String>) -> StatusLine {
 pub(super) fn sections(snapshot: &Snapshot) -> Vec<Section> {
     // The last ones have no place on a low screen.
     let mut all = vec![policies(snapshot), limiters(snapshot), denied(snapshot), states(snapshot), rules(snapshot)];
+    all.push(published(snapshot));
     all.retain(|section| !section.rows.is_empty());
     all.iter_mut().for_each(Section::drop_empty_columns);
     all
@@ -120,6 +125,15 @@ fn policies(snapshot: &Snapshot) -> Section {
                 rate(of.shadowed_per_second),
             ],
         );
+    }
+    section
+}
+
+fn published(snapshot: &Snapshot) -> Section {
+    let names = [("published limiter", 0), ("enforced", 0), ("operator", 0), ("policies", 1)];
+    let mut section = Section::new(&names);
+    for of in &snapshot.published {
+        section.row(false, [shown(&of.limiter), of.enforced(), of.operator(), of.policies()]);
     }
     section
 }

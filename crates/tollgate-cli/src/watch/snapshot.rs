@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::redis::{ScanReport, StateEntry};
+use crate::redis::{PublishedLimiter, ScanReport, StateEntry};
 
 /// Describes a prefix at one moment. `None` is a figure that is not known yet, or that no source gives.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -19,6 +19,10 @@ pub(crate) struct Snapshot {
     pub(crate) policies: Vec<PolicyFigures>,
     pub(crate) limiters: Vec<LimiterFigures>,
     pub(crate) rules: Vec<RuleFigures>,
+    /// The limiters that services publish.
+    pub(crate) published: Vec<PublishedLimiter>,
+    /// What of it could not be read.
+    pub(crate) warnings: Vec<String>,
     pub(crate) stores: Vec<StoreFigures>,
     /// The keys with the most use.
     pub(crate) states: Vec<StateEntry>,

@@ -5,6 +5,7 @@ mod arguments;
 mod check;
 mod explain;
 mod peek;
+mod published;
 mod readme;
 mod redis_failures;
 mod rights;

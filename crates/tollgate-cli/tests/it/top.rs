@@ -44,7 +44,11 @@ fn the_keys_with_the_most_use_come_first() {
     assert_eq!((row[0], row[1], row[2]), ("9", "1", "90.0"), "{text}");
     assert!(text.ends_with("5001 states\n"), "{text}");
     let run = tollgate(["top", "--redis", &url, "--by", "share"]);
-    assert!(run.status == 2 && run.stderr.contains("--by share needs the limits"), "{}", run.stderr);
+    assert!(
+        run.status == 2 && run.stderr.contains("--by share needs the limits, and none are published"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]

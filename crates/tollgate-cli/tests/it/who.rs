@@ -52,9 +52,7 @@ descriptors:
 }
 
 #[test]
-fn limits_have_to_be_told() {
-    let run = tollgate(["who", "--redis", "redis://127.0.0.1:1"]);
-    assert!(run.status == 2 && run.stderr.contains("name them with --rules or --policy"), "{}", run.stderr);
+fn a_wrong_limit_is_refused_before_the_server_is_asked() {
     for (policy, words) in [("api", "must have the form NAME=QUOTA"), ("api=5/mni", "--policy api: quota \"5/mni\"")] {
         let run = tollgate(["who", "--redis", "redis://127.0.0.1:1", "--policy", policy]);
         assert!(run.status == 2 && run.stderr.contains(words), "{}", run.stderr);

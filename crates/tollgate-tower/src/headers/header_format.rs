@@ -261,7 +261,7 @@ impl HeaderFormat {
 
 impl ResetFormat {
     /// Returns the value of `X-RateLimit-Reset` for a time of `wait` from now.
-    pub(super) fn value(self, wait: Duration) -> u64 {
+    pub(crate) fn value(self, wait: Duration) -> u64 {
         self.value_at(since_epoch(), wait)
     }
 

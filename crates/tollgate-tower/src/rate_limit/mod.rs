@@ -10,6 +10,7 @@ mod layer;
 mod limiters;
 pub mod reservation;
 mod shared;
+mod state;
 mod wait;
 
 pub use builder::RateLimitBuilder;
@@ -18,5 +19,6 @@ pub use joint::{JointDecision, JointFuture, RequestDecider};
 pub use layer::{RateLimit, RateLimitLayer};
 pub use limiters::{LimiterSource, TieredLimiters};
 pub use reservation::{MeteredReservation, ReservationLayer};
+pub use state::{StateFuture, StateService};
 #[cfg(feature = "outgoing")]
 pub(crate) use wait::check_or_wait;

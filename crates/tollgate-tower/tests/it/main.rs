@@ -28,6 +28,7 @@ mod responses;
 mod retry_after;
 mod service;
 mod stacked;
+mod state;
 mod support;
 mod test_util;
 mod tiers;

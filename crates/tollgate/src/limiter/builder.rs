@@ -2,7 +2,7 @@ use std::{any::Any, borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::{Limiter, LimiterInner};
 use crate::{
-    Outage, Policy, PolicySet, Store,
+    Enforcement, Outage, Policy, PolicySet, Store,
     clock::Clock,
     limiter::{
         DeniedKeys,
@@ -10,7 +10,7 @@ use crate::{
         outage::Fallback,
         wait::queue::WaitQueues,
     },
-    store::{Deadline, ReplicaGroup},
+    store::{Deadline, Publication, ReplicaGroup},
 };
 
 /// The default of [`LimiterBuilder::max_waiting`].
@@ -38,6 +38,9 @@ pub struct LimiterBuilder<P> {
     outage: Outage,
     max_waiting: usize,
     watch: Watch,
+    is_published: bool,
+    /// The share that operators may set.
+    operated: Option<Enforcement>,
     /// The clock of decisions in an outage. `None` for the monotonic one.
     outage_clock: Option<Clock>,
 }
@@ -78,6 +81,8 @@ impl LimiterBuilder<()> {
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
             watch: Watch::default(),
+            is_published: false,
+            operated: None,
             outage_clock: None,
         }
     }
@@ -98,6 +103,8 @@ impl<P> LimiterBuilder<P> {
             outage: self.outage,
             max_waiting: self.max_waiting,
             watch: self.watch,
+            is_published: self.is_published,
+            operated: self.operated,
             outage_clock: self.outage_clock,
         }
     }
@@ -223,34 +230,92 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl<P> LimiterBuilder<P> {
-    /// Builds all but the policies, which are returned. `name` returns the default name, and `group` the group of
-    /// replicas.
+    /// Builds all but the policies, which are returned. `name` returns the default name, `group` the group of replicas, and
+    /// `publication` what operators see of a limiter that is published.
     pub(crate) fn build_inner(
         self,
         name: impl FnOnce(&P) -> String,
         group: impl FnOnce(&str, &P) -> ReplicaGroup,
+        publication: impl FnOnce(&str, &P, Option<Enforcement>) -> Option<Publication>,
     ) -> (Arc<LimiterInner>, P) {
-        let Self { store, policies, name: given, deadline, outage, max_waiting, watch, outage_clock } = self;
+        let Self { store, policies, name: given, deadline, outage, max_waiting, watch, .. } = self;
         let name = given.unwrap_or_else(|| name(&policies).into());
         let group = group(&name, &policies);
+        let publication = self.is_published.then(|| publication(&name, &policies, self.operated)).flatten();
+        if let Some(publication) = &publication {
+            store.publish(publication);
+        }
         let inner = LimiterInner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, group, outage, &*store, watch.if_used(), outage_clock),
+            fallback: Fallback::new(name, group, outage, &*store, watch.if_used(), self.outage_clock),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
+            publication,
         };
         (Arc::new(inner), policies)
     }
 }
 
 impl LimiterBuilder<PolicySet> {
+    /// Shows the name and the policies of the limiter to operators, whose command `tollgate` then needs no flags for its
+    /// limits. By default nothing is shown.
+    ///
+    /// A [`RedisStore`](crate::RedisStore) writes them under its prefix within a moment, and again every two seconds, by the
+    /// task that counts the replicas. They are gone eight seconds after the last limiter that has them. Replicas with
+    /// different policies, as in a rolling change, are all shown. Policies that a [`LimiterHandle`](crate::LimiterHandle)
+    /// replaces are shown within two seconds, and those of [tenants](Limiter::with_policies) are not. Checks are made as
+    /// without it, also when the limits cannot be written. A store that publishes 64 limiters leaves further ones out.
+    ///
+    /// A [`MemoryStore`](crate::MemoryStore) shows nothing: its limits are those of one process.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policies(Policy::token_bucket("api", Quota::per_minute(100)))
+    ///     .name("search")
+    ///     .published()
+    ///     .build();
+    /// assert_eq!(limiter.name(), "search");
+    /// ```
+    pub fn published(mut self) -> Self {
+        self.is_published = true;
+        self
+    }
+
+    /// Shows the limiter to operators, as [`published`](Self::published) does, and lets them set the share of the keys for
+    /// which it is enforced, by `tollgate enforce`.
+    ///
+    /// Give a clone of `enforcement` to the layer that enforces the limit: a limiter alone decides, and enforces nothing. The
+    /// share of an operator reaches each replica within three seconds, and is in force until it is withdrawn, whatever the
+    /// code [sets](Enforcement::set) meanwhile.
+    ///
+    /// ```
+    /// use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota};
+    ///
+    /// let enforcement = Enforcement::share(0);
+    /// let limiter = Limiter::builder(MemoryStore::new())
+    ///     .policies(Policy::token_bucket("api", Quota::per_minute(100)))
+    ///     .published_with(enforcement.clone())
+    ///     .build();
+    /// assert_eq!(limiter.name(), "api");
+    /// // `RateLimitLayer::builder(limiter, key).enforcement(enforcement)` enforces it.
+    /// assert_eq!(enforcement.percent(), 0);
+    /// ```
+    pub fn published_with(mut self, enforcement: Enforcement) -> Self {
+        self.operated = Some(enforcement);
+        self.published()
+    }
+
     /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> Limiter {
         let joined = |policies: &PolicySet| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
-        let (inner, policies) = self.build_inner(joined, ReplicaGroup::new);
+        let published =
+            |name: &str, policies: &PolicySet, enforcement| Some(Publication::new(name, policies.clone(), enforcement));
+        let (inner, policies) = self.build_inner(joined, ReplicaGroup::new, published);
         if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
             tracing::warn!(
                 limiter = inner.fallback.name(),

@@ -15,6 +15,8 @@ use crate::PolicySet;
 /// algorithm starts fresh, and so does one that begins or ends to be [leased](crate::Policy::leased). Processes that
 /// change at different times then admit the quota twice.
 ///
+/// A limiter that is [published](crate::LimiterBuilder::published) shows the policies of the handle from then on.
+///
 /// A caller that [waits](crate::limiter::CheckBuilder::wait) when the limiter is replaced goes on waiting under the policies with which
 /// it began.
 ///
@@ -40,7 +42,9 @@ impl LimiterHandle {
     /// Creates a handle that holds `limiter`.
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(limiter)))
+        let handle = Self(Arc::new(ArcSwap::from_pointee(limiter)));
+        handle.publish();
+        handle
     }
 
     /// Returns the limiter that is held now. A later replacement does not change it.
@@ -57,7 +61,9 @@ impl LimiterHandle {
     #[doc(alias = "swap")]
     #[allow(clippy::must_use_candidate, reason = "few callers need the limiter from before")]
     pub fn replace(&self, limiter: Limiter) -> Limiter {
-        Limiter::clone(&self.0.swap(Arc::new(limiter)))
+        let before = Limiter::clone(&self.0.swap(Arc::new(limiter)));
+        self.publish();
+        before
     }
 
     /// Replaces the policies of the limiter. Returns those that were in force before.
@@ -72,7 +78,15 @@ impl LimiterHandle {
         let policies = policies.into();
         // Another thread may replace the limiter at the same time. Its store and options must not be lost.
         let before = self.0.rcu(|limiter| limiter.with_policies(policies.clone()));
+        self.publish();
         before.policies().clone()
+    }
+
+    /// Shows the policies that are held now to operators, if the limiter is published.
+    fn publish(&self) {
+        if let Some(publication) = &self.load().inner().publication {
+            publication.replace_policies(|| self.load().policies().clone());
+        }
     }
 }
 

@@ -2,7 +2,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
 };
 
@@ -20,6 +20,9 @@ use crate::{Error, Key};
 /// [`Key::encoded`], as a big-endian number, modulo 100. A key is enforced when the result is below the percentage. A client
 /// that chooses its key can choose one outside of the share, until the share is 100 %.
 ///
+/// Operators may set the share of a limiter that is [published with it](crate::LimiterBuilder::published_with). Their share is
+/// in force until they withdraw it.
+///
 /// ```
 /// use tollgate::{Enforcement, Key};
 ///
@@ -36,9 +39,18 @@ use crate::{Error, Key};
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Enforcement(Arc<AtomicU8>);
+pub struct Enforcement(Arc<AtomicU32>);
 
 const FULL: u8 = 100;
+
+/// The share of an operator who has set none.
+const NONE: u8 = u8::MAX;
+
+/// Packs the share of the code and that of the operator behind the one that is in force, so that a check reads one byte.
+const fn packed(code: u8, operator: u8) -> u32 {
+    let in_force = if operator == NONE { code } else { operator };
+    u32::from_le_bytes([in_force, code, operator, 0])
+}
 
 impl Enforcement {
     /// Enforces the limit for `percent` of the keys: 0 for none, 100 for all.
@@ -49,7 +61,7 @@ impl Enforcement {
     #[must_use]
     pub fn share(percent: u8) -> Self {
         assert!(percent <= FULL, "the share of enforced keys must be 0 to 100 percent");
-        Self(Arc::new(AtomicU8::new(percent)))
+        Self(Arc::new(AtomicU32::new(packed(percent, NONE))))
     }
 
     /// Enforces the limit for `percent` of the keys, as [`share`](Self::share) does for a number that is known only at run
@@ -73,19 +85,40 @@ impl Enforcement {
 
     /// Changes the share, for all clones. Requests that are under way may still be decided by the old one.
     ///
+    /// While an operator's share is in force, the new share waits until it is withdrawn.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `percent` is above 100. The old share then stays.
     pub fn set(&self, percent: u8) -> Result<(), Error> {
-        self.0.store(check(percent)?, Ordering::Relaxed);
+        let percent = check(percent)?;
+        self.change(|_, operator| (percent, operator));
         Ok(())
     }
 
-    /// Returns the share in percent.
+    /// Sets the share of the operator, or withdraws it with `None`. Returns whether that changed it.
+    pub(crate) fn set_by_operator(&self, percent: Option<u8>) -> Result<bool, Error> {
+        let operator = percent.map_or(Ok(NONE), check)?;
+        let before = self.change(|code, _| (code, operator));
+        Ok(before != operator)
+    }
+
+    /// Replaces the shares of the code and of the operator. Returns that of the operator from before.
+    fn change(&self, change: impl Fn(u8, u8) -> (u8, u8)) -> u8 {
+        let replace = |word: u32| {
+            let [_, code, operator, _] = word.to_le_bytes();
+            let (code, operator) = change(code, operator);
+            Some(packed(code, operator))
+        };
+        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
+        before.unwrap_or_else(|unchanged| unchanged).to_le_bytes()[2]
+    }
+
+    /// Returns the share in percent that is in force: that of an operator, or else that of the code.
     #[must_use]
     #[inline]
     pub fn percent(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) as u8
     }
 
     /// Returns whether the limit is enforced for this key.
@@ -125,5 +158,23 @@ impl Default for Enforcement {
 impl fmt::Debug for Enforcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Enforcement({} %)", self.percent())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_an_operator_is_in_force_until_it_is_withdrawn() {
+        let enforcement = Enforcement::share(10);
+        assert_eq!((enforcement.set_by_operator(Some(50)).ok(), enforcement.percent()), (Some(true), 50));
+        assert_eq!((enforcement.set_by_operator(Some(50)).ok(), enforcement.percent()), (Some(false), 50));
+        enforcement.set(20).unwrap();
+        assert_eq!(enforcement.percent(), 50, "the share of the code waits");
+        let error = enforcement.set_by_operator(Some(101)).unwrap_err();
+        assert_eq!(error.to_string(), "the share of enforced keys must be 0 to 100 percent, got 101");
+        assert_eq!(enforcement.percent(), 50);
+        assert_eq!((enforcement.set_by_operator(None).ok(), enforcement.percent()), (Some(true), 20));
     }
 }

@@ -3,6 +3,7 @@
 mod constructors;
 mod leased;
 mod metered;
+mod text;
 mod validity;
 
 use std::{

@@ -1,4 +1,5 @@
-//! Does what a store does on its own: counts the processes, sets its gauges, and returns units that nobody asks for.
+//! Does what a store does on its own: counts the processes, shows limits to operators, sets its gauges, and returns units that
+//! nobody asks for.
 
 use std::{
     future::Future,
@@ -14,18 +15,20 @@ use super::metrics::{StoreMetrics, StoreState};
 use super::{
     backend::Backend,
     pots::{Holder, Pots},
-    replicas::{Census, ReplicaCounter},
+    publisher::{Publications, Publisher},
+    replicas::{Census, INTERVAL, ReplicaCounter},
 };
 use crate::{
     Error, PolicySet,
     runtime::{Background, Running},
-    store::{ReplicaCount, ReplicaGroup},
+    store::{Publication, ReplicaCount, ReplicaGroup},
 };
 
 /// Holds what the task of a store needs beside the store.
 pub(super) struct Housekeeping {
     task: Background,
     counter: ReplicaCounter,
+    publications: Publications,
     #[cfg(feature = "metrics")]
     metrics: StoreMetrics,
 }
@@ -45,11 +48,12 @@ pub(super) trait Household: Send + Sync + 'static {
 /// The duty to set the gauges, from the first check on.
 const GAUGES: u32 = if cfg!(feature = "metrics") { 1 } else { 0 };
 
-/// The duty to count the processes, while a limiter wants a number.
-const COUNT: u32 = 2;
+/// The duty to be present at the server: to count the processes while a limiter wants a number, and to show limits while a
+/// limiter is published.
+const PRESENT: u32 = 2;
 
-/// The duty to count at once, because a group is new.
-const COUNT_NOW: u32 = 8;
+/// The duty to do so at once, because a group or a limiter is new.
+const PRESENT_NOW: u32 = 8;
 
 /// The duty to look for units that nobody asks for, while there are entries of leased keys.
 const SWEEP: u32 = 4;
@@ -62,6 +66,7 @@ impl Housekeeping {
         Self {
             task: Background::new(),
             counter: ReplicaCounter::new(),
+            publications: Publications::default(),
             #[cfg(feature = "metrics")]
             metrics: StoreMetrics::default(),
         }
@@ -90,10 +95,18 @@ pub(super) fn count<S: Household>(store: &Arc<S>, group: ReplicaGroup) -> Replic
     let Housekeeping { task, counter, .. } = store.housekeeping();
     let (count, is_new) = counter.count(group);
     if is_new {
-        task.ask(COUNT | COUNT_NOW);
+        task.ask(PRESENT | PRESENT_NOW);
     }
     start(store);
     count
+}
+
+/// Shows these limits to operators from now on.
+pub(super) fn publish<S: Household>(store: &Arc<S>, limits: &Publication) {
+    let Housekeeping { task, publications, .. } = store.housekeeping();
+    publications.add(limits);
+    task.ask(PRESENT | PRESENT_NOW);
+    start(store);
 }
 
 fn start<S: Household>(store: &Arc<S>) {
@@ -102,7 +115,8 @@ fn start<S: Household>(store: &Arc<S>) {
         running,
         gauges: Gauges { due: None },
         census: Census::new(),
-        count_at: None,
+        publisher: Publisher::default(),
+        present_at: None,
         sweep_at: None,
     };
     store.housekeeping().task.start(|running| housekeeper(running).run());
@@ -114,7 +128,8 @@ struct Housekeeper<S> {
     running: Running,
     gauges: Gauges,
     census: Census,
-    count_at: Option<Instant>,
+    publisher: Publisher,
+    present_at: Option<Instant>,
     sweep_at: Option<Instant>,
 }
 
@@ -125,10 +140,10 @@ impl<S: Household> Housekeeper<S> {
             if self.running.is_asked(GAUGES) {
                 self.gauges.set_when_due(&*store);
             }
-            self.count(&*store).await;
+            self.be_present(&*store).await;
             self.sweep(&*store).await;
             drop(store);
-            match [self.gauges.due, self.count_at, self.sweep_at].into_iter().flatten().min() {
+            match [self.gauges.due, self.present_at, self.sweep_at].into_iter().flatten().min() {
                 Some(next) => self.running.rest(next).await,
                 None if self.running.end() => return,
                 None => {}
@@ -136,19 +151,23 @@ impl<S: Household> Housekeeper<S> {
         }
     }
 
-    /// Counts the processes when that is due, and at once for a group that is new.
-    async fn count(&mut self, store: &S) {
-        let counter = &store.housekeeping().counter;
-        let is_new = self.running.take(COUNT_NOW);
-        let mut groups = Vec::new();
-        self.running.settle(COUNT, || {
-            groups = counter.groups();
-            !groups.is_empty()
+    /// Counts the processes and shows the limits when that is due, and at once for what is new.
+    async fn be_present(&mut self, store: &S) {
+        let Housekeeping { counter, publications, .. } = store.housekeeping();
+        let is_new = self.running.take(PRESENT_NOW);
+        let (mut groups, mut limits) = (Vec::new(), Vec::new());
+        self.running.settle(PRESENT, || {
+            (groups, limits) = (counter.groups(), publications.current());
+            !groups.is_empty() || !limits.is_empty()
         });
-        let is_due = self.count_at.is_none_or(|at| at <= Instant::now());
-        if is_new || is_due || groups.is_empty() {
-            let pause = self.gauges.beside(store, self.census.count(store.backend(), counter, &groups)).await;
-            self.count_at = pause.map(|pause| Instant::now() + pause);
+        let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
+        if is_new || is_due || groups.is_empty() && limits.is_empty() {
+            let mut pause = self.gauges.beside(store, self.census.count(store.backend(), counter, &groups)).await;
+            if !limits.is_empty() {
+                self.gauges.beside(store, self.publisher.publish(store.backend(), &limits)).await;
+                pause = pause.or(Some(INTERVAL));
+            }
+            self.present_at = pause.map(|pause| Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));
         }
     }
 

@@ -16,6 +16,7 @@ mod housekeeping;
 mod metrics;
 mod pots;
 mod protocol;
+mod publisher;
 mod replicas;
 mod server;
 mod source;

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     collections::HashMap,
+    fmt::Display,
     num::NonZeroU32,
     slice,
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
@@ -107,26 +108,26 @@ fn wanted(counts: &mut Vec<(ReplicaGroup, WeakReplicaCount)>) -> Vec<(ReplicaGro
 }
 
 /// The middle of the pause between two calls.
-const INTERVAL: Duration = Duration::from_secs(2);
+pub(in crate::redis) const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The middles of the first pauses. Processes that start together, or come back together, soon know each other.
 const FIRST: [Duration; 3] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
 
 /// The time after which a silent process is not counted any more: four calls.
-const LAPSE_US: u64 = 8_000_000;
+pub(in crate::redis) const LAPSE_US: u64 = 8_000_000;
 
 /// The time that one call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The subject in the hash tag, so that all sets of a prefix lie in one slot. A state has a policy and a version
 /// behind it, so no state has the same key.
-static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
+pub(in crate::redis) static SUBJECT: LazyLock<Key> = LazyLock::new(|| Key::new("replicas"));
 
 /// The name of this process. All its stores use the same, so it counts once.
 static PROCESS: LazyLock<String> = LazyLock::new(random::name);
 
-/// Returns the key of the set of processes of a group. `subject` stands in its hash tag.
-pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: ReplicaGroup) -> Vec<u8> {
+/// Returns the key of the set of processes of a group, or of another set beside it. `subject` stands in its hash tag.
+pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: impl Display) -> Vec<u8> {
     [server.prefix().as_bytes(), b":{", subject.as_bytes(), b"}:", group.to_string().as_bytes()].concat()
 }
 
@@ -141,11 +142,16 @@ pub(in crate::redis) fn add_call(
     for group in groups {
         command.arg(key_text(server, subject, group));
     }
+    add_time(server, command);
+    command.arg(process).arg(LAPSE_US);
+}
+
+/// Adds the time for a server that forbids its clock, and nothing for any other.
+pub(in crate::redis) fn add_time(server: &Server, command: &mut Cmd) {
     match server.clock() {
         Some(clock) => command.arg(clock.now_us()),
         None => command.arg(""),
     };
-    command.arg(process).arg(LAPSE_US);
 }
 
 /// Counts the processes of each group, one call after the other.
@@ -154,13 +160,27 @@ pub(in crate::redis) struct Census {
     windows: HashMap<ReplicaGroup, Window>,
     /// The pauses that are left of the first ones.
     first: slice::Iter<'static, Duration>,
-    /// The kind of the error that was logged last, until a call succeeds.
-    reported: Option<ErrorKind>,
+    complaints: Complaints,
+}
+
+/// Remembers which kind of error was logged last, until a call succeeds.
+#[derive(Default)]
+pub(in crate::redis) struct Complaints(Option<ErrorKind>);
+
+impl Complaints {
+    /// Returns whether an error has to be logged.
+    pub(in crate::redis) fn is_new(&mut self, error: &Error) -> bool {
+        self.0.replace(error.kind()) != Some(error.kind())
+    }
+
+    pub(in crate::redis) fn forget(&mut self) {
+        self.0 = None;
+    }
 }
 
 impl Census {
     pub(in crate::redis) fn new() -> Self {
-        Self { began: Instant::now(), windows: HashMap::new(), first: FIRST.iter(), reported: None }
+        Self { began: Instant::now(), windows: HashMap::new(), first: FIRST.iter(), complaints: Complaints::default() }
     }
 
     /// Makes this process known in these groups, and sets their numbers. Returns the pause until the next call, and
@@ -187,36 +207,45 @@ impl Census {
                     let number = self.windows.entry(*group).or_default().counted(counted, called - self.began);
                     counter.set(*group, number);
                 }
-                self.reported = None;
+                self.complaints.forget();
                 *self.first.next().unwrap_or(&INTERVAL)
             }
             Err(error) => {
                 self.windows.values_mut().for_each(Window::failed);
-                if self.reported != Some(error.kind()) {
+                if self.complaints.is_new(&error) {
                     report(&error, counter.last());
-                    self.reported = Some(error.kind());
                 }
                 self.first = FIRST.iter();
                 INTERVAL
             }
         };
-        Some(pause.mul_f64(0.8 + 0.4 * fastrand::f64()))
+        Some(pause)
     }
+}
+
+/// Runs a script of housekeeping at the server of the sets, while that server is asked.
+pub(in crate::redis) async fn run(
+    backend: &Backend,
+    script: &Script,
+    keys: usize,
+    fill: impl Fn(&Server, &mut Cmd),
+) -> Result<Value, Error> {
+    if let Some(refusal) = backend.refusal(&SUBJECT) {
+        return Err(refusal);
+    }
+    answer_by(Some(Deadline::after(CALL_TIMEOUT)), backend.run(&SUBJECT, None, script, keys, fill)).await
 }
 
 /// Makes this process known in each group, and returns the numbers of processes.
 async fn call(backend: &Backend, groups: &[ReplicaGroup]) -> Result<Vec<NonZeroU32>, Error> {
-    if let Some(refusal) = backend.refusal(&SUBJECT) {
-        return Err(refusal);
-    }
-    let reply = backend.run(&SUBJECT, None, Script::replicas(), groups.len(), |server, command| {
+    let reply = run(backend, Script::replicas(), groups.len(), |server, command| {
         add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
     });
     let number = |value| match value {
         Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
         _ => None,
     };
-    match answer_by(Some(Deadline::after(CALL_TIMEOUT)), reply).await? {
+    match reply.await? {
         Value::Array(numbers) if numbers.len() == groups.len() => numbers.into_iter().map(number).collect(),
         _ => None,
     }
@@ -232,17 +261,25 @@ fn report(error: &Error, replicas: Option<NonZeroU32>) {
             "the replicas cannot count themselves, so an outage divides by the last number; grant +zadd \
              +zremrangebyscore +zcard +pexpire on the keys of the prefix, or set `Outage::local`"
         ),
-        ErrorKind::OutOfMemory
-        | ErrorKind::WritesDisabled
-        | ErrorKind::TooFewReplicas
-        | ErrorKind::WrongType
-        | ErrorKind::CrossSlot
-        | ErrorKind::ClusterMismatch
-        | ErrorKind::Protocol => {
+        kind if is_away(kind) => tracing::debug!(%error, ?replicas, "the replicas could not count themselves"),
+        _ => {
             tracing::warn!(%error, ?replicas, "the replicas cannot count themselves, so an outage divides by the last number");
         }
-        _ => tracing::debug!(%error, ?replicas, "the replicas could not count themselves"),
     }
+}
+
+/// Returns whether a call failed because the server cannot be used now, and not because it refuses the call.
+pub(in crate::redis) fn is_away(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        ErrorKind::OutOfMemory
+            | ErrorKind::WritesDisabled
+            | ErrorKind::TooFewReplicas
+            | ErrorKind::WrongType
+            | ErrorKind::CrossSlot
+            | ErrorKind::ClusterMismatch
+            | ErrorKind::Protocol
+    )
 }
 
 /// Follows the counts of a server: up at once, down when a smaller count lasts.

@@ -23,8 +23,8 @@ use crate::{
     },
     runtime,
     store::{
-        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId,
-        Settlement, StoreFuture,
+        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
+        ReservationId, Settlement, StoreFuture,
     },
 };
 
@@ -53,6 +53,9 @@ use crate::{
 /// into one sorted set for each [group](crate::store::ReplicaGroup) of limits, `prefix:{replicas}:group`, every two
 /// seconds, in one call for all. A process that was silent for eight seconds is not counted any more. The task that
 /// writes is started when the limiter is built, or with its first check if that is the first use of a runtime.
+///
+/// Limiters that are [published](crate::LimiterBuilder::published) are shown to operators at the same times:
+/// `prefix:{replicas}:limits` has their names and policies, `prefix:{replicas}:shares` the shares that operators have set.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -352,6 +355,10 @@ impl Store for RedisStore {
 
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
         Some(housekeeping::count(&self.0, group))
+    }
+
+    fn publish(&self, limits: &Publication) {
+        housekeeping::publish(&self.0, limits);
     }
 }
 

@@ -3,6 +3,7 @@
 mod check;
 pub(crate) mod memory;
 pub(crate) mod permits;
+mod publication;
 mod replicas;
 pub(crate) mod reservation;
 
@@ -18,6 +19,9 @@ pub use check::{Check, CheckFuture, Deadline, StoreFuture};
 pub(crate) use check::{Guard, PendingCheck, answer_by};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
+pub use publication::Publication;
+#[cfg(feature = "redis")]
+pub(crate) use publication::WeakPublication;
 #[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
@@ -251,6 +255,16 @@ pub trait Store: Send + Sync + 'static {
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
         self.inner().and_then(|inner| inner.replicas(group))
     }
+
+    /// Shows these limits to operators, and puts the shares into force that they set, as long as a limiter holds a clone of
+    /// `limits`. By default nothing is shown, without an [inner](Self::inner) store.
+    ///
+    /// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) calls this once, when it is built.
+    fn publish(&self, limits: &Publication) {
+        if let Some(inner) = self.inner() {
+            inner.publish(limits);
+        }
+    }
 }
 
 fn unsupported<T>(message: &'static str) -> StoreFuture<T> {
@@ -315,6 +329,10 @@ macro_rules! forward {
 
             fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
                 (**self).replicas(group)
+            }
+
+            fn publish(&self, limits: &Publication) {
+                (**self).publish(limits);
             }
         }
     };

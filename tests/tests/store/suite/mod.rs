@@ -1,13 +1,14 @@
 //! Cases that hold on every deployment: one Redis server, a Redis Cluster, one Valkey server.
 //!
-//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`], [`replicas`] or [`pauses`], and is a
-//! test on each deployment: `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
+//! Each case is written once, in [`decisions`], [`levels`], [`branches`], [`connections`], [`replicas`], [`published`] or
+//! [`pauses`], and is a test on each deployment: `suite::server::…`, `suite::cluster::…` and `suite::valkey::…`.
 
 mod branches;
 mod connections;
 pub(crate) mod decisions;
 mod levels;
 mod pauses;
+mod published;
 mod replicas;
 
 use std::sync::LazyLock;
@@ -87,4 +88,5 @@ on_every_deployment! {
     "current_thread" replicas::the_processes_of_a_prefix_are_counted_at_one_key,
     "current_thread" pauses::the_answer_to_one_replica_pauses_the_calls_of_all,
     "current_thread" pauses::replicas_that_are_refused_at_once_pause_for_the_longest_of_their_times,
+    "current_thread" published::limits_are_shown_at_one_key_and_shares_reach_all_replicas,
 }

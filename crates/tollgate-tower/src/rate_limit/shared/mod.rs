@@ -3,6 +3,7 @@
 
 mod handler;
 mod joint;
+mod look;
 mod reject;
 mod reserve;
 

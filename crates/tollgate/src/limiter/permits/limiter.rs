@@ -83,7 +83,7 @@ impl ConcurrencyLimiter {
     pub fn new(store: impl Store, policy: Concurrency) -> Self {
         let name = policy.name().to_owned();
         let group = |name: &str, (): &()| ReplicaGroup::of_permits(name);
-        Self::on(Limiter::builder(store).build_inner(|()| name, group).0, policy, Clock::since_boot())
+        Self::on(Limiter::builder(store).build_inner(|()| name, group, |_, (), _| None).0, policy, Clock::since_boot())
     }
 
     pub(crate) fn on(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Self {

@@ -77,6 +77,11 @@ impl Lease {
         quota.burst() / self.share as u64
     }
 
+    /// Returns the part of the burst that may be outstanding: 8 for one eighth.
+    pub(crate) const fn divisor(self) -> u8 {
+        self.share
+    }
+
     /// Returns the length of a generation in microseconds.
     pub(crate) const fn generation_us(self) -> u64 {
         self.generation.as_micros() as u64

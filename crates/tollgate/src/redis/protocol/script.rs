@@ -33,6 +33,7 @@ const LEASE: &str = source!("lease");
 const ENTRIES: &str = source!("entries");
 const PERMITS: &str = source!("permits");
 const REPLICAS: &str = source!("replicas");
+const PUBLISH: &str = source!("publish");
 
 impl Shape {
     /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here and below.
@@ -146,6 +147,12 @@ impl Script {
     /// Returns the script that counts the processes of a prefix.
     pub(crate) fn replicas() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(REPLICAS.to_owned()));
+        &SCRIPT
+    }
+
+    /// Returns the script that shows limits to operators.
+    pub(crate) fn publish() -> &'static Self {
+        static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUBLISH.to_owned()));
         &SCRIPT
     }
 

@@ -45,6 +45,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         ("entries.lua".to_owned(), Script::new(ENTRIES.to_owned())),
         ("permits.lua".to_owned(), Script::new(PERMITS.to_owned())),
         ("replicas.lua".to_owned(), Script::new(REPLICAS.to_owned())),
+        ("publish.lua".to_owned(), Script::new(PUBLISH.to_owned())),
     ];
     let leased = leasable().flat_map(|algorithm| {
         let name = algorithm.name();
@@ -62,7 +63,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
 fn shown(name: &str) -> Option<String> {
     let is_bare = !["capped", "leased", "leaky", "calendar"].iter().any(|word| name.contains(word));
     match name {
-        "entries.lua" | "permits.lua" | "replicas.lua" => Some(name.to_owned()),
+        "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" => Some(name.to_owned()),
         _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
         _ => None,
     }

@@ -1,0 +1,129 @@
+//! `tollgate enforce`: sets the share of keys for which a limiter is enforced.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::states::run_async;
+use crate::{
+    failure::Failure,
+    output::{Format, Report, Table, shown},
+    redis::{Published, PublishedLimiter, RedisOptions, set_share},
+};
+
+/// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while it runs. For all other keys
+/// it is in shadow: it decides and counts, and denies nothing.
+///
+/// Without SHARE, the limiters are listed that services publish. The share reaches each replica within three seconds, and is
+/// in force until it is cleared, also after a restart of the service. It wins over the share that the code sets.
+///
+/// A service publishes a limiter with `LimiterBuilder::published_with`. Limits in files of rules have the field `enforce` of
+/// their own.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tollgate enforce --redis redis://127.0.0.1
+  tollgate enforce search 25% --redis redis://127.0.0.1
+  tollgate enforce search --clear --redis redis://127.0.0.1")]
+pub(crate) struct Enforce {
+    /// The name of the limiter
+    #[arg(value_name = "LIMITER")]
+    limiter: Option<String>,
+
+    /// The share of the keys: 0% for none, 100% for all
+    #[arg(value_name = "SHARE", value_parser = share)]
+    share: Option<u8>,
+
+    /// Withdraws the share, so that the one of the code is in force again
+    #[arg(long, requires = "limiter", conflicts_with = "share")]
+    clear: bool,
+
+    #[command(flatten)]
+    redis: RedisOptions,
+}
+
+#[derive(Serialize)]
+struct Enforced {
+    limiters: Vec<PublishedLimiter>,
+    warnings: Vec<String>,
+}
+
+impl Enforce {
+    pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
+        let published = run_async(async {
+            let mut server = self.redis.connect().await?;
+            let mut published = Published::read(&mut server).await?;
+            if let Some(name) = &self.limiter {
+                let is_change = self.share.is_some() || self.clear;
+                self.check(&published, name)?;
+                if is_change {
+                    set_share(&mut server, name, self.share).await?;
+                    published.shares.remove(name);
+                    published.shares.extend(self.share.map(|share| (name.clone(), format!("{share}%"))));
+                }
+            }
+            Ok(published)
+        })?;
+        for warning in &published.warnings {
+            eprintln!("warning: {warning}");
+        }
+        let limiters = match &self.limiter {
+            Some(name) => vec![published.limiter(name)],
+            None => published.limiters(),
+        };
+        let enforced = Enforced { limiters, warnings: published.warnings };
+        Ok(Report::new(format, &enforced, || enforced.text(self)))
+    }
+
+    /// Refuses a limiter that takes no share. One that is gone may still have a share, which can be cleared.
+    fn check(&self, published: &Published, name: &str) -> Result<(), Failure> {
+        let limiter = published.limiter(name);
+        if limiter.policies.is_empty() && !(self.share.is_none() && limiter.operator.is_some()) {
+            let names: Vec<_> = published.limiters().iter().map(|limiter| shown(&limiter.limiter)).collect();
+            let names = if names.is_empty() { "none are".to_owned() } else { format!("expected {}", names.join(", ")) };
+            let prefix = self.redis.prefix();
+            return Err(Failure::new(format_args!(
+                "no limiter {} is published under the prefix {prefix}, {names}",
+                shown(name)
+            )));
+        }
+        if self.share.is_some() && limiter.enforced.is_empty() {
+            return Err(Failure::new(format_args!(
+                "limiter {} takes no share: its service publishes it without an Enforcement",
+                shown(name)
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Enforced {
+    fn text(&self, command: &Enforce) -> String {
+        match (&self.limiters[..], command.share, command.clear) {
+            ([limiter], Some(share), _) => {
+                let (name, now) = (shown(&limiter.limiter), limiter.enforced());
+                format!("{name} is enforced for {share}% of the keys within three seconds, it was for {now}\n")
+            }
+            ([limiter], None, true) => {
+                let name = shown(&limiter.limiter);
+                format!("the share of {name} is that of the code within three seconds\n")
+            }
+            ([], ..) => format!("no limiters are published under the prefix {}\n", command.redis.prefix()),
+            (limiters, ..) => {
+                let mut table = Table::new(["limiter", "enforced", "operator", "policies"]);
+                for of in limiters {
+                    table.row([shown(&of.limiter), of.enforced(), of.operator(), of.policies()]);
+                }
+                table.text()
+            }
+        }
+    }
+}
+
+/// Reads a share such as `25%`.
+fn share(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.parse() {
+        Ok(percent) if percent <= 100 && number.bytes().all(|byte| byte.is_ascii_digit()) => Ok(percent),
+        _ => Err("expected a whole number of percent from 0% to 100%".to_owned()),
+    }
+}

@@ -1,0 +1,133 @@
+//! Reads the limits that services publish, and the shares of keys that operators set for them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tollgate::{Enforcement, Policy, PolicySet, store::Publication};
+
+use super::server::Server;
+use crate::{failure::Failure, output::shown};
+
+/// The most texts that are read, and the longest one. A service publishes 64 at most.
+const MOST: usize = 1_000;
+const MOST_BYTES: usize = 4_096;
+
+/// What services publish under a prefix.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    /// In the order in which they were renewed: the newest one comes last.
+    pub(crate) limits: Vec<Publication>,
+    /// The shares that operators have set, by the name of the limiter, as they stand in Redis.
+    pub(crate) shares: BTreeMap<String, String>,
+    /// What could not be read.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A limiter, as `enforce` and `top` show it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PublishedLimiter {
+    pub(crate) limiter: String,
+    /// The shares in percent that replicas enforce now. Several while they change, none when operators cannot set the share.
+    pub(crate) enforced: Vec<u8>,
+    /// The share that operators have set.
+    pub(crate) operator: Option<String>,
+    /// The policies. Replicas may have different ones while they change.
+    pub(crate) policies: Vec<Vec<String>>,
+}
+
+impl Published {
+    /// Reads what is published under the prefix of the server. Of a cluster, the master that has it is asked.
+    pub(crate) async fn read(server: &mut Server) -> Result<Self, Failure> {
+        let mut published = Self::default();
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(key(server, "limits")).arg(0).arg(MOST - 1);
+        for text in server.follow::<Vec<Vec<u8>>>(&range).await? {
+            published.add(&text);
+        }
+        let shares: Vec<(Vec<u8>, Vec<u8>)> = server.follow(redis::cmd("HGETALL").arg(key(server, "shares"))).await?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_BYTES)]).into_owned();
+        published.shares = shares.into_iter().take(MOST).map(|(name, share)| (text(name), text(share))).collect();
+        Ok(published)
+    }
+
+    fn add(&mut self, text: &[u8]) {
+        let read = match str::from_utf8(text) {
+            Ok(text) if text.len() <= MOST_BYTES => text.parse::<Publication>().map_err(|error| error.to_string()),
+            Ok(_) => Err("the text is too long".to_owned()),
+            Err(_) => Err("the text is no UTF-8".to_owned()),
+        };
+        match read {
+            Ok(limits) => self.limits.push(limits),
+            Err(error) => {
+                let text = String::from_utf8_lossy(&text[..text.len().min(MOST_BYTES)]);
+                let name = text.rsplit_once("; limiter ").map_or(&*text, |(_, name)| name);
+                let name: String = name.chars().take(60).collect();
+                // A newer version may have published it.
+                let warning = format!("the published limits of {} are left out: {}", shown(&name), shown(&error));
+                self.warnings.push(warning);
+            }
+        }
+    }
+
+    /// Returns the policies with their names, the newest last.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = Policy> {
+        self.limits.iter().flat_map(|limits| limits.policies().iter().cloned().collect::<Vec<_>>())
+    }
+
+    /// Returns each limiter once, by its name. One that has a share and is not published has no policies.
+    pub(crate) fn limiters(&self) -> Vec<PublishedLimiter> {
+        let names = self.limits.iter().map(Publication::name).chain(self.shares.keys().map(String::as_str));
+        let mut limiters: Vec<_> = names.map(|name| self.limiter(name)).collect();
+        limiters.sort_by(|a, b| a.limiter.cmp(&b.limiter));
+        limiters.dedup();
+        limiters
+    }
+
+    /// Returns the limiter with this name.
+    pub(crate) fn limiter(&self, name: &str) -> PublishedLimiter {
+        let own = || self.limits.iter().filter(|limits| limits.name() == name);
+        let mut enforced: Vec<_> = own().filter_map(Publication::enforcement).map(Enforcement::percent).collect();
+        let texts = |policies: PolicySet| policies.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut policies: Vec<_> = own().map(|limits| texts(limits.policies())).collect();
+        enforced.sort_unstable();
+        enforced.dedup();
+        policies.sort();
+        policies.dedup();
+        PublishedLimiter { limiter: name.to_owned(), enforced, operator: self.shares.get(name).cloned(), policies }
+    }
+}
+
+/// Sets the share of a limiter, or withdraws it.
+pub(crate) async fn set_share(server: &mut Server, limiter: &str, percent: Option<u8>) -> Result<(), Failure> {
+    let mut command = redis::cmd(if percent.is_some() { "HSET" } else { "HDEL" });
+    command.arg(key(server, "shares")).arg(limiter);
+    if let Some(percent) = percent {
+        command.arg(format!("{percent}%"));
+    }
+    server.follow::<u64>(&command).await.map(drop)
+}
+
+/// Returns the key of what is published, beside the sets in which the replicas count themselves.
+fn key(server: &Server, end: &str) -> String {
+    format!("{}:{{replicas}}:{end}", server.prefix())
+}
+
+impl PublishedLimiter {
+    /// Returns the shares in force as text.
+    pub(crate) fn enforced(&self) -> String {
+        self.enforced.iter().map(|percent| format!("{percent}%")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the share that operators have set as text, safe for a terminal.
+    pub(crate) fn operator(&self) -> String {
+        self.operator.as_deref().map(|share| shown(&share.chars().take(20).collect::<String>())).unwrap_or_default()
+    }
+
+    /// Returns the policies as text.
+    pub(crate) fn policies(&self) -> String {
+        match &self.policies[..] {
+            [] => "not published".to_owned(),
+            sets => sets.iter().map(|set| set.join("; ")).collect::<Vec<_>>().join(" | "),
+        }
+    }
+}

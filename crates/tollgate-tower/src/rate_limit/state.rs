@@ -1,0 +1,272 @@
+//! Answers a caller how much of its quotas is left.
+
+use std::{
+    convert::Infallible,
+    fmt::{self, Write as _},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use tollgate::limiter::PolicyState;
+use tower_service::Service;
+
+use crate::{
+    headers::{ResetFormat, number_value},
+    key::KeyExtractor,
+    rate_limit::RateLimitLayer,
+    rejection::Respond,
+};
+
+/// Answers a caller with its own state as JSON: what is left of each policy, as `/rate_limit` of GitHub's API. It spends
+/// nothing.
+///
+/// [`RateLimitLayer::state_service`] creates it with the limiters and the key extractor of the layer, so that a caller sees
+/// what the layer will decide. Put it on a route outside of the layer. `B` is the type of the body of its responses.
+///
+/// ```
+/// use axum::{Router, body::{Body, to_bytes}, routing::get};
+/// use http::Request;
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, key::Header};
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::window_from_first_hit("core", Quota::per_hour(5_000)));
+/// let layer = RateLimitLayer::new(limiter, Header::new("x-api-key"));
+/// let state = layer.state_service::<Body>();
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .route_layer(layer)
+///     .route_service("/rate_limit", state);
+///
+/// let get = |path| Request::get(path).header("x-api-key", "acme").body(Body::empty()).unwrap();
+/// app.clone().oneshot(get("/")).await.unwrap();
+/// let response = app.oneshot(get("/rate_limit")).await.unwrap();
+/// assert_eq!(response.headers()["cache-control"], "no-store");
+/// let json = to_bytes(response.into_body(), 1_000).await.unwrap();
+/// assert!(json.starts_with(br#"{"resources":{"core":{"limit":5000,"used":1,"remaining":4999,"reset":"#));
+/// # }
+/// ```
+///
+/// # The answer
+///
+/// ```json
+/// {
+///   "resources": {"core": {"limit": 5000, "used": 1, "remaining": 4999, "reset": 1767225600}},
+///   "rate": {"limit": 5000, "used": 1, "remaining": 4999, "reset": 1767225600}
+/// }
+/// ```
+///
+/// Each policy is a resource, with the numbers of [`HeaderFormat::GitHub`](crate::HeaderFormat::GitHub): the limit is the
+/// burst, and the reset is the time at which there are more units, in seconds since the Unix epoch. `rate` is the policy with
+/// the smallest part left. Two policies of one name are one resource, the one with fewer units left.
+///
+/// - A [leased](tollgate::Policy::leased) policy shows the state of the server: units that replicas hold count as used.
+/// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. While it locks out none is left, and the reset is
+///   its end.
+/// - Concurrent requests are no units, so a [`ConcurrencyLayer`](crate::ConcurrencyLayer) shows nothing.
+/// - A caller without limits has no resources, and no `rate`: one that is exempt, or
+///   [outside of the enforced share](crate::RateLimitBuilder::enforcement).
+///
+/// `HEAD` has the headers alone, and other methods than `GET` are answered with 405. A request that the layer rejects without a
+/// check is rejected here by the same [responder](crate::rejection): without its key with 400, and with 503 in an outage, also
+/// where the layer decides in process. A [decider](crate::LimiterSource::from_decider) is asked to decide at a cost of zero.
+///
+/// Requests to the service are not limited. Each costs the store one call: put a limit around it where that matters.
+pub struct StateService<B> {
+    layers: Arc<[Arc<dyn Look<B>>]>,
+}
+
+/// Looks at the state of a caller. The state of a layer implements it, so that the service does not carry the type
+/// parameters of the layer.
+pub(crate) trait Look<B>: Send + Sync {
+    /// Adds what the layer knows of the caller, or returns the response of the layer to a request that it rejects.
+    fn look<'a>(&'a self, parts: &'a Parts, resources: &'a mut Resources) -> Looking<'a, B>;
+}
+
+/// Ends when the stores have answered.
+pub(crate) type Looking<'a, B> = Pin<Box<dyn Future<Output = Result<(), Response<B>>> + Send + 'a>>;
+
+impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
+    /// Returns a service that answers a caller how much of the quotas of this layer is left.
+    #[must_use]
+    pub fn state_service<B>(&self) -> StateService<B>
+    where
+        R: Respond<B>,
+        B: Send + 'static,
+    {
+        StateService { layers: Arc::new([self.shared.clone() as Arc<dyn Look<B>>]) }
+    }
+}
+
+impl<B> StateService<B> {
+    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers). The first layer that
+    /// rejects a request answers it.
+    ///
+    /// ```
+    /// use axum::body::{Body, to_bytes};
+    /// use http::Request;
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::{RateLimitLayer, key::{Global, Header}};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let store = MemoryStore::new();
+    /// let all = RateLimitLayer::new(Limiter::new(store.clone(), Policy::fixed_window("all", Quota::per_day(9))), Global);
+    /// let mine = Limiter::new(store, Policy::fixed_window("mine", Quota::per_day(2)));
+    /// let service = all.state_service::<Body>().and(&RateLimitLayer::new(mine, Header::new("x-api-key")));
+    ///
+    /// let request = Request::get("/").header("x-api-key", "acme").body(()).unwrap();
+    /// let json = to_bytes(service.oneshot(request).await.unwrap().into_body(), 1_000).await.unwrap();
+    /// assert!(json.starts_with(br#"{"resources":{"all":{"limit":9,"used":0,"remaining":9,"#));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn and<K: KeyExtractor, R: Respond<B>>(self, layer: &RateLimitLayer<K, R>) -> Self
+    where
+        B: Send + 'static,
+    {
+        let other = layer.shared.clone() as Arc<dyn Look<B>>;
+        Self { layers: self.layers.iter().cloned().chain([other]).collect() }
+    }
+}
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+
+impl<ReqBody, B> Service<Request<ReqBody>> for StateService<B>
+where
+    B: From<String> + Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = Infallible;
+    type Future = StateFuture<B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> StateFuture<B> {
+        let (layers, (parts, _)) = (Arc::clone(&self.layers), request.into_parts());
+        StateFuture(Box::pin(async move {
+            let mut response = match parts.method {
+                Method::GET | Method::HEAD => answer(&layers, &parts).await,
+                Method::OPTIONS => without_body(StatusCode::NO_CONTENT),
+                _ => without_body(StatusCode::METHOD_NOT_ALLOWED),
+            };
+            response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+            response
+        }))
+    }
+}
+
+async fn answer<B: From<String>>(layers: &[Arc<dyn Look<B>>], parts: &Parts) -> Response<B> {
+    let mut resources = Resources::default();
+    for layer in layers {
+        if let Err(rejection) = layer.look(parts, &mut resources).await {
+            return rejection;
+        }
+    }
+    let json = resources.json();
+    let length = number_value(json.len() as u64);
+    let body = if parts.method == Method::HEAD { String::new() } else { json };
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CONTENT_LENGTH, length);
+    response
+}
+
+/// Returns a response that names the methods that the service has.
+fn without_body<B: From<String>>(status: StatusCode) -> Response<B> {
+    let mut response = Response::new(String::new().into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::ALLOW, METHODS);
+    response
+}
+
+impl<B> Clone for StateService<B> {
+    fn clone(&self) -> Self {
+        Self { layers: Arc::clone(&self.layers) }
+    }
+}
+
+impl<B> fmt::Debug for StateService<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateService").field("layers", &self.layers.len()).finish_non_exhaustive()
+    }
+}
+
+/// Resolves to the response of a [`StateService`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct StateFuture<B>(Pin<Box<dyn Future<Output = Response<B>> + Send>>);
+
+impl<B> Future for StateFuture<B> {
+    type Output = Result<Response<B>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
+}
+
+impl<B> fmt::Debug for StateFuture<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateFuture").finish_non_exhaustive()
+    }
+}
+
+/// The policies of one caller, in the order of the layers.
+#[derive(Default)]
+pub(crate) struct Resources(Vec<Resource>);
+
+struct Resource {
+    policy: String,
+    limit: u64,
+    remaining: u64,
+    more_after: Duration,
+}
+
+impl Resources {
+    /// Adds a policy, or replaces one of the same name of which more is left.
+    pub(crate) fn add(&mut self, state: &PolicyState<'_>) {
+        let policy = state.policy();
+        let (limit, remaining, more_after) = (policy.quota().burst(), state.remaining(), state.more_after());
+        let resource = Resource { policy: policy.name().to_owned(), limit, remaining, more_after };
+        match self.0.iter_mut().find(|other| other.policy == resource.policy) {
+            Some(other) if other.remaining > remaining => *other = resource,
+            Some(_) => {}
+            None => self.0.push(resource),
+        }
+    }
+
+    fn json(&self) -> String {
+        let mut json = r#"{"resources":{"#.to_owned();
+        for (at, resource) in self.0.iter().enumerate() {
+            // The name of a policy needs no escapes, and writing to memory cannot fail.
+            let _ = write!(json, r#"{}"{}":"#, if at == 0 { "" } else { "," }, resource.policy);
+            resource.write(&mut json);
+        }
+        json.push('}');
+        if let Some(rate) = self.0.iter().min_by(|a, b| a.part().total_cmp(&b.part())) {
+            json.push_str(r#","rate":"#);
+            rate.write(&mut json);
+        }
+        json.push('}');
+        json
+    }
+}
+
+impl Resource {
+    /// Returns the part of the limit that is left.
+    fn part(&self) -> f64 {
+        self.remaining as f64 / self.limit.max(1) as f64
+    }
+
+    fn write(&self, json: &mut String) {
+        let Self { limit, remaining, more_after, .. } = *self;
+        let (used, reset) = (limit.saturating_sub(remaining), ResetFormat::Epoch.value(more_after));
+        let _ = write!(json, r#"{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#);
+    }
+}

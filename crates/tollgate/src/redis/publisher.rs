@@ -1,0 +1,166 @@
+//! Limits are shown to operators, and the shares that operators set are put into force.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use redis::Value;
+
+use super::{
+    backend::Backend,
+    protocol::Script,
+    replicas::{self, Complaints, LAPSE_US, SUBJECT},
+};
+use crate::{
+    Error, ErrorKind,
+    store::{Publication, WeakPublication},
+};
+
+/// The most limiters of a store that are shown. One call has all of them.
+const MAX_LIMITERS: usize = 64;
+
+/// The ends of the keys: of the set of limits, and of the hash of shares. A group of replicas has 16 digits in their place.
+const ENDS: [&str; 2] = ["limits", "shares"];
+
+/// Holds the limits that are shown, as long as a limiter holds them.
+#[derive(Default)]
+pub(in crate::redis) struct Publications {
+    shown: Mutex<Vec<WeakPublication>>,
+    has_left_out: AtomicBool,
+}
+
+impl Publications {
+    /// Shows these limits from now on, unless there are very many.
+    pub(in crate::redis) fn add(&self, limits: &Publication) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.retain(|limits| limits.upgrade().is_some());
+        if shown.len() < MAX_LIMITERS {
+            shown.push(limits.downgrade());
+        } else if !self.has_left_out.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                limiter = limits.name(),
+                "a store publishes {MAX_LIMITERS} limiters, and leaves further ones out"
+            );
+        }
+    }
+
+    /// Returns the limits that are shown, and forgets those whose limiters are gone.
+    pub(in crate::redis) fn current(&self) -> Vec<Publication> {
+        let mut current = Vec::new();
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).retain(|limits| {
+            let limits = limits.upgrade();
+            let is_held = limits.is_some();
+            current.extend(limits);
+            is_held
+        });
+        current
+    }
+}
+
+/// Shows limits, one call after the other.
+#[derive(Default)]
+pub(in crate::redis) struct Publisher {
+    complaints: Complaints,
+    /// The shares that were refused last, by the name of the limiter.
+    refused: HashMap<String, Vec<u8>>,
+}
+
+impl Publisher {
+    /// Shows these limits, and puts their shares into force. After a failed call the last shares stay.
+    pub(in crate::redis) async fn publish(&mut self, backend: &Backend, limits: &[Publication]) {
+        match call(backend, limits).await {
+            Ok(shares) => {
+                self.complaints.forget();
+                limits.iter().zip(&shares).for_each(|(limits, share)| self.obey(limits, share));
+            }
+            Err(error) if self.complaints.is_new(&error) => report(&error),
+            Err(_) => {}
+        }
+    }
+
+    /// Puts the share of an operator into force. One that is not valid counts as none, on every replica.
+    fn obey(&mut self, limits: &Publication, share: &Value) {
+        let text = match share {
+            Value::BulkString(text) => Some(text),
+            _ => None,
+        };
+        let percent = text.and_then(|text| percent(text));
+        match (text, percent) {
+            (Some(text), None) if limits.enforcement().is_some() => {
+                let start = &text[..text.len().min(20)];
+                if self.refused.insert(limits.name().to_owned(), start.to_owned()).as_deref() != Some(start) {
+                    let share = String::from_utf8_lossy(start);
+                    tracing::warn!(
+                        limiter = limits.name(),
+                        ?share,
+                        "the operators' share must be 0% to 100%, so there is none"
+                    );
+                }
+            }
+            _ => _ = self.refused.remove(limits.name()),
+        }
+        if limits.set_share(percent).is_ok_and(|is_changed| is_changed) {
+            let enforced = limits.enforcement().map(crate::Enforcement::percent);
+            let by = if percent.is_some() { "operator" } else { "code" };
+            tracing::info!(limiter = limits.name(), enforced, by, "the share of enforced keys has changed");
+        }
+    }
+}
+
+/// Reads a share as operators write it: `25%`.
+fn percent(text: &[u8]) -> Option<u8> {
+    let number = str::from_utf8(text).ok()?.strip_suffix('%')?;
+    number.parse().ok().filter(|percent| *percent <= 100)
+}
+
+/// Shows these limits, and returns the share that operators have set for each.
+async fn call(backend: &Backend, limits: &[Publication]) -> Result<Vec<Value>, Error> {
+    let texts: Vec<_> = limits.iter().map(ToString::to_string).collect();
+    let reply = replicas::run(backend, Script::publish(), 2, |server, command| {
+        for end in ENDS {
+            command.arg(replicas::key_text(server, &SUBJECT, end));
+        }
+        replicas::add_time(server, command);
+        command.arg(LAPSE_US);
+        for (limits, text) in limits.iter().zip(&texts) {
+            command.arg(limits.name()).arg(text);
+        }
+    });
+    match reply.await? {
+        Value::Array(shares) if shares.len() == limits.len() => Ok(shares),
+        _ => Err(Error::new(ErrorKind::Protocol, "redis sent shares of enforced keys that are not valid")),
+    }
+}
+
+/// Logs a failed call. A server that is away is an outage, which each limiter logs.
+fn report(error: &Error) {
+    match error.kind() {
+        ErrorKind::PermissionDenied => tracing::warn!(
+            code = "TOLLGATE-ACL",
+            "limits are not published, or shares not read; grant +zadd +zremrangebyscore +pexpire +hmget on the keys of the \
+             prefix"
+        ),
+        kind if replicas::is_away(kind) => tracing::debug!(%error, "limits could not be published"),
+        _ => tracing::warn!(%error, "limits are not published, or shares not read"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_whole_number_of_percent() {
+        for (text, expected) in [("0%", Some(0)), ("25%", Some(25)), ("100%", Some(100))] {
+            assert_eq!(percent(text.as_bytes()), expected);
+        }
+        for text in ["", "%", "25", "101%", "256%", "-1%", "2.5%", "25 %", "5O%"] {
+            assert_eq!(percent(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(percent(b"\xff%"), None);
+    }
+}

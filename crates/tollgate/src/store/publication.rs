@@ -1,0 +1,226 @@
+//! What a limiter makes known to operators.
+
+#[cfg(feature = "redis")]
+use std::sync::Weak;
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{Enforcement, Error, PolicySet};
+
+/// The limits of a limiter, as operators see them: its name, its policies, and the share of the keys for which they are
+/// enforced. It has no keys. Clones share all of it.
+///
+/// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) hands it to its store by
+/// [`Store::publish`](crate::Store::publish), and holds a clone. A store that publishes shows its text for as long as a
+/// limiter holds one.
+///
+/// ```
+/// use tollgate::{Enforcement, Policy, Quota, store::Publication};
+///
+/// let policies = [
+///     Policy::token_bucket("burst", Quota::per_second(10).with_burst(40)),
+///     Policy::fixed_window("daily", Quota::per_day(50_000)),
+/// ];
+/// let published = Publication::new("search", policies, Some(Enforcement::share(25)));
+/// let text = published.to_string();
+/// assert_eq!(
+///     text,
+///     "burst=10/s burst 40, token_bucket; daily=50000/day, fixed_window; enforced 25%; limiter search",
+/// );
+/// let read: Publication = text.parse()?;
+/// assert_eq!((read.name(), read.policies()), ("search", published.policies()));
+/// assert_eq!(read.enforcement().unwrap().percent(), 25);
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Publication(Arc<Published>);
+
+struct Published {
+    name: String,
+    policies: Mutex<PolicySet>,
+    enforcement: Option<Enforcement>,
+}
+
+/// Separates the name of the limiter. It is the last part, so that it needs no escapes and is found in every text.
+const LIMITER: &str = "; limiter ";
+
+impl Publication {
+    /// Creates the publication of a limiter with this name. `enforcement` is the share that operators may set.
+    ///
+    /// # Panics
+    ///
+    /// When [`PolicySet::try_new`] refuses the policies.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        policies: impl Into<PolicySet>,
+        enforcement: impl Into<Option<Enforcement>>,
+    ) -> Self {
+        let (name, policies, enforcement) = (name.into(), Mutex::new(policies.into()), enforcement.into());
+        Self(Arc::new(Published { name, policies, enforcement }))
+    }
+
+    /// Returns the name of the limiter.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns the policies that are in force now.
+    #[must_use]
+    pub fn policies(&self) -> PolicySet {
+        self.lock().clone()
+    }
+
+    /// Returns the share of the keys for which the policies are enforced, if operators may set it.
+    #[must_use]
+    pub fn enforcement(&self) -> Option<&Enforcement> {
+        self.0.enforcement.as_ref()
+    }
+
+    /// Puts the share into force that an operator has set, in percent. `None` withdraws it. Returns whether that changed
+    /// anything. A store that publishes calls this.
+    ///
+    /// ```
+    /// use tollgate::{Enforcement, Policy, Quota, store::Publication};
+    ///
+    /// let enforcement = Enforcement::share(0);
+    /// let policy = Policy::token_bucket("api", Quota::per_second(10));
+    /// let published = Publication::new("api", policy, enforcement.clone());
+    /// assert!(published.set_share(Some(50))?);
+    /// assert_eq!(enforcement.percent(), 50);
+    /// assert!(published.set_share(None)?);
+    /// assert_eq!(enforcement.percent(), 0);
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The one before then stays.
+    pub fn set_share(&self, percent: Option<u8>) -> Result<bool, Error> {
+        self.enforcement().map_or(Ok(false), |enforcement| enforcement.set_by_operator(percent))
+    }
+
+    /// Replaces the policies by what `current` returns. It is called under the lock, so that of two replacements at the same
+    /// time the later one remains.
+    pub(crate) fn replace_policies(&self, current: impl FnOnce() -> PolicySet) {
+        let mut policies = self.lock();
+        *policies = current();
+    }
+
+    /// Returns a reference that does not keep the store publishing.
+    #[cfg(feature = "redis")]
+    pub(crate) fn downgrade(&self) -> WeakPublication {
+        WeakPublication(Arc::downgrade(&self.0))
+    }
+
+    /// A panic cannot leave partial policies behind this lock, so a poisoned lock is used as it is.
+    fn lock(&self) -> MutexGuard<'_, PolicySet> {
+        self.0.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refers to a publication that no limiter may hold any more.
+#[cfg(feature = "redis")]
+pub(crate) struct WeakPublication(Weak<Published>);
+
+#[cfg(feature = "redis")]
+impl WeakPublication {
+    /// Returns the publication while a limiter holds it.
+    pub(crate) fn upgrade(&self) -> Option<Publication> {
+        self.0.upgrade().map(Publication)
+    }
+}
+
+impl fmt::Display for Publication {
+    /// Writes the text that operators read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, policy) in self.policies().iter().enumerate() {
+            write!(f, "{}{policy}", if at == 0 { "" } else { "; " })?;
+        }
+        if let Some(enforcement) = self.enforcement() {
+            write!(f, "; enforced {}%", enforcement.percent())?;
+        }
+        write!(f, "{LIMITER}{}", self.name())
+    }
+}
+
+impl FromStr for Publication {
+    type Err = Error;
+
+    /// Parses what `Display` writes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a policy that is not valid: a
+    /// newer version may have written it.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (parts, name) =
+            text.split_once(LIMITER).ok_or_else(|| Error::config("published limits must end with the limiter"))?;
+        let (mut policies, mut enforcement) = (Vec::new(), None);
+        for part in parts.split("; ") {
+            match part.strip_prefix("enforced ").and_then(|share| share.strip_suffix('%')) {
+                Some(share) => {
+                    let percent =
+                        share.parse().map_err(|_| Error::config(format!("share {share:?} is no percentage")))?;
+                    enforcement = Some(Enforcement::try_share(percent)?);
+                }
+                None => policies.push(part.parse()?),
+            }
+        }
+        Ok(Self::new(name, PolicySet::try_new(policies)?, enforcement))
+    }
+}
+
+impl fmt::Debug for Publication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publication")
+            .field("name", &self.name())
+            .field("policies", &self.policies())
+            .field("enforcement", &self.enforcement())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Policy, Quota};
+
+    #[test]
+    fn a_name_with_every_sign_is_read_as_it_is_written() {
+        let policy = Policy::lockout(
+            "log-in",
+            Quota::per_minute(5),
+            std::time::Duration::from_secs(60),
+            std::time::Duration::from_secs(3600),
+        );
+        for name in ["a", "", "burst+daily", "a; limiter b; enforced 7%", "a\nb\u{1b}[0m", "ü"] {
+            for enforcement in [None, Some(Enforcement::share(0))] {
+                let published = Publication::new(name, policy.clone(), enforcement.clone());
+                let read: Publication = published.to_string().parse().expect("what was written");
+                assert_eq!((read.name(), read.policies()), (name, published.policies()));
+                assert_eq!(read.enforcement().map(Enforcement::percent), enforcement.map(|share| share.percent()));
+            }
+        }
+    }
+
+    #[test]
+    fn another_text_is_refused() {
+        for text in [
+            "",
+            "api=1/s, token_bucket",
+            "; limiter api",
+            "enforced 5%; limiter api",
+            "api=1/s, token_bucket; enforced 101%; limiter api",
+            "api=1/s, token_bucket; enforced x%; limiter api",
+            "api=1/s, token_bucket; from the future; limiter api",
+            "api=1/s, token_bucket; api=2/s, token_bucket; limiter api",
+        ] {
+            assert!(text.parse::<Publication>().is_err(), "{text}");
+        }
+    }
+}
