@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 const STEPS: &str = "4000";
 
 /// The page with the table.
-const PAGE: &str = "docs/operations.md";
+const PAGE: &str = "docs/redis.md";
 const HEAD: &str = "| server | version | date | passed |\n|---|---|---|---|\n";
 
 #[derive(Debug)]
