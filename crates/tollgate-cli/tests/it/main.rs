@@ -4,6 +4,7 @@
 mod arguments;
 mod check;
 mod explain;
+mod lockout;
 mod peek;
 mod readme;
 mod redis_failures;
