@@ -31,9 +31,10 @@
 //! limit to go around, and how many guesses are left before the next user. A person needs `Retry-After` alone.
 //!
 //! While Redis is away, log-ins get 503 (`Outage::Closed`), because unlimited guesses would be worse than no log-ins. A log-in waits
-//! one second for a decision and not 50 ms, so that a machine which is busy for a moment turns nobody away.
+//! one second for a decision and not 50 ms, so that a machine which is busy for a moment turns nobody away. While Redis is well, no
+//! log-in waits; when it is silent, the first three do.
 
-use std::{env, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -43,7 +44,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use tollgate::{Key, KeySecret, Limiter, Outage, Policy, Quota};
+use tollgate::{Key, KeySecret, Limiter, Outage, Policy, PolicySet, Quota, Store};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
     HandlerLimiter, HeaderFormat, RateLimitLayer, Rejected,
@@ -64,6 +65,21 @@ const USER: Policy = Policy::window_from_first_hit("guesses-user", Quota::per_ho
 
 /// Locks out guesses for all users from one address.
 const ADDRESS: Policy = Policy::lockout("guesses-address", Quota::new(10, Duration::from_secs(300)), LOCK[0], LOCK[1]);
+
+/// Limits failed log-ins: by address before the body is read, and by user in the handler.
+fn failed_log_ins(store: &Arc<dyn Store>) -> (RateLimitLayer<PeerIp, Empty>, HandlerLimiter<Body>) {
+    let closed = |policies: PolicySet| {
+        let limiter = Limiter::builder(store.clone()).policies(policies);
+        limiter.on_outage(Outage::Closed).deadline(Duration::from_secs(1)).build()
+    };
+    let failures = |limiter| {
+        let layer = RateLimitLayer::builder(limiter, PeerIp::new()).header_format(HeaderFormat::None);
+        layer.charge_after(|status| status == StatusCode::UNAUTHORIZED).respond_with(Empty)
+    };
+    let users = closed([GUESSES, USER].into());
+    let by_user = failures(users.clone()).clear_on(|status| status.is_success()).build();
+    (failures(closed(ADDRESS.into())).build(), by_user.handler_limiter(users))
+}
 
 #[derive(serde::Deserialize)]
 struct LogIn {
@@ -110,25 +126,7 @@ fn is_right(user: &str, password: &str) -> bool {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let store = store()?;
-    // Without a decision nobody can log in, so a log-in waits longer for one than other requests do. While Redis is well, no
-    // log-in waits; when it is silent, the first three do.
-    let closed = |policies: Vec<Policy>| {
-        Limiter::builder(store.clone())
-            .policies(policies)
-            .on_outage(Outage::Closed)
-            .deadline(Duration::from_secs(1))
-            .build()
-    };
-    let failures = |policies| {
-        RateLimitLayer::builder(closed(policies), PeerIp::new())
-            .charge_after(|status| status == StatusCode::UNAUTHORIZED)
-            .header_format(HeaderFormat::None)
-            .respond_with(Empty)
-    };
-    let by_address = failures(vec![ADDRESS]).build();
-    let by_user = failures(vec![GUESSES, USER]).clear_on(|status| status.is_success()).build();
-    let guesses = by_user.handler_limiter(closed(vec![GUESSES, USER]));
+    let (by_address, guesses) = failed_log_ins(&store()?);
     let secret = KeySecret::new(env::var("KEY_SECRET").unwrap_or_else(|_| "not for production".to_owned()));
     let router = Router::new()
         .route("/login", post(log_in))

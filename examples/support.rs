@@ -101,10 +101,24 @@ pub async fn stopped() {
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Compiles the code of the page about migrating with the tests.
+/// Compiles the code of the pages in `docs` with the tests. The pages that need gRPC are in `grpc/greeter.rs`.
 #[cfg(doctest)]
-#[doc = include_str!("../docs/migrating.md")]
-struct Migrating;
+mod pages {
+    #[doc = include_str!("../docs/concurrency.md")]
+    struct Concurrency;
+    #[doc = include_str!("../docs/enforcement.md")]
+    struct Enforcement;
+    #[doc = include_str!("../docs/leases.md")]
+    struct Leases;
+    #[doc = include_str!("../docs/migrating.md")]
+    struct Migrating;
+    #[doc = include_str!("../docs/operations.md")]
+    struct Operations;
+    #[doc = include_str!("../docs/permits.md")]
+    struct Permits;
+    #[doc = include_str!("../docs/redis.md")]
+    struct Redis;
+}
 
 #[cfg(test)]
 mod tests {

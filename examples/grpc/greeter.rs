@@ -53,6 +53,15 @@ impl helloworld::greeter_server::Greeter for Greeting {
     }
 }
 
+/// Compiles the code of the pages in `docs` that need gRPC with the tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../docs/denied_bodies.md")]
+    struct DeniedBodies;
+    #[doc = include_str!("../../docs/reservations.md")]
+    struct Reservations;
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpStream;

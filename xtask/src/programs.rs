@@ -44,7 +44,7 @@ pub(crate) struct Job {
 }
 
 /// The result of a job.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) title: String,
     pub(crate) status: ExitStatus,

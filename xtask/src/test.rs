@@ -3,7 +3,9 @@
 use std::{
     ffi::OsString,
     io::{self, BufRead, BufReader, Write},
+    panic::resume_unwind,
     process::{Command, ExitStatus, Stdio},
+    thread,
 };
 
 use crate::{
@@ -14,16 +16,21 @@ use crate::{
     workspace::Workspace,
 };
 
-/// The programs that take longest, the longest first. They start first, so that the last one does not run alone.
-const LONGEST: [&str; 7] = [
-    "tests templates",
+/// The programs that take longest, which start first, so that the last one does not run alone. The first one computes all the
+/// time. The next ones wait for servers, and so run beside it.
+const LONGEST: [&str; 8] = [
     "tests scripts",
     "tests topology",
     "tests store",
     "tests processes",
+    DOC_TESTS,
     "tests permits",
+    "tests templates",
     "tollgate lib",
 ];
+
+/// The title of the doc tests, which are compiled as they run.
+const DOC_TESTS: &str = "doc tests";
 
 /// Runs all tests of the workspace, doc tests included, and prints how many ran. With arguments, runs what they select by
 /// `cargo test`.
@@ -34,10 +41,10 @@ const LONGEST: [&str; 7] = [
 /// fails, and when no test ran at all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
-    let needs = needs(&workspace)?;
     if arguments.is_empty() {
-        return everything(&workspace, &needs);
+        return everything(&workspace);
     }
+    let needs = needs(&workspace)?.into_iter().chain([clients(&workspace)]).collect::<Vec<_>>();
     let mut command = command(&workspace, arguments);
     give(&mut command, &needs);
     let (status, tally) = stream(&mut command, &mut io::stdout())?;
@@ -45,18 +52,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     verdict(status, tally)
 }
 
-/// Compiles everything, and then runs the programs and the doc tests side by side.
-fn everything(workspace: &Workspace, needs: &[Variable]) -> Result<(), Failure> {
-    let mut programs = programs::compile(workspace, &[])?;
-    programs.sort_by_key(|program| LONGEST.iter().position(|title| *title == program.title).unwrap_or(LONGEST.len()));
+/// Compiles everything, while the network brings the foreign clients, and then runs the programs and the doc tests side by side.
+fn everything(workspace: &Workspace) -> Result<(), Failure> {
+    let mut needs = needs(workspace)?;
+    let (clients, programs) = thread::scope(|scope| {
+        let clients = scope.spawn(|| clients(workspace));
+        let programs = programs::compile(workspace, &[]);
+        (clients.join().unwrap_or_else(|panic| resume_unwind(panic)), programs)
+    });
+    needs.push(clients);
     let libraries = programs::libraries()?;
-    let mut jobs: Vec<_> = programs.iter().map(|program: &Program| program.job(&libraries)).collect();
-    // They are compiled as they run, which takes long.
+    let mut jobs: Vec<_> = programs?.iter().map(|program: &Program| program.job(&libraries)).collect();
     let mut doc = workspace.cargo_workspace("test");
     doc.args(["--quiet", "--all-features", "--no-fail-fast", "--doc"]);
-    jobs.insert(0, Job { title: "doc tests".to_owned(), command: doc });
+    jobs.push(Job { title: DOC_TESTS.to_owned(), command: doc });
+    jobs.sort_by_key(|job| LONGEST.iter().position(|title| *title == job.title).unwrap_or(LONGEST.len()));
     for job in &mut jobs {
-        give(&mut job.command, needs);
+        give(&mut job.command, &needs);
     }
     let done = programs::run(jobs, &mut io::stdout())?;
     println!("\n{}", programs::sum(&done));
@@ -66,14 +78,17 @@ fn everything(workspace: &Workspace, needs: &[Variable]) -> Result<(), Failure> 
 /// A variable of the tests, and its value. Without a value it is removed.
 type Variable = (&'static str, Option<OsString>);
 
-/// Finds or installs what the tests need, and returns where it is.
+/// Finds or installs the programs that the tests start, and returns where they are.
 fn needs(workspace: &Workspace) -> Result<Vec<Variable>, Failure> {
     let needs = need::provide(workspace.target())?.into_iter();
-    let mut needs: Vec<_> = needs.map(|(variable, binary)| (variable, Some(binary.into()))).collect();
+    Ok(needs.map(|(variable, binary)| (variable, Some(binary.into()))).collect())
+}
+
+/// Finds or installs the foreign clients. Without them a line says so, and their tests count as skipped.
+fn clients(workspace: &Workspace) -> Variable {
     let python =
         foreign::provide(workspace.target()).inspect_err(|failure| eprintln!("{}", foreign::left_out(failure)));
-    needs.push((foreign::VARIABLE, python.ok().map(Into::into)));
-    Ok(needs)
+    (foreign::VARIABLE, python.ok().map(Into::into))
 }
 
 fn give(command: &mut Command, needs: &[Variable]) {
@@ -151,6 +166,20 @@ mod tests {
         assert!(chooses_packages(&words("-p tollgate")));
         assert!(chooses_packages(&words("--package=tollgate")));
         assert!(!chooses_packages(&words("--test faults -- -p")));
+    }
+
+    #[test]
+    fn the_programs_that_take_longest_exist() {
+        let workspace = Workspace::load().expect("cargo metadata works here");
+        for title in LONGEST.into_iter().filter(|title| *title != DOC_TESTS) {
+            let (folder, target) = title.split_once(' ').expect("a folder and a target");
+            let file = if target == "lib" {
+                format!("crates/{folder}/src/lib.rs")
+            } else {
+                format!("{folder}/tests/{target}/main.rs")
+            };
+            assert!(workspace.root().join(&file).is_file(), "{title}: there is no {file}");
+        }
     }
 
     #[test]

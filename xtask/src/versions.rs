@@ -4,7 +4,7 @@ use std::{fs, io, path::Path, process::Command};
 
 use crate::{
     failure::{self, Failure},
-    programs::{self, Program},
+    programs::{self, Job, Program},
     servers::{self, SERVERS, Server},
     tally::Tally,
     workspace::Workspace,
@@ -22,7 +22,7 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 const STEPS: &str = "4000";
 
 /// The page with the table.
-const PAGE: &str = "docs/operations.md";
+const PAGE: &str = "docs/redis.md";
 const HEAD: &str = "| server | version | date | passed |\n|---|---|---|---|\n";
 
 #[derive(Debug)]
@@ -43,17 +43,28 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let compiled = programs::compile(&workspace, &PROGRAMS.map(|(name, _)| ["--test", name]).concat())?;
     let (mut passed, mut failed, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut tried, mut jobs) = (Vec::new(), Vec::new());
     for server in &options.servers {
         let provided = server.provide(workspace.target());
         match provided.and_then(|binary| Ok((server.version(&binary)?, binary))) {
-            Ok((version, binary)) => match try_on(&compiled, server, &version, &binary) {
-                Ok(tally) => passed.push((*server, version, tally)),
-                Err(failure) => failed.push(format!("{} {version}: {failure}", server.product)),
-            },
+            Ok((version, binary)) => {
+                jobs.extend(jobs_on(&compiled, server, &version, &binary)?);
+                tried.push((*server, version));
+            }
             Err(failure) => {
                 eprintln!("*** {} {} IS NOT TRIED: {failure} ***", server.product.to_uppercase(), server.version);
                 missing.push(format!("{} {}", server.product, server.version));
             }
+        }
+    }
+    // All servers together: while the last program of one runs, those of the next one begin.
+    let done = programs::run(jobs, &mut io::stdout())?;
+    for (server, version) in tried {
+        let of_it = on(server, &version);
+        let its: Vec<_> = done.iter().filter(|done| done.title.ends_with(&of_it)).cloned().collect();
+        match programs::verdict(&its) {
+            Ok(()) => passed.push((server, version, programs::sum(&its))),
+            Err(failure) => failed.push(format!("{} {version}: {failure}", server.product)),
         }
     }
     let date = failure::output(Command::new("date").args(["-u", "+%F"]))?;
@@ -66,15 +77,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     verdict(&failed, &missing, options.is_optional)
 }
 
-/// Runs the programs on one server.
-fn try_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) -> Result<Tally, Failure> {
+/// Returns the end of the titles of the programs that run on a server.
+fn on(server: &Server, version: &str) -> String {
+    format!(" on {} {version}", server.product)
+}
+
+/// Returns the programs that try one server.
+fn jobs_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) -> Result<Vec<Job>, Failure> {
     let libraries = programs::libraries()?;
     let mut jobs = Vec::new();
     for (name, choice) in PROGRAMS {
         let program = compiled.iter().find(|program| program.name == name);
         let program = program.ok_or_else(|| Failure::new(format!("cargo has compiled no tests {name}")))?;
         let mut job = program.job(&libraries);
-        job.title = format!("{} on {} {version}", job.title, server.product);
+        job.title += &on(server, version);
         let command = &mut job.command;
         // What has Valkey in its name starts another server.
         command.arg("--quiet").args(choice).arg("--skip=valkey");
@@ -83,8 +99,7 @@ fn try_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) -
         command.env("STREAM_STEPS", STEPS);
         jobs.push(job);
     }
-    let done = programs::run(jobs, &mut io::stdout())?;
-    programs::verdict(&done).map(|()| programs::sum(&done))
+    Ok(jobs)
 }
 
 impl Options {

@@ -142,7 +142,7 @@ pub mod permits {
 /// Reserves units for work whose cost is known later: see [`Limiter::reserve`].
 pub mod reservation {
     pub use crate::{
-        limiter::reservation::{Reservation, Reserve},
+        limiter::reservation::{Reservation, ReserveBuilder},
         store::reservation::{ReservationId, Settlement},
     };
 }

@@ -203,18 +203,20 @@ pub fn compare(
                     }
                 }
             }
-            for (policy, name) in subject.policies.iter().zip(Script::new(subject.policies.clone()).keys(&subject.key))
-            {
+            let names = Script::new(subject.policies.clone()).keys(&subject.key);
+            let states = subject.policies.iter().zip(names.clone());
+            let states = redis.run_all(states.flat_map(|(policy, name)| state_commands(policy, name)));
+            let states = states.as_chunks().0;
+            for ((policy, name), [value, expires]) in subject.policies.iter().zip(names).zip(states) {
                 let expected = single.stored(policy, &subject.key);
                 if expected.is_none() && damaged.contains(&subject.key) {
                     redis.run(&["DEL", &name]);
                     continue;
                 }
-                let [value, expires] = state_commands(policy, name).map(|command| redis.run(&command));
                 if value.is_error() {
                     return Err(format!("{}: {}", place(), value.text()));
                 }
-                let stored = stored_state(&value, &expires);
+                let stored = stored_state(value, expires);
                 if stored != expected {
                     return Err(format!("{}: stored {stored:?}, not {expected:?}", place()));
                 }

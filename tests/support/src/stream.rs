@@ -15,8 +15,12 @@ use crate::{
     Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, reserved, state_commands, stored_state,
 };
 
-/// The number of steps that travel to the server together.
+/// The number of steps that one comparison takes.
 pub const BATCH: usize = 4_000;
+
+/// The number of steps that travel to the server together. Most mutants are found by the first ones, and few steps stay in the
+/// processor's cache.
+const AT_ONCE: usize = 200;
 
 /// Returns the number of steps with each algorithm: a million with all of them. The mutants of the scripts are found by 80 000.
 ///
@@ -409,37 +413,53 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
 // Not generic, so that it is compiled here, with optimisation, and not into each test program.
 pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) -> String) -> Result<(), String> {
     redis.run(&["FLUSHALL".to_owned()]);
-    let taken: Vec<Taken> = (0..BATCH).map(|_| stream.take()).collect();
     let mut names = HashMap::new();
-    for taken in &taken {
-        let script = Script::new(taken.policies.clone());
-        let ceilings = match &taken.step {
-            Step::Check { ceilings, .. } | Step::Reserve { ceilings, .. } | Step::RefundDecision { ceilings, .. } => {
-                ceilings.clone()
-            }
-            _ => None,
-        };
-        let script = script.under(ceilings);
-        let mut scripts = vec![(script.sha(), script.text()), (script.refund_sha(), script.refund_text())];
-        if taken.step.id().is_some() {
-            scripts.push((script.reserve_sha(), script.reserve_text()));
-            scripts.push((script.commit_sha(), script.commit_text()));
+    for first in (0..BATCH).step_by(AT_ONCE) {
+        let taken: Vec<Taken> = (0..AT_ONCE).map(|_| stream.take()).collect();
+        taken.iter().for_each(|taken| load(redis, taken, alter, &mut names));
+        compare_taken(redis, first, &taken, &names)?;
+    }
+    Ok(())
+}
+
+/// Loads the scripts of a step that the server does not have, and notes their names.
+fn load(redis: &mut InRedis, taken: &Taken, alter: &dyn Fn(&str) -> String, names: &mut HashMap<String, String>) {
+    let script = Script::new(taken.policies.clone());
+    let ceilings = match &taken.step {
+        Step::Check { ceilings, .. } | Step::Reserve { ceilings, .. } | Step::RefundDecision { ceilings, .. } => {
+            ceilings.clone()
         }
-        if let Step::Look { .. } = taken.step {
-            scripts.push((script.look_sha(), script.look_text()));
-        }
-        for (sha, text) in scripts {
-            if !names.contains_key(sha) {
-                let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
-                assert!(!reply.is_error(), "the script does not compile: {}", reply.text());
-                names.insert(sha.to_owned(), reply.text());
-            }
+        _ => None,
+    };
+    let script = script.under(ceilings);
+    let mut scripts = vec![(script.sha(), script.text()), (script.refund_sha(), script.refund_text())];
+    if taken.step.id().is_some() {
+        scripts.push((script.reserve_sha(), script.reserve_text()));
+        scripts.push((script.commit_sha(), script.commit_text()));
+    }
+    if let Step::Look { .. } = taken.step {
+        scripts.push((script.look_sha(), script.look_text()));
+    }
+    for (sha, text) in scripts {
+        if !names.contains_key(sha) {
+            let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
+            assert!(!reply.is_error(), "the script does not compile: {}", reply.text());
+            names.insert(sha.to_owned(), reply.text());
         }
     }
-    let calls: Vec<Vec<Vec<u8>>> = taken.iter().flat_map(|taken| commands(taken, &names)).collect();
+}
+
+/// Repeats steps at the server. `first` is the number of the first one.
+fn compare_taken(
+    redis: &mut InRedis,
+    first: usize,
+    taken: &[Taken],
+    names: &HashMap<String, String>,
+) -> Result<(), String> {
+    let calls: Vec<Vec<Vec<u8>>> = taken.iter().flat_map(|taken| commands(taken, names)).collect();
     let mut replies = redis.client.pipeline(&calls).expect("replies").into_iter();
     for (at, taken) in taken.iter().enumerate() {
-        let place = || format!("step {at} now {} {:?} {:?}", taken.now_us, taken.step, taken.policies);
+        let place = || format!("step {} now {} {:?} {:?}", first + at, taken.now_us, taken.step, taken.policies);
         let reply = replies.next().expect("a reply");
         if reply.is_error() {
             return Err(format!("{}: {}", place(), reply.text()));

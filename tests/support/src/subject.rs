@@ -229,6 +229,17 @@ impl InRedis {
         self.client.command(words).expect("a reply")
     }
 
+    /// Sends commands together, and returns their replies in order.
+    ///
+    /// # Panics
+    ///
+    /// When a reply does not come.
+    pub fn run_all(&mut self, commands: impl IntoIterator<Item = Vec<String>>) -> Vec<Reply> {
+        let bytes = |words: Vec<String>| words.into_iter().map(String::into_bytes).collect();
+        let commands: Vec<Vec<Vec<u8>>> = commands.into_iter().map(bytes).collect();
+        self.client.pipeline(&commands).expect("replies")
+    }
+
     /// Loads a script, the first time that it is named.
     ///
     /// # Panics
@@ -353,8 +364,8 @@ impl Subject for InRedis {
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
         let at = Script::new(policy.clone()).keys(key).remove(0);
-        let [value, expires] = state_commands(policy, at);
-        stored_state(&self.run(&value), &self.run(&expires))
+        let replies = self.run_all(state_commands(policy, at));
+        stored_state(&replies[0], &replies[1])
     }
 }
 

@@ -75,11 +75,12 @@ fn agree(is_capped: bool) {
                         assert_eq!(decision.delay(), expected.delay(), "{}", place());
                         checks += 1;
                     }
-                    for (policy, name) in set.iter().zip(script.keys(key)) {
-                        let [value, expires] = state_commands(policy, name);
-                        let held = stored_state(&redis.run(&value), &redis.run(&expires));
-                        assert_eq!(held, oracle.stored(policy, key), "{}", place());
-                    }
+                }
+                let states = keys.iter().flat_map(|(key, _)| set.iter().zip(script.keys(key)));
+                let replies = redis.run_all(states.flat_map(|(policy, name)| state_commands(policy, name)));
+                let states = keys.iter().flat_map(|(key, _)| set.iter().map(move |policy| (key, policy)));
+                for ((key, policy), [value, expires]) in states.zip(replies.as_chunks().0) {
+                    assert_eq!(stored_state(value, expires), oracle.stored(policy, key), "{}", place());
                 }
             }
         }

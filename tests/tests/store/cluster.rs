@@ -56,8 +56,8 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_one_is_named() {
         "+asking",
         "+cluster|slots",
     ];
-    let operations = include_str!("../../../docs/operations.md");
-    assert!(operations.contains("`+asking +cluster|slots`"), "they are documented");
+    let page = include_str!("../../../docs/redis.md");
+    assert!(page.contains("`+asking +cluster|slots`"), "they are documented");
     let blind = &rights[..rights.len() - 1];
     let cluster = cluster().await;
     for node in cluster.nodes() {

@@ -6,7 +6,7 @@ use tollgate::{Algorithm, Policy, PolicySet, Quota, RedisStore, store::Clock, te
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Mode, Proxy, RedisServer};
 
-const OPERATIONS: &str = include_str!("../../../docs/operations.md");
+const PAGE: &str = include_str!("../../../docs/redis.md");
 
 fn set(algorithms: &[Algorithm]) -> PolicySet {
     let policy = |(at, &algorithm): (usize, &Algorithm)| {
@@ -31,7 +31,7 @@ fn counters() -> Vec<Algorithm> {
 
 /// Returns the rights of both documented lines.
 fn documented() -> [Vec<&'static str>; 2] {
-    let lines: Vec<_> = OPERATIONS.lines().filter_map(|line| line.strip_prefix("ACL SETUSER tollgate ")).collect();
+    let lines: Vec<_> = PAGE.lines().filter_map(|line| line.strip_prefix("ACL SETUSER tollgate ")).collect();
     let [least, logs] = lines.as_slice() else { panic!("two lines: {lines:?}") };
     [least, logs]
         .map(|line| line.split_whitespace().map(|word| if word == ">PASSWORD" { ">secret" } else { word }).collect())

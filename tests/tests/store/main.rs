@@ -18,6 +18,7 @@ mod forgetful_server;
 mod leased_rules;
 mod leases;
 mod live_change;
+mod lockouts;
 mod looks;
 mod margin;
 mod memory;

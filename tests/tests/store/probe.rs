@@ -1,4 +1,4 @@
-//! When a probe is sent, on a clock that is paused.
+//! Tests when a probe is sent, on a clock that is paused.
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ struct Caller {
     leased: Limiter,
     log: Limiter,
     permits: ConcurrencyLimiter,
-    /// What the server decided while it answered.
+    /// The decision of the server while it answered.
     decision: Decision,
 }
 

@@ -42,7 +42,7 @@ fn build(project: &Project) -> PathBuf {
         build.env(variable, "line-tables-only");
     }
     let status = build
-        .args(["build", "--quiet", "--offline"])
+        .args(["build", "--quiet", "--offline", "--config", "profile.dev.package.\"*\".debug=false"])
         .current_dir(project.path())
         .env("CARGO_TARGET_DIR", target())
         .stdin(Stdio::null())

@@ -17,7 +17,7 @@ const PERIOD_US: u64 = 10_000_000;
 
 const QUOTA: Quota = Quota::new(5, std::time::Duration::from_micros(PERIOD_US));
 
-/// What is stored before a call.
+/// Names the value that is stored before a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Planted {
     State,

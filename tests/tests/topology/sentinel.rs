@@ -226,7 +226,7 @@ async fn a_pool_of_sentinels_finds_the_next_master() {
 
 #[tokio::test]
 async fn exactly_the_documented_rights_are_enough() {
-    let documented = include_str!("../../../docs/operations.md");
+    let documented = include_str!("../../../docs/redis.md");
     let rights = documented.lines().find_map(|line| line.strip_prefix("`+sentinel|")).expect("a line of rights");
     let rights = format!("+sentinel|{}", rights.split('`').next().expect("its end"));
     let server = RedisServer::start();

@@ -1,6 +1,8 @@
 //! The table of `docs/contributors/reliability.md` that sums up runs on other servers, and the soak.
 
-const HEAD: &str = "\n## Other runs\n\n| run | server | result | missed |\n|---|---|---|---|\n";
+const HEAD: &str = "\n## Other runs\n\n<details><summary>Other servers, and twenty minutes of load</summary>\n\n\
+                    | run | server | result | missed |\n|---|---|---|---|\n";
+const END: &str = "\n</details>\n";
 
 /// Returns the section with the lines that the page has so far.
 pub(crate) fn kept(page: &str) -> String {
@@ -24,7 +26,7 @@ fn lines(page: &str) -> impl Iterator<Item = &str> {
 }
 
 fn section<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    lines.fold(HEAD.to_owned(), |section, line| section + line + "\n")
+    lines.fold(HEAD.to_owned(), |section, line| section + line + "\n") + END
 }
 
 /// The first cell of a line: the command, or the page of the soak.
@@ -78,18 +80,18 @@ mod tests {
     #[test]
     fn a_run_replaces_its_own_line_and_no_other() {
         let page =
-            format!("# Reliability\n{HEAD}| `cargo xtask faults --server valkey8` | v | r | m |\n\nNot measured:\n");
+            format!("# Reliability\n{HEAD}| `cargo xtask faults --server valkey8` | v | r | m |\n{END}\n## Next\n");
         let once = with_run(&page, "redis8", PAGE);
         assert!(
-            once.contains(&format!("{HEAD}{LINE}\n| `cargo xtask faults --server valkey8` | v | r | m |\n\nNot")),
+            once.contains(&format!("{HEAD}{LINE}\n| `cargo xtask faults --server valkey8` | v | r | m |\n{END}\n## N")),
             "{once}"
         );
         assert_eq!(with_run(&once, "redis8", PAGE), once);
-        assert!(once.ends_with(&format!("{}\nNot measured:\n", kept(&once))), "{once}");
+        assert!(once.ends_with(&format!("{}\n## Next\n", kept(&once))), "{once}");
     }
 
     #[test]
     fn a_page_without_the_table_has_no_lines() {
-        assert_eq!(kept("# Reliability\n"), HEAD);
+        assert_eq!(kept("# Reliability\n"), format!("{HEAD}{END}"));
     }
 }

@@ -113,43 +113,46 @@ impl Report {
              tests. The deadline of a check is 50 ms, the default.{pace} {}.\n\n\
              `cargo xtask faults --quick` raises the same faults within three minutes. The tests raise these faults on every run too: they check \
              decisions and counts, not times.\n\n\
-             ## Faults\n\n\
              The targets follow from the settings: the deadline and 20 ms for a check, 200 ms for an outage beyond that of the \
              server, 1200 ms where the probes have slowed down to one a second, 1500 ms where a silent connection has to be \
              given up first, a second after their life for permits that have to be free again, half of that life for permits \
-             that the server has lost, a second after its time limits for the service for Envoy.\n\n\
-             | row | fault | figure | measured | target | |\n|---|---|---|---|---|---|\n",
+             that the server has lost, a second after its time limits for the service for Envoy.\n",
             tollgate_tests::machine::describe().join(", "),
             self.tally(),
         );
-        for (id, fault, found) in &self.rows {
-            match found {
-                None => page += &format!("| {id} | {fault} | – | – | – | **broken** |\n"),
-                Some(found) => {
-                    found.figures.iter().for_each(|it| page += &format!("| {id} | {fault} | {}\n", it.cells()));
-                }
-            }
-        }
         page += "\n## Scoreboard\n\n| # | measure | measured | target | |\n|---|---|---|---|---|\n";
         for (at, it) in self.scores() {
             page += &format!("| {at} | {}\n", it.cells());
         }
+        page += "\n## Faults\n";
+        page += &folded("The figures of each fault", "| row | fault | figure | measured | target | |", self.lines());
         if self.about.is_none() {
             page += &other_runs::kept(previous);
         }
-        page += "\nNot measured by this command:\n\n| # | measure | where |\n|---|---|---|\n";
-        rows::ELSEWHERE.iter().for_each(|(at, what, place)| page += &format!("| {at} | {what} | {place} |\n"));
+        let lines = rows::ELSEWHERE.iter().map(|(at, what, place)| format!("| {at} | {what} | {place} |\n"));
+        page += "\n## Measured elsewhere\n";
+        page += &folded("What other commands measure", "| # | measure | where |", lines);
         page += "\n## Longer attacks\n\n\
             Independent models of the promises, real clients and real processes attacked what stands for longer than a row \
-            lasts. What did not hold was mended, and has a row or a test since. This held:\n\n\
-            | attack | extent | result | rows |\n|---|---|---|---|\n";
-        rows::HELD.iter().for_each(|(attack, extent, result, rows)| {
-            page += &format!("| {attack} | {extent} | {result} | {rows} |\n");
-        });
-        page += "\n## Not raised\n\n| row | fault | why |\n|---|---|---|\n";
-        self.left_out.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
-        rows::NOT_RAISED.iter().for_each(|(id, fault, why)| page += &format!("| {id} | {fault} | {why} |\n"));
+            lasts. What did not hold was mended, and has a row or a test since.\n";
+        let lines = rows::HELD.iter();
+        let lines =
+            lines.map(|(attack, extent, result, rows)| format!("| {attack} | {extent} | {result} | {rows} |\n"));
+        page += &folded("What held", "| attack | extent | result | rows |", lines);
+        let left_out = self.left_out.iter().map(|(id, fault, why)| (*id, *fault, why.as_str()));
+        let lines = left_out.chain(rows::NOT_RAISED.iter().copied());
+        let lines = lines.map(|(id, fault, why)| format!("| {id} | {fault} | {why} |\n"));
+        page += "\n## Not raised\n";
+        page += &folded("What is not raised, and why", "| row | fault | why |", lines);
         page
+    }
+
+    /// Returns the lines of all figures.
+    fn lines(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().flat_map(|(id, fault, found)| match found {
+            None => vec![format!("| {id} | {fault} | – | – | – | **broken** |\n")],
+            Some(found) => found.figures.iter().map(|it| format!("| {id} | {fault} | {}\n", it.cells())).collect(),
+        })
     }
 
     fn scores(&self) -> Vec<(u8, Figure)> {
@@ -173,6 +176,13 @@ impl Report {
         }
         scores.into_iter().flat_map(|(at, figures)| figures.into_iter().map(move |it| (at, it))).collect()
     }
+}
+
+/// Formats a table that the reader unfolds.
+fn folded(summary: &str, heads: &str, lines: impl Iterator<Item = String>) -> String {
+    let rule = "|---".repeat(heads.matches('|').count() - 1);
+    let lines: String = lines.collect();
+    format!("\n<details><summary>{summary}</summary>\n\n{heads}\n{rule}|\n{lines}\n</details>\n")
 }
 
 fn counted<'a>(figures: impl Iterator<Item = &'a Figure>) -> String {

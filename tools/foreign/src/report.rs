@@ -102,20 +102,44 @@ impl Report {
             clients.join(", "),
             tollgate_tests::machine::describe().join(", "),
         );
+        page.push_str("\n| group | rows passed | cases passed | |\n|---|---|---|---|\n");
+        for (group, rows) in &self.groups {
+            let rows = rows.as_deref();
+            let (title, sums, verdict) = (group.title, rows.map_or("– | –".to_owned(), sums), verdict(rows));
+            let _ = writeln!(page, "| {title} | {sums} | {verdict} |");
+        }
         for (group, rows) in &self.groups {
             let _ = write!(page, "\n## {}\n\n{}\n\n", group.title, group.about);
             let Some(rows) = rows else {
                 page.push_str("**Not carried out.**\n");
                 continue;
             };
+            let _ = writeln!(page, "<details><summary>{} rows</summary>\n", rows.len());
             page.push_str("| row | client | cases passed | | found |\n|---|---|---|---|---|\n");
             for row in rows {
                 let verdict = if row.is_passed() { "passed" } else { "**failed**" };
                 let (score, reason) = (row.score(), row.reason().replace('|', "\\|"));
                 let _ = writeln!(page, "| {} | {} | {score} | {verdict} | {reason} |", row.name, row.client);
             }
+            page.push_str("\n</details>\n");
         }
         page
+    }
+}
+
+/// Formats the rows and the cases of a group that passed.
+fn sums(rows: &[Row]) -> String {
+    let passed = rows.iter().filter(|row| row.is_passed()).count();
+    let (cases, failed) =
+        rows.iter().fold((0, 0), |(cases, failed), row| (cases + row.cases.len(), failed + row.failed().count()));
+    format!("{passed} of {} | {} of {cases}", rows.len(), cases - failed)
+}
+
+fn verdict(rows: Option<&[Row]>) -> &'static str {
+    match rows {
+        None => "**not carried out**",
+        Some(rows) if rows.iter().all(Row::is_passed) => "passed",
+        Some(_) => "**failed**",
     }
 }
 
@@ -166,6 +190,8 @@ mod tests {
         let page = report.markdown(&["curl 7".to_owned()]);
         assert!(page.contains("| one | curl 7 | 2 of 2 | passed |"), "{page}");
         assert!(page.contains("| two | curl 7 | 0 of 1 | **failed** | GET: expected 429, found 200 |"), "{page}");
+        let sums = format!("| {} | 1 of 2 | 2 of 3 | **failed** |", groups::ALL[0].title);
+        assert!(page.contains(&sums), "{page}");
     }
 
     #[test]

@@ -63,8 +63,10 @@ pub(crate) fn markdown(parts: &[Part]) -> String {
         }
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let heads: Vec<String> = part.heads.iter().map(|&head| head.to_owned()).collect();
-        page += &format!("\n{}{}", line(&heads), line(&vec!["---".to_owned(); heads.len()]));
+        let _ = writeln!(page, "\n<details><summary>{} rows</summary>\n", part.rows.len());
+        page += &(line(&heads) + &line(&vec!["---".to_owned(); heads.len()]));
         part.rows.iter().for_each(|row| page += &line(row));
+        page.push_str("\n</details>\n");
     }
     page
 }

@@ -17,6 +17,7 @@ mod layer;
 mod lease;
 mod limiter;
 mod limits;
+mod lockouts;
 mod matching;
 mod metrics;
 mod model;

@@ -45,7 +45,7 @@ use crate::{
 /// let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
 /// let response = service.clone().oneshot(Request::new(())).await.unwrap();
 /// assert_eq!(response.status(), 503);
-/// assert_eq!(response.headers()["retry-after"], "1");
+/// assert!(response.headers().contains_key("retry-after"));
 ///
 /// drop(slot);
 /// let response = service.oneshot(Request::new(())).await.unwrap();

@@ -14,7 +14,7 @@ use futures_core::Stream;
 use futures_sink::Sink;
 use tokio::time::{Sleep, sleep};
 
-/// How long the client has to receive the close frame and to answer it.
+/// The time that the client has to receive the close frame and to answer it.
 const MAX_TIME: Duration = Duration::from_secs(2);
 
 /// Sends a close frame, and reads until the client has answered it.

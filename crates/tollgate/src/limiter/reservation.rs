@@ -7,10 +7,10 @@ use crate::{
     store::{Check, ReservationId, Settlement, StoreFuture, answer_by},
 };
 
-/// The default of [`Reserve::time_to_live`].
+/// The default of [`ReserveBuilder::time_to_live`].
 const TIME_TO_LIVE: Duration = Duration::from_secs(600);
 
-/// The bounds of [`Reserve::time_to_live`].
+/// The bounds of [`ReserveBuilder::time_to_live`].
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
@@ -48,15 +48,15 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`CheckBuilder::cost`](crate::limiter::CheckBuilder::cost). An estimate above the burst of a policy fails with
-    /// [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst), unless it is [capped](Reserve::capped).
+    /// [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst), unless it is [capped](ReserveBuilder::capped).
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store holds no reservations.
     ///
     /// In an outage the [`Outage`](crate::Outage) decides, as for a check. A reservation by
     /// [`Outage::Local`](crate::Outage::Local) is held in this process. A reservation by
     /// [`Outage::Open`](crate::Outage::Open) is not held, and settles nothing.
-    pub fn reserve(&self, key: impl Into<Key>, estimate: impl Into<Costs>) -> Reserve {
-        Reserve {
+    pub fn reserve(&self, key: impl Into<Key>, estimate: impl Into<Costs>) -> ReserveBuilder {
+        ReserveBuilder {
             limiter: self.clone(),
             key: key.into(),
             estimate: estimate.into(),
@@ -120,7 +120,7 @@ impl Limiter {
 
 /// Builds a [`Reservation`]. [`Limiter::reserve`] returns it. Await it to reserve.
 #[must_use = "nothing is reserved until the builder is awaited"]
-pub struct Reserve {
+pub struct ReserveBuilder {
     limiter: Limiter,
     key: Key,
     estimate: Costs,
@@ -130,7 +130,7 @@ pub struct Reserve {
     max_wait: Option<Duration>,
 }
 
-impl Reserve {
+impl ReserveBuilder {
     /// Sets the id. A [random](ReservationId::random) one by default.
     ///
     /// While a reservation of this key, id and policies is held or settled, and until its time to live ends, the same id
@@ -219,7 +219,7 @@ impl Reserve {
     }
 }
 
-impl IntoFuture for Reserve {
+impl IntoFuture for ReserveBuilder {
     type Output = Result<Reservation, Error>;
     type IntoFuture = StoreFuture<Reservation>;
 
@@ -292,10 +292,10 @@ impl LimiterInner {
     }
 }
 
-impl fmt::Debug for Reserve {
+impl fmt::Debug for ReserveBuilder {
     /// Leaves out the key, which may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reserve")
+        f.debug_struct("ReserveBuilder")
             .field("estimate", &self.estimate)
             .field("id", &self.id)
             .field("time_to_live", &self.time_to_live)
@@ -399,7 +399,7 @@ impl Reservation {
     /// # Errors
     ///
     /// The store cannot be reached before the deadline. The reservation may be settled or not: repeat the commit, or
-    /// leave it to the [time to live](crate::reservation::Reserve::time_to_live), after which the estimate stays charged.
+    /// leave it to the [time to live](crate::reservation::ReserveBuilder::time_to_live), after which the estimate stays charged.
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or
     /// do not name each of them.

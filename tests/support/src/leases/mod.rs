@@ -276,14 +276,16 @@ impl LeaseStream<'_> {
     /// Compares what is stored of the outstanding units of each policy.
     fn compare_books(&mut self, key: u64) -> Result<(), String> {
         let keys = LeaseScript::new(self.policies.clone()).keys(&Key::new(key));
-        for (policy, keys) in self.policies.iter().zip(keys.chunks(2)) {
-            let reply = self.redis.run(&["GET", &keys[1]]);
+        let books = keys.chunks(2).map(|keys| keys[1].clone());
+        let looks = books.flat_map(|book| [vec!["GET".to_owned(), book.clone()], expiry_command(book)]);
+        let replies = self.redis.run_all(looks);
+        for (policy, [reply, expires]) in self.policies.iter().zip(replies.as_chunks().0) {
             let found = (!reply.is_nil()).then(|| {
                 let words = reply.bytes().as_chunks().0;
                 std::array::from_fn(|at| f64::from_le_bytes(words[at]))
             });
             differ(&policy.name(), &found, &self.pure.book(policy, key))?;
-            let expires_ms = self.redis.run(&expiry_command(keys[1].clone())).int();
+            let expires_ms = expires.int();
             let fresh_ms = self.pure.fresh_us(policy, key) / 1000;
             let is_early = !self.has_events && (expires_ms as u64) < fresh_ms;
             if found.is_some() && (expires_ms < 0 || is_early) {

@@ -20,7 +20,7 @@ pub(super) fn arrivals() -> Vec<u64> {
     hit.into_iter().chain(burst).chain(flood).collect()
 }
 
-/// When each admitted request of the traffic is acted on: at once, or when its turn in the queue comes.
+/// Returns the times at which the admitted requests are acted on: at once, or when their turn in the queue comes.
 pub(super) fn passed(algorithm: Algorithm) -> Vec<u64> {
     let clock = Clock::manual(EPOCH);
     let policy = Policy::try_new("plot", algorithm, Quota::per_second(AMOUNT)).expect("a policy");

@@ -83,9 +83,9 @@ pub(super) struct Figures {
 pub(super) struct ClassFigures {
     pub(super) ideal: f64,
     pub(super) admitted: f64,
-    /// What the customer that fares worst gets, as a share of its ideal. Customers with few requests count together.
+    /// The units of the customer that fares worst, as a share of its ideal. Customers with few requests count together.
     pub(super) least: f64,
-    /// What all of them get in each second, as a share of their ideal.
+    /// The units of all of them in each second, as a share of their ideal.
     pub(super) course: Vec<f64>,
 }
 
@@ -181,7 +181,7 @@ struct Record<'a> {
     now: BTreeMap<u64, Count>,
     sums: BTreeMap<u64, Count>,
     figures: Figures,
-    /// What is left in a bucket of its own, and its time: no limiter may admit more.
+    /// The units left in a bucket of its own, and its time: no limiter may admit more.
     left: f64,
     at: u64,
 }

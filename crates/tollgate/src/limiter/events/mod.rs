@@ -111,7 +111,7 @@ pub enum Event<'a> {
     OutageBegan {
         /// The [name](crate::LimiterBuilder::name) of the limiter.
         limiter: Cow<'a, str>,
-        /// Why the store did not decide.
+        /// The reason why the store did not decide.
         reason: ErrorKind,
     },
     /// The store decides again. A check finds it, at least one second after the last one that failed.

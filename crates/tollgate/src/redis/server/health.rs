@@ -267,7 +267,7 @@ impl Drop for Probe {
 #[derive(Default)]
 struct Trips {
     last: VecDeque<Duration>,
-    /// How often the server has become too far.
+    /// The number of times that the server has become too far.
     episodes: u32,
 }
 
