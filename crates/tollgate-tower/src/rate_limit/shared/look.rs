@@ -45,7 +45,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                 Ok(limiter) => match limiter.await {
                     Ok(Limited::By(limiter)) => limiter,
                     Ok(Limited::Exempt) => return Ok(()),
-                    Err(error) => return self.fail(&error, self.options.is_shadow_without_key(), parts),
+                    Err(error) => return self.fail(&error, self.is_shadow_without_key(), parts),
                 },
                 Err(error) => return rejected(self.judge_without_key(&error, parts)),
             },
@@ -57,7 +57,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Ok(None) => return Ok(()),
             Err(error) => return rejected(self.judge_without_key(&error, parts)),
         };
-        if self.options.is_shadow(&key) {
+        if self.is_shadow(&key) {
             return Ok(());
         }
         match limiter.peek(key).await {
@@ -89,13 +89,13 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let mut joint = match decided {
             Ok(Some(joint)) => joint,
             Ok(None) => return Ok(()),
-            Err(error) => return self.fail(&error, self.options.is_shadow_without_key(), parts),
+            Err(error) => return self.fail(&error, self.is_shadow_without_key(), parts),
         };
         if let Some(key) = joint.forbidden_key() {
-            let is_shadow = self.options.is_shadow(key);
+            let is_shadow = self.is_shadow(key);
             return if is_shadow { Ok(()) } else { rejected(self.reject_unchecked(Reason::Forbidden, parts)) };
         }
-        joint.enforce(|key| !self.options.is_shadow(key));
+        joint.enforce(|key| !self.is_shadow(key));
         for decision in joint.enforced() {
             if let Some(kind) = decision.degraded() {
                 return self.fail(&away(kind), false, parts);
