@@ -34,6 +34,8 @@ pub(super) struct Report {
     /// For each file, the number of viable mutants tested, and of those noticed.
     files: BTreeMap<String, (usize, usize)>,
     equal: usize,
+    /// Mutants that do not compile.
+    unviable: usize,
     survivors: Vec<String>,
 }
 
@@ -86,7 +88,8 @@ impl Results {
         for mutant in &survivors {
             files.entry(file(mutant).to_owned()).or_default().0 += 1;
         }
-        Report { package: package.to_owned(), all, files, equal: equal.len(), survivors }
+        let unviable = sum.unviable.len();
+        Report { package: package.to_owned(), all, files, equal: equal.len(), unviable, survivors }
     }
 }
 
@@ -98,7 +101,12 @@ impl Report {
     fn share(&self) -> f64 {
         let tested = self.tested();
         let noticed = tested - self.survivors.len();
-        if tested == 0 { 100.0 } else { 100.0 * noticed as f64 / tested as f64 }
+        match (tested, self.unviable) {
+            (0, 0) => 100.0,
+            // Something else than the mutants keeps the tests from compiling.
+            (0, _) => 0.0,
+            _ => 100.0 * noticed as f64 / tested as f64,
+        }
     }
 
     pub(super) fn is_enough(&self) -> bool {
@@ -165,6 +173,15 @@ mod tests {
         assert_eq!((report.tested(), report.equal, report.survivors.len()), (3, 1, 1));
         let text = report.to_string();
         assert!(text.contains("not noticed: a.rs:9:9: replace + with - in k"), "{text}");
+    }
+
+    #[test]
+    fn a_run_in_which_no_mutant_compiled_is_not_enough() {
+        let mut none = Results::new(10);
+        assert!(none.report("a", &[]).is_enough(), "no mutant was asked for");
+        none = Results::new(10);
+        none.add(Outcome { unviable: vec!["a.rs:1:2: replace < with > in f".to_owned()], ..Outcome::default() });
+        assert!(!none.report("a", &[]).is_enough());
     }
 
     #[test]
