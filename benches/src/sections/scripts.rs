@@ -26,6 +26,9 @@ struct Ours {
     drain: usize,
 }
 
+/// A lock that outlasts the run.
+const LOCK: Duration = Duration::from_secs(86_400);
+
 /// Lists the sets. A new algorithm is one more line. [`BUCKET`] and [`THREE`] are the positions of the first two sets.
 const OURS: &[Ours] = &[
     one("token bucket", |scarce| Policy::token_bucket("a", bucket(scarce)).into()),
@@ -44,9 +47,7 @@ const OURS: &[Ours] = &[
     one("leaky bucket", |scarce| Policy::leaky_bucket("a", bucket(scarce)).into()),
     one("fixed window", |scarce| Policy::fixed_window("a", window(scarce)).into()),
     one("window from first hit", |scarce| Policy::window_from_first_hit("a", window(scarce)).into()),
-    one("lockout", |scarce| {
-        Policy::lockout("a", window(scarce), Duration::from_secs(60), Duration::from_secs(3_600)).into()
-    }),
+    one("lockout", |scarce| Policy::lockout("a", window(scarce), LOCK, LOCK).into()),
     one("sliding window", |scarce| Policy::sliding_window("a", window(scarce)).into()),
     one("sliding buckets, 10", |scarce| Policy::sliding_buckets("a", window(scarce), 10).into()),
     Ours { name: "sliding log of 100", policies: |scarce| log(scarce).into(), subjects: LOGS, drain: 100 },

@@ -1,5 +1,5 @@
 //! Tests that start other programs: several processes at one server, also with leases, and with callers that wait, processes
-//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of events, of ranked rules and of log-ins, the examples whose
+//! with wrong clocks, the quickstart, the examples of priorities, of enforcement, of events, of OpenTelemetry, of ranked rules and of log-ins, the examples whose
 //! limits come from a database, that defers jobs, of outgoing calls, of a language model, of long exports, of WebSockets, and with metrics for
 //! Prometheus, and the playground.
 
@@ -14,6 +14,7 @@ mod leases;
 mod linear;
 mod llm_gateway;
 mod login;
+mod opentelemetry;
 mod outgoing_calls;
 mod playground;
 mod priorities;
