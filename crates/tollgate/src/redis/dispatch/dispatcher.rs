@@ -250,6 +250,7 @@ struct Turn {
     inbox: Arc<Inbox>,
     /// `None` when the line is known to be short.
     measurement: Option<Measurement>,
+    is_answered: bool,
 }
 
 /// Measures the round trip of a check that its caller sends.
@@ -263,7 +264,7 @@ struct Measurement {
 
 impl Turn {
     fn new(inbox: &Arc<Inbox>) -> Self {
-        Self { inbox: Arc::clone(inbox), measurement: None }
+        Self { inbox: Arc::clone(inbox), measurement: None, is_answered: false }
     }
 
     /// Begins on a connection. While its line is not known to be short, the round trip is measured.
@@ -277,6 +278,7 @@ impl Turn {
     }
 
     fn answered(&mut self) {
+        self.is_answered = true;
         if let Some(measurement) = &mut self.measurement {
             measurement.took = Some(runtime::now().saturating_duration_since(measurement.began));
         }
@@ -286,7 +288,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut waiting = self.inbox.queue.lock();
-        waiting.pacer.ends_direct();
+        waiting.pacer.ends_direct(self.is_answered);
         if let Some(Measurement { connection, first, began, took: Some(took) }) = self.measurement {
             waiting.pacer.connected(connection, began, worker::since_epoch, first);
             waiting.pacer.measured(connection, took);

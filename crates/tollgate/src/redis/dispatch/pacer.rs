@@ -48,6 +48,8 @@ pub(super) struct Pacer {
     direct: usize,
     /// Is true while callers may send their checks.
     is_direct: bool,
+    /// Is true from an answer on that a caller got as soon as on a short line, until a caller gives up.
+    is_prompt: bool,
     /// The most checks that waited or were under way at a time, lately.
     peak: usize,
     /// The time for which the process kept answers waiting, lately.
@@ -112,6 +114,7 @@ impl Pacer {
             checks: 0,
             direct: 0,
             is_direct: false,
+            is_prompt: false,
             peak: 0,
             lag: Duration::ZERO,
             rate: Rate::new(now),
@@ -164,15 +167,17 @@ impl Pacer {
         begins
     }
 
-    /// Notes that a check that its caller sent was answered, or given up.
-    pub(super) fn ends_direct(&mut self) {
+    /// Notes that a check that its caller sent was answered, or given up. The line may have become longer then.
+    pub(super) fn ends_direct(&mut self, is_answered: bool) {
         self.direct -= 1;
+        self.is_prompt &= is_answered;
     }
 
     /// Notes how long the answer took to a check that its caller sent.
     pub(super) fn measured(&mut self, connection: u64, round_trip: Duration) {
         if let Some(window) = self.window.as_mut().filter(|window| window.connection == connection) {
             window.least = window.least.min(round_trip);
+            self.is_prompt |= round_trip < SHORT;
         }
     }
 
@@ -225,13 +230,14 @@ impl Pacer {
     }
 
     fn is_short(&self) -> bool {
-        self.short_line().is_some()
+        self.window.as_ref().is_some_and(|window| window.least < SHORT)
     }
 
-    /// Returns the connection, if its line is so short that the work at its ends takes longer. Checks that their callers send
-    /// then share a write while the server has not noticed those before.
+    /// Returns the connection, if its line is so short that the work at its ends takes longer, and no caller has given up
+    /// since. Checks that their callers send then share a write while the server has not noticed those before.
     pub(super) fn short_line(&self) -> Option<u64> {
-        self.window.as_ref().filter(|window| window.least < SHORT).map(|window| window.connection)
+        let window = self.window.as_ref().filter(|_| self.is_prompt && self.is_short());
+        window.map(|window| window.connection)
     }
 }
 
@@ -545,10 +551,10 @@ mod tests {
         pacer.rests();
         (0..MOST_DIRECT).for_each(|_| assert!(pacer.begins_direct()));
         assert!(!pacer.begins_direct());
-        pacer.ends_direct();
+        pacer.ends_direct(true);
         assert!(pacer.begins_direct() && !pacer.begins_direct());
         pacer.queued();
-        pacer.ends_direct();
+        pacer.ends_direct(true);
         assert!(!pacer.begins_direct(), "checks are queued");
         pacer.rests();
         assert!(pacer.begins_direct() && !pacer.begins_direct(), "those that were sent before count");
@@ -599,6 +605,16 @@ mod tests {
         assert_eq!(pacer.short_line(), None, "of another connection, or just too late");
         pacer.measured(CONNECTION, SHORT / 2);
         pacer.measured(CONNECTION, ms(5.0));
+        assert_eq!(pacer.short_line(), Some(CONNECTION));
+        pacer.rests();
+        assert!(pacer.begins_direct() && pacer.begins_direct());
+        pacer.ends_direct(true);
+        assert_eq!(pacer.short_line(), Some(CONNECTION));
+        pacer.ends_direct(false);
+        assert_eq!(pacer.short_line(), None, "a caller gave up: the line may have become longer");
+        pacer.measured(CONNECTION, ms(5.0));
+        assert_eq!(pacer.short_line(), None, "it has");
+        pacer.measured(CONNECTION, SHORT / 2);
         assert_eq!(pacer.short_line(), Some(CONNECTION));
         pacer.connected(CONNECTION + 1, began, || PERIOD, ms(1.0));
         assert_eq!(pacer.short_line(), None, "another line");
