@@ -1,31 +1,20 @@
 //! The example of enforcement: two instances that are turned up together.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use tollgate_tests::{Process, RedisServer, ports, wait};
+
+use crate::http;
 
 const TENANTS: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn status(address: SocketAddr, method: &str, path: &str, tenant: usize) -> u16 {
-    answer(address, method, path, tenant).split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
-}
-
-fn answer(address: SocketAddr, method: &str, path: &str, tenant: usize) -> String {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant: tenant-{tenant}\r\n");
-    write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+fn send(address: SocketAddr, method: &str, path: &str, tenant: usize) -> (u16, String) {
+    http::send(address, method, path, &[("X-Tenant", &format!("tenant-{tenant}"))])
 }
 
 fn denied(address: SocketAddr) -> Vec<usize> {
-    (0..TENANTS).filter(|tenant| status(address, "GET", "/", *tenant) == 429).collect()
+    (0..TENANTS).filter(|tenant| send(address, "GET", "/", *tenant).0 == 429).collect()
 }
 
 /// Returns what is published.
@@ -50,7 +39,7 @@ fn two_instances_deny_the_same_tenants_at_each_share() {
     let mut before = Vec::new();
     for (share, expected) in [(50, 8..=32), (100, TENANTS..=TENANTS)] {
         for address in [first, second] {
-            assert_eq!(status(address, "PUT", &format!("/enforcement/{share}"), 0), 200);
+            assert_eq!(send(address, "PUT", &format!("/enforcement/{share}"), 0).0, 200);
         }
         let now = denied(first);
         assert_eq!(now, denied(second), "{share} %");
@@ -58,7 +47,7 @@ fn two_instances_deny_the_same_tenants_at_each_share() {
         assert!(before.iter().all(|tenant| now.contains(tenant)));
         before = now;
     }
-    assert_eq!(status(first, "PUT", "/enforcement/101", 0), 400);
+    assert_eq!(send(first, "PUT", "/enforcement/101", 0).0, 400);
 
     // Operators see the limit, and win over the code, on both instances.
     wait::until("the limit", PATIENCE, || {
@@ -66,12 +55,12 @@ fn two_instances_deny_the_same_tenants_at_each_share() {
     });
     redis.command(&["HSET", "tollgate:{replicas}:shares", "tenant", "0%"]);
     wait::until("the share of the operator", PATIENCE, || denied(first).is_empty() && denied(second).is_empty());
-    assert_eq!(status(first, "PUT", "/enforcement/100", 0), 200);
+    assert_eq!(send(first, "PUT", "/enforcement/100", 0).0, 200);
     assert!(denied(first).is_empty(), "the code waits");
-    assert!(answer(first, "GET", "/rate_limit", 1).ends_with(r#"{"resources":{}}"#), "not enforced for the tenant");
+    assert!(send(first, "GET", "/rate_limit", 1).1.ends_with(r#"{"resources":{}}"#), "not enforced for the tenant");
     redis.command(&["HDEL", "tollgate:{replicas}:shares", "tenant"]);
     wait::until("the share of the code", PATIENCE, || denied(first).len() == TENANTS);
-    let state = answer(first, "GET", "/rate_limit", 1);
+    let state = send(first, "GET", "/rate_limit", 1).1;
     assert!(state.contains(r#"{"resources":{"tenant":{"limit":1,"used":1,"remaining":0,"reset":"#), "{state}");
     for (mut process, _) in instances {
         assert!(process.interrupt().success());

@@ -1,19 +1,13 @@
 //! The example of events: two instances that write audit logs, and one mail per customer.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-};
+use std::net::SocketAddr;
 
 use tollgate_tests::{Process, RedisServer, ports};
 
+use crate::http;
+
 fn status(address: SocketAddr, customer: &str) -> u16 {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Customer: {customer}\r\n");
-    write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+    http::send(address, "GET", "/", &[("X-Customer", customer)]).0
 }
 
 #[test]

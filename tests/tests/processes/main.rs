@@ -10,6 +10,7 @@ mod deferred_jobs;
 mod enforcement;
 mod events;
 mod export_permits;
+mod http;
 mod leases;
 mod linear;
 mod llm_gateway;

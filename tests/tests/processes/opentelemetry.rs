@@ -1,18 +1,10 @@
 //! The example of OpenTelemetry: what it prints is what an exporter is given.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-};
+use std::net::SocketAddr;
 
 use tollgate_tests::{Process, ports};
 
-fn ask(address: SocketAddr, customer: &str) {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Customer: {customer}\r\n");
-    write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
-    stream.read_to_string(&mut String::new()).expect("an answer");
-}
+use crate::http;
 
 /// Returns the value of the data point with this outcome in the last export.
 fn exported(output: &str, outcome: &str) -> u64 {
@@ -30,7 +22,7 @@ fn each_decision_is_exported_with_its_policy_and_outcome() {
     command.env("LISTEN", address.to_string());
     let mut process = Process::start(command, "Try");
     for customer in ["acme", "other"] {
-        (0..7).for_each(|_| ask(address, customer));
+        (0..7).for_each(|_| _ = http::send(address, "GET", "/", &[("X-Customer", customer)]));
     }
     assert!(process.interrupt().success());
     let output = process.output();

@@ -1,19 +1,16 @@
 //! The example of outgoing calls: two instances that share the limit of a third, which is the service.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    thread,
-    time::Instant,
-};
+use std::{net::SocketAddr, thread, time::Instant};
 
 use serde_json::Value;
 use tollgate_tests::{Process, RedisServer, ports};
 
+use crate::http;
+
 /// The calls of each instance.
 const CALLS: u64 = 150;
 
-/// What the service saw, and what each instance says.
+/// Holds what the service saw, and what each instance says.
 struct Outcome {
     report: Value,
     said: Vec<String>,
@@ -27,10 +24,7 @@ impl Outcome {
 }
 
 fn report(address: SocketAddr) -> Value {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    write!(stream, "GET /report HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
+    let (_, answer) = http::send(address, "GET", "/report", &[]);
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
     serde_json::from_str(body).expect("a document")
 }

@@ -1,20 +1,10 @@
 //! The example of priorities: two instances that share one limit.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Instant,
-};
+use std::{net::SocketAddr, time::Instant};
 
 use tollgate_tests::{Process, RedisServer, ports};
 
-fn status(address: SocketAddr, path: &str) -> u16 {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
-}
+use crate::http;
 
 #[test]
 fn reports_of_two_instances_leave_the_last_units_to_orders() {
@@ -28,8 +18,9 @@ fn reports_of_two_instances_leave_the_last_units_to_orders() {
         })
         .collect();
     let began = Instant::now();
-    let passed =
-        |path: &str, requests: usize| (0..requests).filter(|at| status(instances[at % 2].1, path) == 200).count();
+    let passed = |path: &str, requests: usize| {
+        (0..requests).filter(|at| http::send(instances[at % 2].1, "GET", path, &[]).0 == 200).count()
+    };
     let reports = passed("/reports", 20);
     let orders = passed("/orders", 10);
     // One unit accrues in 6 s.

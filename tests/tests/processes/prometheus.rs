@@ -1,26 +1,17 @@
 //! The example with metrics for Prometheus.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use tollgate::{Key, KeySecret, limiter::DeniedKeys};
 use tollgate_tests::{Process, RedisServer, ports, wait};
+
+use crate::http;
 
 const SECRET: &str = "a secret of the configuration";
 
 /// Sends a request. Returns the status and the body.
 fn send(address: SocketAddr, method: &str, path: &str, tenant: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let head =
-        format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nX-Tenant: {tenant}\r\nContent-Length: 0\r\n\r\n");
-    stream.write_all(head.as_bytes()).expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let (status, answer) = http::send(address, method, path, &[("X-Tenant", tenant), ("Content-Length", "0")]);
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
     (status, body.to_owned())
 }

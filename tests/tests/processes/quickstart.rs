@@ -1,13 +1,10 @@
 //! The program of the README as a new user runs it.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    process::Command,
-    time::Instant,
-};
+use std::{net::SocketAddr, process::Command, time::Instant};
 
 use tollgate_tests::{Process, RedisServer, ports};
+
+use crate::http;
 
 /// Starts the program on a free port, in process or with this server.
 fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
@@ -22,12 +19,8 @@ fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
 
 /// Returns the status and the whole answer, in lower case.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.expect("a status"), answer.to_ascii_lowercase())
+    let (status, answer) = http::send(address, "GET", path, &[]);
+    (status, answer.to_ascii_lowercase())
 }
 
 /// Sends requests to the instances in turn. Returns how many passed, and the most that may pass.

@@ -2,8 +2,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -11,13 +10,10 @@ use std::{
 
 use tollgate_tests::{Process, ports};
 
+use crate::http;
+
 fn status(address: SocketAddr, path: &str, tenant: &str) -> u16 {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Tenant: {tenant}\r\n");
-    write!(stream, "{head}Connection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+    http::send(address, "GET", path, &[("X-Tenant", tenant)]).0
 }
 
 /// Replaces a file by a rename.
