@@ -248,7 +248,7 @@ pub(crate) struct LimiterInner {
     pub(crate) timeout: Duration,
     pub(crate) fallback: Fallback,
     wait_queues: WaitQueues,
-    /// What operators see of the limiter, if it is published.
+    /// Shows the limiter to operators, if it is published.
     publication: Option<Publication>,
 }
 

@@ -230,31 +230,26 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl<P> LimiterBuilder<P> {
-    /// Builds all but the policies, which are returned. `name` returns the default name, `group` the group of replicas, and
-    /// `publication` what operators see of a limiter that is published.
+    /// Builds all but the policies, under this name: the one of the builder is not used.
     pub(crate) fn build_inner(
         self,
-        name: impl FnOnce(&P) -> String,
-        group: impl FnOnce(&str, &P) -> ReplicaGroup,
-        publication: impl FnOnce(&str, &P, Option<Enforcement>) -> Option<Publication>,
-    ) -> (Arc<LimiterInner>, P) {
-        let Self { store, policies, name: given, deadline, outage, max_waiting, watch, .. } = self;
-        let name = given.unwrap_or_else(|| name(&policies).into());
-        let group = group(&name, &policies);
-        let publication = self.is_published.then(|| publication(&name, &policies, self.operated)).flatten();
+        name: Cow<'static, str>,
+        group: ReplicaGroup,
+        publication: Option<Publication>,
+    ) -> Arc<LimiterInner> {
+        let Self { store, deadline, outage, max_waiting, watch, outage_clock, .. } = self;
         if let Some(publication) = &publication {
             store.publish(publication);
         }
-        let inner = LimiterInner {
+        Arc::new(LimiterInner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, group, outage, &*store, watch.if_used(), self.outage_clock),
+            fallback: Fallback::new(name, group, outage, &*store, watch.if_used(), outage_clock),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),
             publication,
-        };
-        (Arc::new(inner), policies)
+        })
     }
 }
 
@@ -311,11 +306,14 @@ impl LimiterBuilder<PolicySet> {
 
     /// Builds the limiter.
     #[must_use]
-    pub fn build(self) -> Limiter {
-        let joined = |policies: &PolicySet| policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
-        let published =
-            |name: &str, policies: &PolicySet, enforcement| Some(Publication::new(name, policies.clone(), enforcement));
-        let (inner, policies) = self.build_inner(joined, ReplicaGroup::new, published);
+    pub fn build(mut self) -> Limiter {
+        let policies = self.policies.clone();
+        let joined = || policies.iter().map(Policy::name).collect::<Vec<_>>().join("+").into();
+        let name = self.name.take().unwrap_or_else(joined);
+        let group = ReplicaGroup::new(&name, &policies);
+        let operated = self.operated.take();
+        let publication = self.is_published.then(|| Publication::new(&*name, policies.clone(), operated));
+        let inner = self.build_inner(name, group, publication);
         if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
             tracing::warn!(
                 limiter = inner.fallback.name(),

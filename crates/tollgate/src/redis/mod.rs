@@ -1,8 +1,9 @@
 //! Keeps the state of policies in Redis, for all replicas: see [`RedisStore`].
 //!
 //! This module and [`RedisSource`] have all types of the client library that this crate shows.
-// Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its `housekeeping` use `backend`; `backend` uses `cluster`; `cluster`
-// uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`; `connect` uses `protocol`.
+// Imports run downward: `builder`, `source` and `diagnosis` use `store`; `store` and its `housekeeping` use `backend`; `backend`
+// uses `cluster`; `cluster` uses `dispatch`; `dispatch` uses `deny_cache` and `server`; these use `connect`; `connect` uses
+// `protocol`.
 
 mod backend;
 mod builder;

@@ -1,4 +1,4 @@
-//! What a limiter makes known to operators.
+//! Limits as operators see them.
 
 #[cfg(feature = "redis")]
 use std::sync::Weak;

@@ -81,9 +81,9 @@ impl ConcurrencyLimiter {
     /// Use [`Limiter::concurrency`] for others.
     #[must_use]
     pub fn new(store: impl Store, policy: Concurrency) -> Self {
-        let name = policy.name().to_owned();
-        let group = |name: &str, (): &()| ReplicaGroup::of_permits(name);
-        Self::on(Limiter::builder(store).build_inner(|()| name, group, |_, (), _| None).0, policy, Clock::since_boot())
+        let (name, group) = (policy.name().to_owned(), ReplicaGroup::of_permits(policy.name()));
+        let limiter = Limiter::builder(store).build_inner(name.into(), group, None);
+        Self::on(limiter, policy, Clock::since_boot())
     }
 
     pub(crate) fn on(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Self {

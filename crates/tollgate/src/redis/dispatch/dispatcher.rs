@@ -259,7 +259,6 @@ struct Measurement {
     /// The time of the first answer on the connection.
     first: Duration,
     began: Instant,
-    took: Option<Duration>,
 }
 
 impl Turn {
@@ -273,14 +272,7 @@ impl Turn {
         connection.gather(is_short);
         if !is_short {
             let (connection, first) = (connection.number(), connection.round_trip());
-            self.measurement = Some(Measurement { connection, first, began: runtime::now(), took: None });
-        }
-    }
-
-    fn answered(&mut self) {
-        self.is_answered = true;
-        if let Some(measurement) = &mut self.measurement {
-            measurement.took = Some(runtime::now().saturating_duration_since(measurement.began));
+            self.measurement = Some(Measurement { connection, first, began: runtime::now() });
         }
     }
 }
@@ -289,9 +281,9 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut waiting = self.inbox.queue.lock();
         waiting.pacer.ends_direct(self.is_answered);
-        if let Some(Measurement { connection, first, began, took: Some(took) }) = self.measurement {
+        if let Some(Measurement { connection, first, began }) = self.measurement.take_if(|_| self.is_answered) {
             waiting.pacer.connected(connection, began, worker::since_epoch, first);
-            waiting.pacer.measured(connection, took);
+            waiting.pacer.measured(connection, runtime::now().saturating_duration_since(began));
         }
     }
 }
@@ -331,7 +323,7 @@ async fn call(
     drop(connection);
     let answer = match sent {
         Some(Sent::Answered(answer)) => {
-            turn.answered();
+            turn.is_answered = true;
             answer
         }
         // The server has not executed it, and the caller gave up.
