@@ -16,7 +16,6 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use pin_project_lite::pin_project;
-use smallvec::SmallVec;
 use tower_service::Service;
 
 use crate::{
@@ -347,10 +346,7 @@ impl<R> GateOptions<R> {
         R: Respond<B>,
     {
         metrics::count_rejection(reason.as_str(), &self.labels, LabelIndex::of(parts, &self.labels));
-        let states: SmallVec<[_; 4]> = match reason {
-            Reason::Denied(decision) => decision.states().collect(),
-            _ => SmallVec::new(),
-        };
+        let states = reason.states();
         let rejection = Rejection::new(reason, &states, self.jitter(), parts);
         let mut response = self.responder.respond(&rejection);
         let adds_retry_after = self.responder.adds_retry_after(&rejection);

@@ -145,8 +145,7 @@ impl<K, R> Turns<K, R> {
                     return Ok(());
                 }
                 tracing::debug!(limiter = queue.limiter.name(), "an outgoing call would wait for too long");
-                let reason = if decision.is_blocked() { Reason::Blocked } else { Reason::Denied(&decision) };
-                Err(gate.reject(reason, parts))
+                Err(gate.reject(Reason::of_denial(&decision), parts))
             }
             Err(error) => Err(match error.kind() {
                 ErrorKind::KeyLevels | ErrorKind::CrossSlot | ErrorKind::NoRuntime | ErrorKind::Config => {

@@ -1,6 +1,7 @@
 use std::{error, fmt, time::Duration};
 
 use http::{StatusCode, request::Parts};
+use smallvec::SmallVec;
 use tollgate::{Decision, Error, limiter::PolicyState, permits::PermitDenied};
 
 use crate::{
@@ -47,7 +48,22 @@ pub enum Reason<'a> {
     Overloaded(&'a Overload),
 }
 
-impl Reason<'_> {
+impl<'a> Reason<'a> {
+    /// Returns the reason of a denial.
+    #[inline]
+    pub(crate) fn of_denial(decision: &'a Decision) -> Self {
+        if decision.is_blocked() { Self::Blocked } else { Self::Denied(decision) }
+    }
+
+    /// Returns the states of the policies, if the request was denied.
+    #[inline]
+    pub(crate) fn states(self) -> SmallVec<[PolicyState<'a>; 4]> {
+        match self {
+            Self::Denied(decision) => decision.states().collect(),
+            _ => SmallVec::new(),
+        }
+    }
+
     /// Returns the stable word for logs and metrics: `denied`, `blocked`, `forbidden`,
     /// `cost_never_fits`, `missing_key`, `unavailable`, `no_permit` or `overloaded`.
     #[must_use]

@@ -9,10 +9,7 @@ use std::{
 use http::request::Parts;
 use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
 
-use super::{
-    LimitRef, Shared,
-    reject::{reason_of, reason_of_denial},
-};
+use super::{LimitRef, Shared, reject::reason_of};
 use crate::{
     key::KeyExtractor,
     metrics::LabelIndex,
@@ -22,7 +19,7 @@ use crate::{
         layer::{Asked, RequestContext, Step, Verdict},
         reservation::ReserveOptions,
     },
-    rejection::Respond,
+    rejection::{Reason, Respond},
     rpc::RpcName,
 };
 
@@ -55,7 +52,7 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
                 if decision.is_allowed() {
                     return true;
                 }
-                reason_of_denial(decision)
+                Reason::of_denial(decision)
             }
             Err(error) => reason_of(error),
         };

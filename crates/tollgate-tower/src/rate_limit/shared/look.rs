@@ -1,5 +1,7 @@
 //! The way of a request that asks for its own state.
 
+use std::ops::ControlFlow::{Break, Continue};
+
 use http::{Response, request::Parts};
 use tollgate::{Cost, Error, ErrorKind, limiter::Limited};
 
@@ -8,7 +10,7 @@ use crate::{
     key::{KeyError, KeyExtractor},
     rate_limit::{
         layer::Verdict,
-        limiters::{Selector, Target},
+        limiters::Target,
         state::{Look, Looking, Resources},
     },
     rejection::{Reason, Respond},
@@ -26,18 +28,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        if self.gate.is_exempt(parts) {
-            return Ok(());
-        }
-        if let Some(verdict) = self.options.networks.as_ref().and_then(|networks| self.check_network(networks, parts)) {
-            return rejected(verdict);
-        }
-        let target = match &self.selector {
-            Selector::Always(target) => *target,
-            Selector::By(select) => match select(parts) {
-                Ok(target) => target,
-                Err(error) => return rejected(self.judge_without_key(&error, parts)),
-            },
+        let target = match self.target(parts) {
+            Continue(target) => target,
+            Break(verdict) => return rejected(verdict),
         };
         let limiter = match target {
             Target::Fixed(at) => self.fixed[at].limiter.clone(),

@@ -10,6 +10,7 @@ mod reserve;
 use std::{
     convert::Infallible,
     fmt,
+    ops::ControlFlow::{self, Break, Continue},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -50,7 +51,7 @@ use crate::{
     rejection::{Reason, Respond},
     rpc::RpcName,
 };
-use reject::{reason_of, reason_of_denial};
+use reject::reason_of;
 
 /// Stores what all clones of a layer and all of its services share.
 pub(crate) struct Shared<K, R> {
@@ -165,26 +166,39 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        if self.gate.is_exempt(parts) {
-            return Verdict::Admit(Admission::EXEMPT);
-        }
-        if let Some(networks) = &self.options.networks
-            && let Some(verdict) = self.check_network(networks, parts)
-        {
-            return verdict;
-        }
-        let target = match &self.selector {
-            Selector::Always(target) => *target,
-            Selector::By(select) => match select(parts) {
-                Ok(target) => target,
-                Err(error) => return self.judge_without_key(&error, parts),
-            },
+        let target = match self.target(parts) {
+            Continue(target) => target,
+            Break(verdict) => return verdict,
         };
         match target {
             Target::Fixed(at) => self.check_limit(LimitRef::Fixed(at), parts),
             Target::Lookup(at) => self.look_up(at, parts),
             Target::Decider(at) => self.decide(at, parts),
             Target::Exempt => Verdict::Admit(Admission::EXEMPT),
+        }
+    }
+
+    /// Selects the limiter that applies to a request, or returns the verdict on a request that none decides.
+    // Inlined by force, as `check_request` is.
+    #[inline(always)]
+    fn target<B>(&self, parts: &Parts) -> ControlFlow<Verdict<B>, Target>
+    where
+        R: Respond<B>,
+    {
+        if self.gate.is_exempt(parts) {
+            return Break(Verdict::Admit(Admission::EXEMPT));
+        }
+        if let Some(networks) = &self.options.networks
+            && let Some(verdict) = self.check_network(networks, parts)
+        {
+            return Break(verdict);
+        }
+        match &self.selector {
+            Selector::Always(target) => Continue(*target),
+            Selector::By(select) => match select(parts) {
+                Ok(target) => Continue(target),
+                Err(error) => Break(self.judge_without_key(&error, parts)),
+            },
         }
     }
 
@@ -393,7 +407,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let decisions = options.exposes_decisions.then(|| Decisions::append(decision, &mut parts.extensions));
         self.record_decision(limit.profile, decision, labels, &self.rpc_name(parts), is_shadow);
         if decision.is_denied() && !is_shadow {
-            let reason = reason_of_denial(decision);
+            let reason = Reason::of_denial(decision);
             return Verdict::Reject(self.reject(reason, Some(limit.profile), &details, parts, labels));
         }
         if let (Some(source), Some(key)) = (options.request_limiter, &*key) {

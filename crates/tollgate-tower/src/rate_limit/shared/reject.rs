@@ -1,8 +1,7 @@
 //! The way of a request that the layer rejects.
 
 use http::{Response, request::Parts};
-use smallvec::SmallVec;
-use tollgate::{Decision, Error, ErrorKind};
+use tollgate::{Error, ErrorKind};
 
 use super::{Profile, Shared};
 use crate::{
@@ -27,10 +26,7 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         self.record_rejection(reason, labels, &self.rpc_name(parts));
-        let mut states = SmallVec::<[_; 4]>::new();
-        if let Reason::Denied(decision) = reason {
-            decision.states().for_each(|state| states.push(state));
-        }
+        let states = reason.states();
         let rejection = Rejection::new(reason, &states, details.jitter, parts);
         let mut response = self.gate.responder.respond(&rejection);
         self.add_to_rejection(&rejection, profile, details, &mut response);
@@ -86,12 +82,6 @@ impl<K, R> Shared<K, R> {
         let labels = LabelIndex::of(parts, &self.gate.labels);
         Verdict::Reject(self.reject(reason, None, &ResponseDetails::default(), parts, labels))
     }
-}
-
-/// Returns why a denial rejects the request.
-#[inline]
-pub(super) fn reason_of_denial(decision: &Decision) -> Reason<'_> {
-    if decision.is_blocked() { Reason::Blocked } else { Reason::Denied(decision) }
 }
 
 /// Returns why a check without a decision rejects the request.
