@@ -59,7 +59,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The pause for which the server asks.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// What the server saw.
+/// Holds what the server saw.
 #[derive(Default)]
 struct Seen {
     accepted: Vec<Instant>,

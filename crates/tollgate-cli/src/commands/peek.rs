@@ -12,8 +12,8 @@ use crate::{
 
 /// Shows what a key has spent, for each policy. Changes nothing.
 ///
-/// What is left is known of limits that services publish, or that --rules or --policy name. A state that spends more than
-/// its limit has a debt: units that were charged although they did not fit.
+/// Shows what is left of limits that services publish, or that --rules or --policy name. A state that spends more than its
+/// limit has a debt: units that were charged although they did not fit.
 ///
 /// Without --rules all keys of the server are scanned, unless KEY is a whole Redis key.
 #[derive(Args, Debug)]

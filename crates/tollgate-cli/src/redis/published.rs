@@ -12,14 +12,14 @@ use crate::{failure::Failure, output::shown};
 const MOST: usize = 1_000;
 const MOST_BYTES: usize = 4_096;
 
-/// What services publish under a prefix.
+/// Holds what services publish under a prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     /// In the order in which they were renewed: the newest one comes last.
     pub(crate) limits: Vec<Publication>,
     /// The shares that operators have set, by the name of the limiter, as they stand in Redis.
     pub(crate) shares: BTreeMap<String, String>,
-    /// What could not be read.
+    /// Names the texts that could not be read.
     pub(crate) warnings: Vec<String>,
 }
 

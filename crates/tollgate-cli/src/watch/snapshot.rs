@@ -21,7 +21,7 @@ pub(crate) struct Snapshot {
     pub(crate) rules: Vec<RuleFigures>,
     /// The limiters that services publish.
     pub(crate) published: Vec<PublishedLimiter>,
-    /// What of it could not be read.
+    /// Names the texts of limiters that could not be read.
     pub(crate) warnings: Vec<String>,
     pub(crate) stores: Vec<StoreFigures>,
     /// The keys with the most use.
