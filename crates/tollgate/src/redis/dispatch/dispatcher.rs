@@ -328,7 +328,10 @@ async fn call(
         }
         // The server has not executed it, and the caller gave up.
         _ if request.is_over() => return Err(NoReply::Dropped),
-        Some(Sent::UnknownScript | Sent::Unsent(_)) | None => server.send_one(request.call(&server), true, None).await,
+        // On the heap, because few calls are sent twice, and every caller would hold the space.
+        Some(Sent::UnknownScript | Sent::Unsent(_)) | None => {
+            Box::pin(server.send_one(request.call(&server), true, None)).await
+        }
     };
     match answer {
         Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value)),

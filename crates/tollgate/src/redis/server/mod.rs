@@ -484,7 +484,8 @@ async fn write<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Repli
     if let [Outgoing { call, by_body }] = calls
         && !call.is_asking()
     {
-        return smallvec![connection.query(&call.command(*by_body)).await];
+        let reply = connection.query(&call.command(*by_body)).await;
+        return smallvec![reply];
     }
     let mut pipeline = Pipeline::with_capacity(calls.len());
     for Outgoing { call, by_body } in calls {
