@@ -43,7 +43,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct AnsweredBatch {
     pub(super) groups: SmallVec<[Group; 1]>,
-    pub(super) sent: SmallVec<[Sent; 1]>,
+    pub(super) sent: Vec<Sent>,
 }
 
 /// The most server keys in a batch. A call over so many takes the server well under 0.2 ms.
@@ -176,7 +176,7 @@ pub(super) async fn send(groups: SmallVec<[Group; 1]>, server: &Server, connecti
     let sent = {
         let outgoing = |group| Outgoing { call: Group::call(group, server), by_body: group.by_body };
         let calls: SmallVec<[_; 1]> = groups.iter().map(outgoing).collect();
-        server.send(connection, &calls).await
+        server.send_all(connection, &calls).await
     };
     AnsweredBatch { groups, sent }
 }

@@ -318,20 +318,18 @@ async fn call(
     connection: Connection,
     mut turn: Turn,
 ) -> Outcome {
-    let sent = server.send(&connection, &[Outgoing { call: request.call(&server), by_body }]).await.pop();
+    let sent = server.send(&connection, &Outgoing { call: request.call(&server), by_body }).await;
     // Held no longer than needed: a connection of a pool is lent as long as it is held.
     drop(connection);
     let answer = match sent {
-        Some(Sent::Answered(answer)) => {
+        Sent::Answered(answer) => {
             turn.is_answered = true;
             answer
         }
         // The server has not executed it, and the caller gave up.
         _ if request.is_over() => return Err(NoReply::Dropped),
         // On the heap, because few calls are sent twice, and every caller would hold the space.
-        Some(Sent::UnknownScript | Sent::Unsent(_)) | None => {
-            Box::pin(server.send_one(request.call(&server), true, None)).await
-        }
+        Sent::UnknownScript | Sent::Unsent(_) => Box::pin(server.send_one(request.call(&server), true, None)).await,
     };
     match answer {
         Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value)),

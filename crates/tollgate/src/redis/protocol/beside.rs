@@ -3,7 +3,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::check::{PACKED, for_each_number, has_part, invalid, level, packed, push_charge, time, word, write_subject};
+use super::check::{Packed, for_each_number, has_part, invalid, level, packed, push_charge, time, word, write_subject};
 use crate::{
     Cost, Decision, Error, ErrorKind, Key, PolicySet,
     clock::micros,
@@ -28,22 +28,22 @@ pub(crate) fn pack_refund(
     policies: &PolicySet,
     is_capped: bool,
     ahead: impl Fn(usize) -> Option<Span>,
-) -> SmallVec<[u8; PACKED]> {
+) -> Packed {
     let mut packed = packed(now, now, charge, Some(spent), policies);
     for (at, policy) in policies.iter().enumerate() {
         if policy.algorithm().is_queued(is_capped) {
             let (whole, part) = ahead(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
-            packed.extend_from_slice(&whole.to_le_bytes());
-            packed.extend_from_slice(&part.to_le_bytes());
+            packed.push(whole);
+            packed.push(part);
         }
     }
     packed
 }
 
 /// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a commit with this number.
-pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
-    let mut packed = SmallVec::new();
-    let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
+pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
+    let mut packed = Packed::default();
+    let mut push = |number: f64| packed.push(number);
     push(now);
     push(number as f64);
     push_charge(charge, policies, &mut push);

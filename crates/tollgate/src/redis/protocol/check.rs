@@ -1,8 +1,8 @@
 //! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other calls use the same ones.
 
-use std::time::Instant;
 #[cfg(feature = "calendar")]
 use std::time::SystemTime;
+use std::{ops::Deref, time::Instant};
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -17,33 +17,44 @@ use crate::{
     },
 };
 
-/// The size of the numbers of a call that has a few policies.
-pub(super) const PACKED: usize = 128;
-
-/// Packs the numbers of a check, or of a batch of checks that have the same policies and costs, as doubles.
+/// Holds the numbers of a call as doubles, with room for those of a few policies.
 ///
 /// All are whole numbers below 2^53, so they are exact. A time of −1 stands for the server's own clock.
+#[derive(Debug, Default)]
+pub(crate) struct Packed(SmallVec<[[u8; size_of::<f64>()]; 16]>);
+
+impl Packed {
+    #[inline]
+    pub(super) fn push(&mut self, number: f64) {
+        self.0.push(number.to_le_bytes());
+    }
+}
+
+impl Deref for Packed {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.0.as_flattened()
+    }
+}
+
+/// Packs the numbers of a check, or of a batch of checks that have the same policies and costs.
 #[inline]
-pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, now, charge, None, policies)
 }
 
 /// Packs the numbers of a check by a process whose clock differs from the time of the check.
 #[cfg(all(feature = "calendar", feature = "testing"))]
-pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> SmallVec<[u8; PACKED]> {
+pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, seen, charge, None, policies)
 }
 
 #[inline]
-pub(super) fn packed(
-    now: f64,
-    seen: f64,
-    charge: ChargeRef<'_>,
-    spent: Option<f64>,
-    policies: &PolicySet,
-) -> SmallVec<[u8; PACKED]> {
-    let mut packed = SmallVec::new();
-    let mut push = |number: f64| packed.extend_from_slice(&number.to_le_bytes());
+pub(super) fn packed(now: f64, seen: f64, charge: ChargeRef<'_>, spent: Option<f64>, policies: &PolicySet) -> Packed {
+    let mut packed = Packed::default();
+    let mut push = |number: f64| packed.push(number);
     push(now);
     match spent {
         None => push_charge(charge, policies, &mut push),

@@ -8,12 +8,12 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    slice,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
 };
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
-use smallvec::{SmallVec, smallvec};
 
 use crate::{
     Error, ErrorKind, Key, Policy, PolicySet,
@@ -335,8 +335,7 @@ impl Call for PlainCall {
     }
 }
 
-type Reply = Result<Value, RedisError>;
-type Replies = SmallVec<[Reply; 1]>;
+type Reply = RedisResult<Value>;
 
 /// A call, and whether it is sent by its body.
 pub(in crate::redis) struct Outgoing<C> {
@@ -358,32 +357,49 @@ pub(in crate::redis) enum Sent {
 const MOST_UNSENT: u32 = 3;
 
 impl Server {
+    /// Writes one call on this connection, and returns its outcome.
+    pub(in crate::redis) async fn send<C: Call>(&self, connection: &Connection, outgoing: &Outgoing<C>) -> Sent {
+        let mark = connection.mark();
+        let Outgoing { call, by_body } = outgoing;
+        let reply = match call.is_asking() {
+            false => connection.query(&call.command(*by_body)).await,
+            true => {
+                write_all(connection, slice::from_ref(outgoing)).await.pop().unwrap_or_else(|| Err(missing_reply()))
+            }
+        };
+        let is_unsent = is_broken(&reply) && connection.has_sent_nothing_since(mark);
+        self.outcome(connection, *by_body, reply, is_unsent)
+    }
+
     /// Writes calls at once on this connection, in order, and returns the outcome of each.
-    pub(in crate::redis) async fn send<C: Call>(
+    pub(in crate::redis) async fn send_all<C: Call>(
         &self,
         connection: &Connection,
         calls: &[Outgoing<C>],
-    ) -> SmallVec<[Sent; 1]> {
-        let mark = connection.mark();
-        let replies = write(connection, calls).await;
-        let is_broken =
-            |reply: &Reply| reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection);
-        if replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark) {
-            self.drop_unused(connection);
-            let unsent = |reply: Reply| match reply {
-                Ok(value) => Sent::Answered(Ok(value)),
-                Err(error) => Sent::Unsent(protocol::error(&error)),
-            };
-            return replies.into_iter().map(unsent).collect();
+    ) -> Vec<Sent> {
+        if let [outgoing] = calls {
+            return vec![self.send(connection, outgoing).await];
         }
-        let sent = |(call, reply): (&Outgoing<C>, Reply)| match &reply {
-            Err(error) if !call.by_body && ErrorClass::of(error) == ErrorClass::UnknownScript => {
+        let mark = connection.mark();
+        let replies = write_all(connection, calls).await;
+        let is_unsent = replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark);
+        let outcome = |(call, reply): (&Outgoing<C>, _)| self.outcome(connection, call.by_body, reply, is_unsent);
+        calls.iter().zip(replies).map(outcome).collect()
+    }
+
+    /// Returns the outcome of a call. `is_unsent` says that no byte of it left.
+    fn outcome(&self, connection: &Connection, by_body: bool, reply: Reply, is_unsent: bool) -> Sent {
+        match &reply {
+            Err(error) if is_unsent => {
+                self.drop_unused(connection);
+                Sent::Unsent(protocol::error(error))
+            }
+            Err(error) if !by_body && ErrorClass::of(error) == ErrorClass::UnknownScript => {
                 self.heard();
                 Sent::UnknownScript
             }
             _ => Sent::Answered(self.finish(connection, reply)),
-        };
-        calls.iter().zip(replies).map(sent).collect()
+        }
     }
 
     /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends
@@ -426,20 +442,19 @@ impl Server {
         by_body: bool,
         deadline: Option<Deadline>,
     ) -> CallResult {
-        let mut outgoing = [Outgoing { call, by_body }];
+        let mut outgoing = Outgoing { call, by_body };
         let mut unsent = UnsentCount::default();
         loop {
             let connection = self.connection().await.map_err(CallError::unreachable)?;
             let sent = match deadline {
-                Some(_) => self.send_awaited(&connection, &outgoing[0], deadline).await,
-                None => self.send(&connection, &outgoing).await.pop(),
+                Some(_) => self.send_awaited(&connection, &outgoing, deadline).await,
+                None => self.send(&connection, &outgoing).await,
             };
             match sent {
-                Some(Sent::Answered(outcome)) => return outcome,
-                Some(Sent::UnknownScript) => outgoing[0].by_body = true,
-                Some(Sent::Unsent(error)) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
-                Some(Sent::Unsent(_)) => {}
-                None => return Err(protocol::error(&missing_reply()).into()),
+                Sent::Answered(outcome) => return outcome,
+                Sent::UnknownScript => outgoing.by_body = true,
+                Sent::Unsent(error) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
+                Sent::Unsent(_) => {}
             }
         }
     }
@@ -450,11 +465,14 @@ impl Server {
         connection: &Connection,
         outgoing: &Outgoing<C>,
         deadline: Option<Deadline>,
-    ) -> Awaited<Option<Sent>> {
+    ) -> Awaited<Sent> {
         let (server, connection, by_body) = (self.weak(), connection.clone(), outgoing.by_body);
         let call = PlainCall { command: outgoing.call.command(by_body), is_asking: outgoing.call.is_asking() };
         Awaited::new(self, deadline, async move {
-            server.upgrade()?.send(&connection, &[Outgoing { call, by_body }]).await.pop()
+            match server.upgrade() {
+                Some(server) => server.send(&connection, &Outgoing { call, by_body }).await,
+                None => Sent::Answered(Err(protocol::error(&missing_reply()).into())),
+            }
         })
     }
 }
@@ -477,16 +495,14 @@ impl UnsentCount {
     }
 }
 
+fn is_broken(reply: &Reply) -> bool {
+    reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection)
+}
+
 /// Writes the calls at once, and returns one reply for each.
 ///
 /// `ASKING` holds for the next command only, so the two stand side by side in one write.
-async fn write<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Replies {
-    if let [Outgoing { call, by_body }] = calls
-        && !call.is_asking()
-    {
-        let reply = connection.query(&call.command(*by_body)).await;
-        return smallvec![reply];
-    }
+async fn write_all<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Vec<Reply> {
     let mut pipeline = Pipeline::with_capacity(calls.len());
     for Outgoing { call, by_body } in calls {
         if call.is_asking() {
@@ -496,7 +512,7 @@ async fn write<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Repli
     }
     let mut values = match connection.query_all(&pipeline).await {
         Ok(values) => values.into_iter(),
-        Err(error) => return smallvec![Err(error); calls.len()],
+        Err(error) => return vec![Err(error); calls.len()],
     };
     let reply = |outgoing: &Outgoing<C>| {
         if outgoing.call.is_asking() {
