@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use tollgate::{Enforcement, Error};
 
 use super::states::run_async;
 use crate::{
@@ -119,11 +120,8 @@ impl Enforced {
     }
 }
 
-/// Reads a share such as `25%`.
-fn share(text: &str) -> Result<u8, String> {
-    let number = text.strip_suffix('%').unwrap_or(text);
-    match number.parse() {
-        Ok(percent) if percent <= 100 && number.bytes().all(|byte| byte.is_ascii_digit()) => Ok(percent),
-        _ => Err("expected a whole number of percent from 0% to 100%".to_owned()),
-    }
+/// Reads a share such as `25%`. The sign may be left out.
+fn share(text: &str) -> Result<u8, Error> {
+    let share = if text.ends_with('%') { text.to_owned() } else { format!("{text}%") };
+    Ok(share.parse::<Enforcement>()?.percent())
 }

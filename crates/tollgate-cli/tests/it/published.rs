@@ -113,7 +113,7 @@ async fn a_share_that_makes_no_sense_is_refused() {
     let server = RedisServer::start();
     for share in ["101%", "-1%", "2.5%", "a%", "+5%", "%"] {
         let run = tollgate(["enforce", "search", "--redis", &server.url(), "--", share]);
-        let words = "expected a whole number of percent from 0% to 100%";
+        let words = "the share of enforced keys must be 0% to 100%, in whole percent";
         assert!(run.status == 2 && run.stderr.contains(words) && run.stderr.contains(share), "{}", run.stderr);
     }
     let none = run(&server, &["enforce", "search", "5%"]);

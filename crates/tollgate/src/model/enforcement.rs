@@ -1,5 +1,6 @@
 use std::{
     fmt,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -155,6 +156,41 @@ impl Default for Enforcement {
     }
 }
 
+impl fmt::Display for Enforcement {
+    /// Writes the share that is in force: `25%`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.percent())
+    }
+}
+
+impl FromStr for Enforcement {
+    type Err = Error;
+
+    /// Reads a share as operators write it: `25%`.
+    ///
+    /// ```
+    /// use tollgate::Enforcement;
+    ///
+    /// let enforcement: Enforcement = "25%".parse()?;
+    /// assert_eq!((enforcement.percent(), enforcement.to_string()), (25, "25%".to_owned()));
+    /// let error = "2.5%".parse::<Enforcement>().unwrap_err();
+    /// assert_eq!(error.to_string(), "the share of enforced keys must be 0% to 100%, in whole percent, got \"2.5%\"");
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no whole number of percent from 0% to 100%.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let number = text.strip_suffix('%').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let percent = number.and_then(|number| number.parse().ok()).filter(|percent| *percent <= FULL);
+        percent.map(Self::share).ok_or_else(|| {
+            let message = "the share of enforced keys must be 0% to 100%, in whole percent";
+            Error::config(format!("{message}, got {text:?}"))
+        })
+    }
+}
+
 impl fmt::Debug for Enforcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Enforcement({} %)", self.percent())
@@ -164,6 +200,17 @@ impl fmt::Debug for Enforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_a_whole_number_of_percent() {
+        for (text, expected) in [("0%", 0), ("25%", 25), ("100%", 100)] {
+            let enforcement: Enforcement = text.parse().expect("a share");
+            assert_eq!((enforcement.percent(), enforcement.to_string().as_str()), (expected, text));
+        }
+        for text in ["", "%", "25", "101%", "256%", "+1%", "-1%", "2.5%", "25 %", "5O%"] {
+            assert!(text.parse::<Enforcement>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_share_of_an_operator_is_in_force_until_it_is_withdrawn() {

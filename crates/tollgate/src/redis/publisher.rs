@@ -16,7 +16,7 @@ use super::{
     replicas::{self, Complaints, LAPSE_US, SUBJECT},
 };
 use crate::{
-    Error, ErrorKind,
+    Enforcement, Error, ErrorKind,
     store::{Publication, WeakPublication},
 };
 
@@ -88,7 +88,8 @@ impl Publisher {
             Value::BulkString(text) => Some(text),
             _ => None,
         };
-        let percent = text.and_then(|text| percent(text));
+        let share = text.and_then(|text| str::from_utf8(text).ok()?.parse::<Enforcement>().ok());
+        let percent = share.as_ref().map(Enforcement::percent);
         match (text, percent) {
             (Some(text), None) if limits.enforcement().is_some() => {
                 let start = &text[..text.len().min(20)];
@@ -104,17 +105,11 @@ impl Publisher {
             _ => _ = self.refused.remove(limits.name()),
         }
         if limits.set_share(percent).is_ok_and(|is_changed| is_changed) {
-            let enforced = limits.enforcement().map(crate::Enforcement::percent);
+            let enforced = limits.enforcement().map(Enforcement::percent);
             let by = if percent.is_some() { "operator" } else { "code" };
             tracing::info!(limiter = limits.name(), enforced, by, "the share of enforced keys has changed");
         }
     }
-}
-
-/// Reads a share as operators write it: `25%`.
-fn percent(text: &[u8]) -> Option<u8> {
-    let number = str::from_utf8(text).ok()?.strip_suffix('%')?;
-    number.parse().ok().filter(|percent| *percent <= 100)
 }
 
 /// Shows these limits, and returns the share that operators have set for each.
@@ -146,21 +141,5 @@ fn report(error: &Error) {
         ),
         kind if replicas::is_away(kind) => tracing::debug!(%error, "limits could not be published"),
         _ => tracing::warn!(%error, "limits are not published, or shares not read"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_a_whole_number_of_percent() {
-        for (text, expected) in [("0%", Some(0)), ("25%", Some(25)), ("100%", Some(100))] {
-            assert_eq!(percent(text.as_bytes()), expected);
-        }
-        for text in ["", "%", "25", "101%", "256%", "-1%", "2.5%", "25 %", "5O%"] {
-            assert_eq!(percent(text.as_bytes()), None, "{text}");
-        }
-        assert_eq!(percent(b"\xff%"), None);
     }
 }

@@ -142,7 +142,7 @@ impl fmt::Display for Publication {
             write!(f, "{}{policy}", if at == 0 { "" } else { "; " })?;
         }
         if let Some(enforcement) = self.enforcement() {
-            write!(f, "; enforced {}%", enforcement.percent())?;
+            write!(f, "; enforced {enforcement}")?;
         }
         write!(f, "{LIMITER}{}", self.name())
     }
@@ -162,12 +162,8 @@ impl FromStr for Publication {
             text.split_once(LIMITER).ok_or_else(|| Error::config("published limits must end with the limiter"))?;
         let (mut policies, mut enforcement) = (Vec::new(), None);
         for part in parts.split("; ") {
-            match part.strip_prefix("enforced ").and_then(|share| share.strip_suffix('%')) {
-                Some(share) => {
-                    let percent =
-                        share.parse().map_err(|_| Error::config(format!("share {share:?} is no percentage")))?;
-                    enforcement = Some(Enforcement::try_share(percent)?);
-                }
+            match part.strip_prefix("enforced ") {
+                Some(share) => enforcement = Some(share.parse()?),
                 None => policies.push(part.parse()?),
             }
         }
