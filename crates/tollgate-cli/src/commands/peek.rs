@@ -45,9 +45,7 @@ impl Peek {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let mut limits = self.key.limits.load()?;
         let states = run_async(async {
-            let mut server = self.redis.connect().await?;
-            limits.read_published(&mut server).await?;
-            limits.warn();
+            let mut server = limits.connect(&self.redis).await?;
             if self.cost.is_some() {
                 limits.require("--cost", server.prefix())?;
             }

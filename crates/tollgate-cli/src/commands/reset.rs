@@ -55,9 +55,7 @@ impl Reset {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         let mut limits = self.key.limits.load()?;
         let states = run_async(async {
-            let mut server = self.redis.connect().await?;
-            limits.read_published(&mut server).await?;
-            limits.warn();
+            let mut server = limits.connect(&self.redis).await?;
             let states = find(&self.key, &limits, &mut server).await?;
             if !self.dry_run {
                 for state in &states {

@@ -167,9 +167,7 @@ impl Top {
     fn print_once(&self, format: Format, mut limits: Limits, names: &Names) -> Result<Report, Failure> {
         let mut first = self.first();
         let scan = run_async(async {
-            let mut server = self.redis.connect().await?;
-            limits.read_published(&mut server).await?;
-            limits.warn();
+            let mut server = limits.connect(&self.redis).await?;
             if self.by == Order::Share {
                 limits.require("--by share", server.prefix())?;
             }

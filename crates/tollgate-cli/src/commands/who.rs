@@ -53,9 +53,7 @@ impl Who {
         let mut limits = self.limits.load()?;
         let (mut states, mut limited) = (Vec::new(), 0);
         let scan = run_async(async {
-            let mut server = self.redis.connect().await?;
-            limits.read_published(&mut server).await?;
-            limits.warn();
+            let mut server = limits.connect(&self.redis).await?;
             limits.require("who", server.prefix())?;
             let visit = |state: StateEntry| {
                 if state.is_limited() {

@@ -8,7 +8,7 @@ use tollgate_rules::{Descriptor, RuleSet};
 
 use super::{
     published::{Published, PublishedLimiter},
-    server::Server,
+    server::{RedisOptions, Server},
     state_key::{Kind, StateKey},
 };
 use crate::{failure::Failure, rules::RuleOptions};
@@ -79,6 +79,17 @@ impl Limits {
         self.set = Some(set);
     }
 
+    /// Connects to the server, and [reads](Self::read_published) the limits that services publish. Prints what could not be
+    /// read.
+    pub(crate) async fn connect(&mut self, redis: &RedisOptions) -> Result<Server, Failure> {
+        let mut server = redis.connect().await?;
+        self.read_published(&mut server).await?;
+        for warning in &self.warnings {
+            eprintln!("warning: {warning}");
+        }
+        Ok(server)
+    }
+
     /// Reads the limits that services publish, unless options name the limits.
     ///
     /// A user without the right to read them goes on without limits.
@@ -108,13 +119,6 @@ impl Limits {
         }
         self.warnings = warnings;
         Ok(())
-    }
-
-    /// Prints what could not be read.
-    pub(crate) fn warn(&self) {
-        for warning in &self.warnings {
-            eprintln!("warning: {warning}");
-        }
     }
 
     /// Refuses to go on without limits. `needs` says what needs them.
