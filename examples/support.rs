@@ -79,20 +79,32 @@ fn without_delay(listener: TcpListener) -> TapIo<TcpListener, fn(&mut TcpStream)
     })
 }
 
-/// Waits for Ctrl-C or SIGTERM.
-pub async fn stopped() {
+/// Waits for Ctrl-C or SIGTERM. It notices both from this call on, and not from the first poll on: a task that polls it may
+/// run late.
+pub fn stopped() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    let terminate = async {
-        match signal::unix::signal(signal::unix::SignalKind::terminate()) {
-            Ok(mut terminate) => drop(terminate.recv().await),
+    let interrupt = received(signal::unix::SignalKind::interrupt());
+    #[cfg(unix)]
+    let terminate = received(signal::unix::SignalKind::terminate());
+    #[cfg(not(unix))]
+    let (interrupt, terminate) = (async { drop(signal::ctrl_c().await) }, std::future::pending::<()>());
+    async {
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
+        }
+    }
+}
+
+/// Waits for a signal that comes after this call. Without its handler the signal ends the process as ever.
+#[cfg(unix)]
+fn received(kind: signal::unix::SignalKind) -> impl Future<Output = ()> {
+    let handler = signal::unix::signal(kind);
+    async {
+        match handler {
+            Ok(mut handler) => drop(handler.recv().await),
             Err(_) => std::future::pending().await,
         }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending();
-    tokio::select! {
-        _ = signal::ctrl_c() => {}
-        () = terminate => {}
     }
 }
 
@@ -133,5 +145,17 @@ mod tests {
         let (connection, _) = listener.accept().await;
         assert!(connection.nodelay()?);
         Ok(())
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_signal_before_the_first_poll_is_noticed() {
+        use rustix::process::{Signal, getpid, kill_process};
+
+        for signal in [Signal::INT, Signal::TERM] {
+            let stopped = stopped();
+            kill_process(getpid(), signal).expect("it is this process");
+            stopped.await;
+        }
     }
 }

@@ -59,8 +59,9 @@ async fn main() -> Result<(), Failure> {
             let turns = Turns::new(store()?, &settings);
             println!("{} workers take jobs, {:?} for all.", settings.workers, settings.quota);
             let (stop, is_stopped) = watch::channel(false);
+            let stopped = stopped();
             tokio::spawn(async move {
-                stopped().await;
+                stopped.await;
                 println!("Each worker finishes its job.");
                 stop.send_replace(true);
             });

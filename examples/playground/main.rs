@@ -78,8 +78,9 @@ async fn main() -> Result<(), Failure> {
 
     tokio::spawn(Arc::clone(&playground).run());
     let closing = Arc::clone(&playground);
+    let stopped = stopped();
     tokio::spawn(async move {
-        stopped().await;
+        stopped.await;
         closing.close();
     });
 

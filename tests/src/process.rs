@@ -210,7 +210,11 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// Kills it. Prints its output if the test has failed.
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the output of a process that the test started:\n{}", self.output());
+        }
         // Its output is nobody's any more, and a child of its own may still hold it open.
         self.end_it();
     }
