@@ -88,8 +88,7 @@ impl Publisher {
             Value::BulkString(text) => Some(text),
             _ => None,
         };
-        let share = text.and_then(|text| str::from_utf8(text).ok()?.parse::<Enforcement>().ok());
-        let percent = share.as_ref().map(Enforcement::percent);
+        let percent = text.and_then(|text| percent(text));
         match (text, percent) {
             (Some(text), None) if limits.enforcement().is_some() => {
                 let start = &text[..text.len().min(20)];
@@ -110,6 +109,11 @@ impl Publisher {
             tracing::info!(limiter = limits.name(), enforced, by, "the share of enforced keys has changed");
         }
     }
+}
+
+/// Reads a share as operators write it. Any bytes may stand in Redis.
+fn percent(text: &[u8]) -> Option<u8> {
+    Some(str::from_utf8(text).ok()?.parse::<Enforcement>().ok()?.percent())
 }
 
 /// Shows these limits, and returns the share that operators have set for each.
@@ -141,5 +145,21 @@ fn report(error: &Error) {
         ),
         kind if replicas::is_away(kind) => tracing::debug!(%error, "limits could not be published"),
         _ => tracing::warn!(%error, "limits are not published, or shares not read"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_whole_number_of_percent() {
+        for (text, expected) in [("0%", Some(0)), ("25%", Some(25)), ("100%", Some(100))] {
+            assert_eq!(percent(text.as_bytes()), expected);
+        }
+        for text in ["", "%", "25", "101%", "256%", "-1%", "2.5%", "25 %", "5O%"] {
+            assert_eq!(percent(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(percent(b"\xff%"), None);
     }
 }
