@@ -1,13 +1,14 @@
 //! The log-in example over HTTP: many log-ins at once, spellings of a name, users that do not exist.
 
 use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     sync::{Arc, Barrier},
     thread,
 };
 
 use tollgate_tests::{Process, RedisServer, Reply, ports};
+
+use crate::http;
 
 /// The example, and the address on which it listens.
 struct Service {
@@ -49,21 +50,12 @@ fn log_in(address: SocketAddr, user: &str, password: &str) -> Answer {
 
 /// Sends JSON.
 fn post(address: SocketAddr, target: &str, body: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let len = body.len();
-    write!(
-        stream,
-        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\
-         Connection: close\r\n\r\n{body}"
-    )
-    .expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
+    let fields = [("Content-Type", "application/json"), ("Content-Length", &*body.len().to_string())];
+    let (status, answer) = http::send_body(address, "POST", target, &fields, body);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let mut lines = head.split("\r\n");
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
+    let lines = head.split("\r\n").skip(1);
     let head = lines.filter(|line| !line.starts_with("date:")).map(str::to_owned).collect();
-    Answer { status: status.expect("a status"), head, body: body.to_owned() }
+    Answer { status, head, body: body.to_owned() }
 }
 
 impl Answer {
