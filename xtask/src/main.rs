@@ -101,10 +101,10 @@ Tasks:
         documentation, what the crates would publish, unused dependencies, and
         the dependency rules of deny.toml. All of them run before it ends;
         --benches adds clippy on the benches and their peers.
-  mutants [--minutes N | --whole] [--seed N] [--file GLOB] [CRATE…]
+  mutants [--sample N | --whole] [--seed N] [--file GLOB] [CRATE…]
         Breaks the published crates in small ways, and lists the faults that no
-        test notices: a sample that fits into an hour, or all of them in a night
-        or two. Installs cargo-mutants into the target directory.
+        test notices: a sample of 20 of each crate, or all of them in a night or
+        two. Installs cargo-mutants into the target directory.
   circles
         The circles of imports alone: which files of a crate import from each
         other, and which imports of the Redis store run upward.

@@ -5,7 +5,7 @@ mod results;
 mod sample;
 mod tool;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{copy, failure::Failure, need, workspace::Workspace};
 use options::Options;
@@ -14,9 +14,6 @@ use tool::{Scope, Tool};
 
 /// The environment variables that name the servers, with their binaries.
 type Binaries = Vec<(&'static str, PathBuf)>;
-
-/// The mutants of one run of the tool. The time is looked at between two runs.
-const AT_ONCE: usize = 10;
 
 /// Tests a sample of the mutants, or all of them, and prints the share that the tests notice.
 ///
@@ -35,13 +32,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let known = results::known_equal(workspace.root())?;
     println!("seed {}", options.seed);
     let (mut reports, mut is_enough) = (Vec::new(), true);
-    for (at, package) in options.packages.iter().enumerate() {
-        let left = options.packages.len() - at;
-        let end = options.until.map(|until| {
-            let now = Instant::now();
-            now + until.saturating_duration_since(now) / left as u32
-        });
-        let results = test_package(&tool, package, &options, end)?;
+    for package in &options.packages {
+        let results = test_package(&tool, package, &options)?;
         let report = results.report(package, &known);
         is_enough &= report.is_enough();
         reports.push(report);
@@ -52,31 +44,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if is_enough { Ok(()) } else { Err(Failure::new("the tests of a crate notice fewer mutants than the target")) }
 }
 
-/// Tests the mutants of one package until the time is over.
-fn test_package(tool: &Tool, package: &str, options: &Options, end: Option<Instant>) -> Result<Results, Failure> {
+/// Tests the mutants of one package that are asked for.
+fn test_package(tool: &Tool, package: &str, options: &Options) -> Result<Results, Failure> {
     let all = tool.list(package, &options.files)?;
     let mut results = Results::new(all.len());
-    // Half of the time belongs to the mutants that the nearest tests miss.
-    let half = end.map(|end| Instant::now() + end.saturating_duration_since(Instant::now()) / 2);
-    for chunk in sample::order(all, options.seed).chunks(AT_ONCE) {
-        if half.is_some_and(|half| Instant::now() >= half) {
-            break;
-        }
-        let mut by_scope: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
-        for mutant in chunk {
-            by_scope.entry(Scope::nearest(package, mutant)).or_default().push(mutant.clone());
-        }
-        for (scope, mutants) in by_scope {
-            results.add(tool.test(package, &mutants, &scope)?);
-        }
+    let mut by_scope: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
+    for mutant in sample::order(all, options.seed).into_iter().take(options.sample) {
+        by_scope.entry(Scope::nearest(package, &mutant)).or_default().push(mutant);
     }
-    let missed = results.take_missed();
-    for (at, mutants) in missed.chunks(AT_ONCE / 2).enumerate() {
-        if end.is_some_and(|end| Instant::now() >= end) {
-            results.leave_out(&missed[at * AT_ONCE / 2..]);
-            break;
+    for (scope, mutants) in by_scope {
+        let mut outcome = tool.test(package, &mutants, &scope)?;
+        let all = Scope::all(package);
+        if scope != all && !outcome.missed.is_empty() {
+            let missed = std::mem::take(&mut outcome.missed);
+            results.add(tool.test(package, &missed, &all)?);
         }
-        results.add(tool.test(package, mutants, &Scope::all(package))?);
+        results.add(outcome);
     }
     Ok(results)
 }

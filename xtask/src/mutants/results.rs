@@ -13,7 +13,7 @@ const PAGE: &str = "docs/contributors/mutants.md";
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     noticed: Vec<String>,
-    missed: Vec<String>,
+    pub(super) missed: Vec<String>,
     /// Mutants that do not compile.
     unviable: Vec<String>,
 }
@@ -63,16 +63,6 @@ impl Results {
         self.sum.noticed.extend(outcome.noticed);
         self.sum.missed.extend(outcome.missed);
         self.sum.unviable.extend(outcome.unviable);
-    }
-
-    /// Takes the missed mutants out, to test them again.
-    pub(super) fn take_missed(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.sum.missed)
-    }
-
-    /// Counts mutants as missed for which there was no time. The share that is printed is then a lower bound.
-    pub(super) fn leave_out(&mut self, mutants: &[String]) {
-        self.sum.missed.extend_from_slice(mutants);
     }
 
     /// Returns the report. A missed mutant that the page lists as equal is left out of the count.
