@@ -49,15 +49,15 @@ fn test_package(tool: &Tool, package: &str, options: &Options) -> Result<Results
     let all = tool.list(package, &options.files)?;
     let mut results = Results::new(all.len());
     let mut by_scope: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
-    for mutant in sample::order(all, options.seed).into_iter().take(options.sample) {
+    for mutant in sample::order(all.clone(), options.seed).into_iter().take(options.sample) {
         by_scope.entry(Scope::nearest(package, &mutant)).or_default().push(mutant);
     }
     for (scope, mutants) in by_scope {
-        let mut outcome = tool.test(package, &mutants, &scope)?;
-        let all = Scope::all(package);
-        if scope != all && !outcome.missed.is_empty() {
+        let mut outcome = tool.test(&all, &mutants, &scope, package)?;
+        let widest = Scope::all(package);
+        if scope != widest && !outcome.missed.is_empty() {
             let missed = std::mem::take(&mut outcome.missed);
-            results.add(tool.test(package, &missed, &all)?);
+            results.add(tool.test(&all, &missed, &widest, package)?);
         }
         results.add(outcome);
     }

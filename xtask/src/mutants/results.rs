@@ -9,6 +9,9 @@ const TARGET: f64 = 92.0;
 /// The page that lists the mutants that change nothing.
 const PAGE: &str = "docs/contributors/mutants.md";
 
+/// The file of the tool that lists the mutants that the tests noticed.
+pub(super) const NOTICED: &str = "caught.txt";
+
 /// Holds the outcome of one run of the tool.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
@@ -48,7 +51,7 @@ impl Outcome {
                 .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
             Ok(text.lines().map(str::to_owned).collect())
         };
-        let mut noticed = lines("caught.txt")?;
+        let mut noticed = lines(NOTICED)?;
         noticed.extend(lines("timeout.txt")?);
         Ok(Self { noticed, missed: lines("missed.txt")?, unviable: lines("unviable.txt")? })
     }
