@@ -1,15 +1,10 @@
 //! The example that defers jobs: several processes of workers, one of which is killed.
 
-use std::{
-    collections::HashSet,
-    ffi::OsStr,
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    process::Command,
-    time::Duration,
-};
+use std::{collections::HashSet, ffi::OsStr, net::SocketAddr, process::Command, time::Duration};
 
 use tollgate_tests::{Process, RedisServer, ports, wait};
+
+use crate::http;
 
 /// The calls that the receiver allows, the margin, and the time after which a job is claimed.
 const LIMIT: usize = 40;
@@ -41,11 +36,7 @@ fn deferred_jobs(program: &OsStr, redis: &RedisServer, receiver: SocketAddr, arg
 
 /// Returns what the receiver counted.
 fn arrivals(receiver: SocketAddr) -> Vec<Arrival> {
-    let mut stream = TcpStream::connect(receiver).expect("the receiver listens");
-    write!(stream, "GET /arrivals HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (_, lines) = answer.split_once("\r\n\r\n").expect("a body");
+    let lines = http::open(receiver, "GET", "/arrivals", &[], "").text();
     let arrival = |line: &str| {
         let mut numbers = line.split(' ').map(|number| number.parse::<u64>().expect("a number"));
         Some(Arrival { job: numbers.next()?, arrived: numbers.next()?, due: numbers.next()? })

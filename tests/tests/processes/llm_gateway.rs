@@ -1,27 +1,17 @@
 //! The example of a language model: estimates, settlement at the end of a stream, clients that hang up, streams at the same
 //! time, header formats.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
+use std::{io::BufRead, net::SocketAddr, time::Duration};
 
 use tollgate_tests::{Process, RedisServer, ports, wait};
+
+use crate::http::{self, Answer};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Gateway {
     process: Process,
     address: SocketAddr,
-}
-
-/// A response of which the head was read.
-struct Streamed {
-    status: u16,
-    /// The head in lower case.
-    head: String,
-    rest: BufReader<TcpStream>,
 }
 
 impl Gateway {
@@ -39,31 +29,21 @@ impl Gateway {
         assert!(self.process.terminate().success());
     }
 
-    fn send(&self, method: &str, target: &str, api_key: &str, body: &str) -> Streamed {
-        let mut stream = TcpStream::connect(self.address).expect("the example listens");
-        let len = body.len();
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {api_key}\r\n");
-        let content = format!("Content-Type: application/json\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
-        write!(stream, "{head}{content}{body}").expect("a request");
-        let (mut rest, mut head) = (BufReader::new(stream), String::new());
-        while !head.ends_with("\r\n\r\n") {
-            assert!(rest.read_line(&mut head).expect("a head") > 0, "{head}");
-        }
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        Streamed { status, head: head.to_ascii_lowercase(), rest }
+    fn send(&self, method: &str, target: &str, api_key: &str, body: &str) -> Answer {
+        http::open(self.address, method, target, &[("X-Api-Key", api_key), ("Content-Type", "application/json")], body)
     }
 
     /// Asks the model for a short answer. The prompt has two tokens.
-    fn ask(&self, api_key: &str, max_tokens: u64) -> Streamed {
+    fn ask(&self, api_key: &str, max_tokens: u64) -> Answer {
         self.prompt(api_key, "tell me", max_tokens)
     }
 
     /// Asks the model for an answer of all tokens. The prompt has two tokens.
-    fn ask_for_story(&self, api_key: &str, max_tokens: u64) -> Streamed {
+    fn ask_for_story(&self, api_key: &str, max_tokens: u64) -> Answer {
         self.prompt(api_key, "long story", max_tokens)
     }
 
-    fn prompt(&self, api_key: &str, prompt: &str, max_tokens: u64) -> Streamed {
+    fn prompt(&self, api_key: &str, prompt: &str, max_tokens: u64) -> Answer {
         self.send("POST", "/chat", api_key, &format!(r#"{{"prompt": "{prompt}", "max_tokens": {max_tokens}}}"#))
     }
 
@@ -76,22 +56,14 @@ impl Gateway {
     }
 }
 
-impl Streamed {
-    fn text(mut self) -> String {
-        let mut text = String::new();
-        self.rest.read_to_string(&mut text).expect("a body");
-        text
-    }
-
-    /// Reads this number of events, and hangs up.
-    fn hang_up_after(mut self, events: usize) {
-        let mut line = String::new();
-        for _ in 0..events {
+/// Reads this number of events, and hangs up.
+fn hang_up_after(mut answer: Answer, events: usize) {
+    let mut line = String::new();
+    for _ in 0..events {
+        line.clear();
+        while !line.starts_with("data:") {
             line.clear();
-            while !line.starts_with("data:") {
-                line.clear();
-                assert!(self.rest.read_line(&mut line).expect("a line") > 0);
-            }
+            assert!(answer.rest.read_line(&mut line).expect("a line") > 0);
         }
     }
 }
@@ -115,7 +87,7 @@ fn tokens_are_reserved_and_settled_when_the_stream_ends_or_the_client_hangs_up()
         wait::until("the settlement of a short stream", PATIENCE, || gateway.used("short") == 5);
 
         // The whole story would take two minutes.
-        gateway.ask_for_story("impatient", 5_000).hang_up_after(3);
+        hang_up_after(gateway.ask_for_story("impatient", 5_000), 3);
         wait::until("the settlement of a stream that was left", PATIENCE, || gateway.used("impatient") < 5_002);
         let used = gateway.used("impatient");
         assert!(used >= 5, "{used}");
@@ -131,7 +103,7 @@ fn tokens_are_reserved_and_settled_when_the_stream_ends_or_the_client_hangs_up()
         assert!(third.head.contains(r#"ratelimit-policy: "streams";q=2;qu="concurrent-requests""#), "{}", third.head);
         assert!(third.head.contains("retry-after: 1"), "{}", third.head);
         assert!(third.text().contains(r#""violated-policies":["streams"]"#));
-        streams.into_iter().for_each(|stream| stream.hang_up_after(1));
+        streams.into_iter().for_each(|stream| hang_up_after(stream, 1));
         wait::until("a free permit", PATIENCE, || gateway.ask("busy", 0).status == 200);
         gateway.stop();
     }
@@ -148,7 +120,7 @@ fn headers_have_the_format_of_the_service_that_is_simulated() {
         for name in names {
             assert!(answer.head.contains(name), "{name} in {}", answer.head);
         }
-        answer.hang_up_after(1);
+        hang_up_after(answer, 1);
         gateway.stop();
     }
 }

@@ -50,12 +50,9 @@ fn log_in(address: SocketAddr, user: &str, password: &str) -> Answer {
 
 /// Sends JSON.
 fn post(address: SocketAddr, target: &str, body: &str) -> Answer {
-    let fields = [("Content-Type", "application/json"), ("Content-Length", &*body.len().to_string())];
-    let (status, answer) = http::send_body(address, "POST", target, &fields, body);
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let lines = head.split("\r\n").skip(1);
-    let head = lines.filter(|line| !line.starts_with("date:")).map(str::to_owned).collect();
-    Answer { status, head, body: body.to_owned() }
+    let answer = http::open(address, "POST", target, &[("Content-Type", "application/json")], body);
+    let lines = answer.head.lines().skip(1).filter(|line| !line.is_empty() && !line.starts_with("date:"));
+    Answer { status: answer.status, head: lines.map(str::to_owned).collect(), body: answer.text() }
 }
 
 impl Answer {

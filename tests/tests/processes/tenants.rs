@@ -1,22 +1,15 @@
 //! The example whose limits come from a database.
 
-use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-};
+use std::net::SocketAddr;
 
 use tollgate_tests::{Process, RedisServer, ports};
 
+use crate::http;
+
 /// Sends a request. Returns the status, and the remaining units in the answer.
 fn send(address: SocketAddr, method: &str, target: &str, api_key: &str) -> (u16, Option<u64>) {
-    let mut stream = TcpStream::connect(address).expect("the example listens");
-    let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {api_key}\r\n");
-    write!(stream, "{head}Content-Length: 0\r\nConnection: close\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let (status, answer) = http::send(address, method, target, &[("X-Api-Key", api_key)]);
     let left = answer
-        .to_ascii_lowercase()
         .split_once("ratelimit: \"requests\";r=")
         .map(|(_, rest)| rest.split(';').next().and_then(|left| left.parse().ok()).expect("a number"));
     (status, left)

@@ -5,14 +5,15 @@ use std::{
 };
 
 use super::{errors::Errors, priorities::PriorityField};
-use crate::{Compat, Limits, rule_set::Node, selector::Selector};
+use crate::{Compat, rule_set::Node, selector::Selector};
 
 /// Collects the descriptors and the mistakes of all files.
 pub(crate) struct Compiler {
     pub(super) compat: Compat,
     pub(super) errors: Errors,
     pub(super) file: Option<Arc<Path>>,
-    pub(super) limits: Limits,
+    #[cfg(feature = "http")]
+    pub(super) limits: crate::Limits,
     /// The files of networks that were read, or would have been.
     pub(super) lists: Vec<PathBuf>,
     pub(super) selectors: Vec<Selector>,

@@ -56,6 +56,7 @@ pub(crate) fn compile(
         compat,
         errors,
         file: None,
+        #[cfg(feature = "http")]
         limits: options.limits.clone(),
         lists: Vec::new(),
         selectors: Vec::new(),
