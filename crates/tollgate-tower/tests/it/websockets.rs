@@ -47,6 +47,12 @@ impl Stream for Pipe {
     }
 }
 
+impl FusedStream for Pipe {
+    fn is_terminated(&self) -> bool {
+        self.received.is_closed() && self.received.is_empty()
+    }
+}
+
 impl Sink<Message> for Pipe {
     type Error = Error;
 
@@ -258,6 +264,26 @@ async fn a_cancelled_receive_loses_no_message_and_charges_it_once() {
     assert_eq!(remaining(&limiter, "a", "hourly").await, 2);
     assert_eq!(text(&mut socket).await, "1");
     assert_eq!(remaining(&limiter, "a", "hourly").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_is_terminated_when_its_stream_is_or_the_limit_has_closed_it_and_not_while_a_message_waits() {
+    let (mut socket, client) = pipe(under(ONE_A_SECOND).wait(Duration::from_secs(1)));
+    assert!(!socket.is_terminated());
+    client.send(&["0", "1"]);
+    text(&mut socket).await;
+    drop(client);
+    assert!(socket.recv().now_or_never().is_none());
+    assert!(socket.get_ref().is_terminated() && !socket.is_terminated(), "a message waits, and the client has gone");
+    text(&mut socket).await;
+    assert!(socket.is_terminated());
+
+    let (mut socket, client) = pipe(under(ONE_A_SECOND));
+    client.send(&["0", "1"]);
+    text(&mut socket).await;
+    assert!(!socket.is_terminated());
+    refusal(&mut socket).await;
+    assert!(socket.is_terminated() && !socket.get_ref().is_terminated());
 }
 
 #[tokio::test(start_paused = true)]
