@@ -17,8 +17,8 @@ type Binaries = Vec<(&'static str, PathBuf)>;
 
 /// Tests a sample of the mutants, or all of them, and prints the share that the tests notice.
 ///
-/// A mutant is tested with the nearest tests first. The mutants that those miss are tested with all tests of the crates
-/// that use the code. Everything happens in a copy of the workspace under the target directory.
+/// A mutant is tested with the nearest tests first, and with more tests as long as it is missed. Everything happens in a
+/// copy of the workspace under the target directory.
 ///
 /// # Errors
 ///
@@ -48,18 +48,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 fn test_package(tool: &Tool, package: &str, options: &Options) -> Result<Results, Failure> {
     let all = tool.list(package, &options.files)?;
     let mut results = Results::new(all.len());
-    let mut by_scope: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
+    let mut by_steps: BTreeMap<Vec<Scope>, Vec<String>> = BTreeMap::new();
     for mutant in sample::order(all.clone(), options.seed).into_iter().take(options.sample) {
-        by_scope.entry(Scope::nearest(package, &mutant)).or_default().push(mutant);
+        by_steps.entry(Scope::steps(package, &mutant)).or_default().push(mutant);
     }
-    for (scope, mutants) in by_scope {
-        let mut outcome = tool.test(&all, &mutants, &scope, package)?;
-        let widest = Scope::all(package);
-        if scope != widest && !outcome.missed.is_empty() {
-            let missed = std::mem::take(&mut outcome.missed);
-            results.add(tool.test(&all, &missed, &widest, package)?);
+    for (steps, mut missed) in by_steps {
+        for scope in steps {
+            if !missed.is_empty() {
+                let outcome = tool.test(&all, &missed, &scope, package)?;
+                missed = results.add(outcome);
+            }
         }
-        results.add(outcome);
+        results.miss(missed);
     }
     Ok(results)
 }

@@ -16,7 +16,7 @@ pub(super) const NOTICED: &str = "caught.txt";
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     noticed: Vec<String>,
-    pub(super) missed: Vec<String>,
+    missed: Vec<String>,
     /// Mutants that do not compile.
     unviable: Vec<String>,
 }
@@ -62,10 +62,16 @@ impl Results {
         Self { all, sum: Outcome::default() }
     }
 
-    pub(super) fn add(&mut self, outcome: Outcome) {
+    /// Adds the mutants that were noticed, or do not compile. Returns those that were missed.
+    pub(super) fn add(&mut self, outcome: Outcome) -> Vec<String> {
         self.sum.noticed.extend(outcome.noticed);
-        self.sum.missed.extend(outcome.missed);
         self.sum.unviable.extend(outcome.unviable);
+        outcome.missed
+    }
+
+    /// Adds mutants that all tests missed.
+    pub(super) fn miss(&mut self, mutants: Vec<String>) {
+        self.sum.missed.extend(mutants);
     }
 
     /// Returns the report. A missed mutant that the page lists as equal is left out of the count.
@@ -150,11 +156,12 @@ mod tests {
     fn results() -> Results {
         let lines = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
         let mut results = Results::new(10);
-        results.add(Outcome {
+        let missed = results.add(Outcome {
             noticed: lines(&["a.rs:1:2: replace < with > in f", "b.rs:1:1: replace g with ()"]),
             missed: lines(&["a.rs:7:1: replace h with ()", "a.rs:9:9: replace + with - in k"]),
             unviable: lines(&["b.rs:3:1: replace l with Default::default()"]),
         });
+        results.miss(missed);
         results
     }
 

@@ -37,28 +37,26 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Returns the tests that are nearest to a mutant: they take seconds.
-    pub(super) fn nearest(package: &str, mutant: &str) -> Self {
+    /// Returns the tests for a mutant, the nearest first. The last ones are all tests of the crates that use the code.
+    /// Examples in the documentation are left out.
+    pub(super) fn steps(package: &str, mutant: &str) -> Vec<Self> {
+        let of = |packages, targets| Self { packages, targets };
+        let all = |packages| of(packages, &["--lib", "--tests"]);
         match package {
-            "tollgate" if mutant.starts_with("crates/tollgate/src/redis/") => {
-                Self { packages: "tollgate,tollgate-tests", targets: &["--lib", "--test", "store"] }
+            "tollgate" => {
+                let nearest = of("tollgate", &["--lib"]);
+                let on_servers = of("tollgate,tollgate-tests", &["--lib", "--test", "store"]);
+                let all = all("tollgate,tollgate-tests,tollgate-tower");
+                // Hardly any test of the Redis store does without a server.
+                let first = usize::from(mutant.starts_with("crates/tollgate/src/redis/"));
+                vec![nearest, on_servers, all].split_off(first)
             }
-            "tollgate" => Self { packages: "tollgate", targets: &["--lib"] },
-            package => Self::all(package),
+            "tollgate-tower" => vec![all("tollgate-tower,tollgate-tonic")],
+            "tollgate-rules" => vec![all("tollgate-rules,tollgate-cli,tollgate-envoy")],
+            "tollgate-cli" => vec![all("tollgate-cli")],
+            "tollgate-envoy" => vec![all("tollgate-envoy")],
+            _ => vec![all("tollgate-tonic")],
         }
-    }
-
-    /// Returns all tests of the crates that use the code of a package. Examples in the documentation are left out.
-    pub(super) fn all(package: &str) -> Self {
-        let packages = match package {
-            "tollgate" => "tollgate,tollgate-tests,tollgate-tower",
-            "tollgate-tower" => "tollgate-tower,tollgate-tonic",
-            "tollgate-rules" => "tollgate-rules,tollgate-cli,tollgate-envoy",
-            "tollgate-cli" => "tollgate-cli",
-            "tollgate-envoy" => "tollgate-envoy",
-            _ => "tollgate-tonic",
-        };
-        Self { packages, targets: &["--lib", "--tests"] }
     }
 }
 
@@ -143,10 +141,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mutant_of_the_redis_store_is_tested_with_the_tests_on_servers() {
-        let scope = Scope::nearest("tollgate", "crates/tollgate/src/redis/url.rs:1:1: change");
-        assert!(scope.targets.contains(&"store"));
-        let scope = Scope::nearest("tollgate", "crates/tollgate/src/key.rs:1:1: change");
-        assert_eq!(scope.targets, ["--lib"]);
+    fn a_mutant_is_tested_with_the_nearest_tests_first() {
+        let steps = Scope::steps("tollgate", "crates/tollgate/src/key.rs:1:1: change");
+        assert_eq!(
+            steps.iter().map(|scope| scope.targets).collect::<Vec<_>>(),
+            [&["--lib"][..], &["--lib", "--test", "store"], &["--lib", "--tests"]]
+        );
+        assert_eq!(Scope::steps("tollgate", "crates/tollgate/src/redis/url.rs:1:1: change"), steps[1..]);
     }
 }

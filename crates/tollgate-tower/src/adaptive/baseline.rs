@@ -79,9 +79,8 @@ const PROBE_WINDOWS: u32 = 10;
 
 impl Baseline {
     pub(super) const fn new(windows: u32, probe_after: u32) -> Self {
-        let weight = 2.0 / (windows as f64 + 1.0);
         Self {
-            weight,
+            weight: weight(windows),
             probe_after,
             seconds: None,
             recent: 0.0,
@@ -93,7 +92,7 @@ impl Baseline {
     }
 
     pub(super) const fn windows(mut self, windows: u32) -> Self {
-        self.weight = 2.0 / (windows as f64 + 1.0);
+        self.weight = weight(windows);
         self
     }
 
@@ -214,4 +213,27 @@ impl Reference {
 /// Moves a mean towards a value.
 fn moved(mean: f64, value: f64, weight: f64) -> f64 {
     mean + weight * (value - mean)
+}
+
+/// Returns the weight of one window in an exponential mean of about this number.
+const fn weight(windows: u32) -> f64 {
+    2.0 / (windows as f64 + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_windows_of_a_baseline_are_the_weight_of_each_in_its_mean() {
+        let mut baseline = Baseline::new(600, 500).windows(3);
+        let mut after = |millis| {
+            let window = SampleWindow { in_flight: 1, ..SampleWindow::new(10.0, 1) };
+            match baseline.measure(&window, Duration::from_millis(millis)) {
+                Measured::Latency { baseline, .. } => (baseline * 1e3).round() as u64,
+                Measured::Probe(_) => panic!("no probe is due"),
+            }
+        };
+        assert_eq!([100, 200, 200].map(&mut after), [100, 150, 175]);
+    }
 }

@@ -199,12 +199,15 @@ fn guards_can_be_boxed_paired_and_left_out() {
     let (sender, seen) = channel();
     let guard = |sender: std::sync::mpsc::Sender<Seen>| Box::new(Recorder(sender)) as Box<dyn BodyGuard + Send>;
     let pair = (guard(sender.clone()), (None::<Recorder>, Some(Recorder(sender))));
-    let mut body = GuardedBody::new(frames([data("one")]), (pair, Held("anything")));
-    assert!(matches!(poll(&mut body), Poll::Ready(Some(Ok(_)))));
-    assert!(matches!(poll(&mut body), Poll::Ready(None)));
+    let trailers = HeaderMap::from_iter([(header::ETAG, "x".parse().unwrap())]);
+    let mut body = GuardedBody::new(frames([data("one"), Ok(Frame::trailers(trailers))]), (pair, Held("anything")));
+    while let Poll::Ready(Some(frame)) = poll(&mut body) {
+        frame.unwrap();
+    }
     let text = || Seen::Data("one".to_owned());
     let end = || Seen::End(BodyEnd::Complete);
-    assert_eq!(seen.iter().collect::<Vec<_>>(), [text(), text(), end(), end()]);
+    let expected = [text(), text(), Seen::Trailers(1), Seen::Trailers(1), end(), end()];
+    assert_eq!(seen.iter().collect::<Vec<_>>(), expected);
 
     let mut body = GuardedBody::<_, Recorder>::unguarded("one".to_owned());
     assert!(matches!(poll(&mut body), Poll::Ready(Some(Ok(_)))));

@@ -425,6 +425,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_share_of_a_leased_policy_is_not_leased() {
+        let policy = Policy::token_bucket("p", Quota::per_second(1000)).leased(Lease::new());
+        let share = policy.share(4);
+        assert_eq!((share.lease(), share.quota().amount()), (None, 250));
+    }
+
+    #[test]
     fn a_window_with_a_burst_is_refused() {
         let quota = Quota::per_second(10).with_burst(20);
         let error = Policy::try_new("w", Algorithm::FixedWindow, quota).unwrap_err();

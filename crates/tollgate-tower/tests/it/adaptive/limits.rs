@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Barrier,
+        Arc, Barrier, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -106,6 +106,37 @@ fn a_window_closes_after_its_length_with_enough_samples() {
     assert_eq!(limiter.limit(), 20);
     end(&limiter, &clock, 1, Duration::ZERO, Signal::Success);
     assert_eq!(limiter.limit(), 33);
+}
+
+/// Ends two requests with an overload while the limiter computes its first limit, as other threads do.
+#[derive(Debug)]
+struct Disturbed {
+    limiter: Arc<OnceLock<AdaptiveLimiter>>,
+    /// For each window, whether it was overloaded.
+    windows: Arc<Mutex<Vec<bool>>>,
+}
+
+impl LimitAlgorithm for Disturbed {
+    fn next_limit(&mut self, window: &SampleWindow) -> f64 {
+        let mut windows = self.windows.lock().unwrap();
+        if windows.is_empty() {
+            let limiter = self.limiter.get().unwrap();
+            (0..2).for_each(|_| limiter.try_acquire(Class::CRITICAL).unwrap().finish(Signal::Overload));
+        }
+        windows.push(window.is_overloaded());
+        window.limit()
+    }
+}
+
+#[test]
+fn an_overload_that_meets_another_thread_counts_in_the_next_window() {
+    let (clock, windows) = (Clock::manual(0), Arc::default());
+    let this = Arc::new(OnceLock::new());
+    let algorithm = Disturbed { limiter: Arc::clone(&this), windows: Arc::clone(&windows) };
+    let limiter = AdaptiveLimiter::builder(algorithm).clock(clock.clone()).build();
+    this.set(limiter.clone()).unwrap();
+    end(&limiter, &clock, 36, Duration::from_millis(10), Signal::Success);
+    assert_eq!(*windows.lock().unwrap(), [false, true, false]);
 }
 
 #[test]
