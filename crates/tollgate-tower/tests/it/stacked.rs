@@ -272,13 +272,14 @@ async fn lists_of_the_same_format_from_inside_are_joined() {
 #[tokio::test]
 async fn single_values_from_inside_stay_or_go_as_a_whole() {
     let legacy = HeaderFormat::Legacy { reset: ResetFormat::Seconds };
-    // Two units are left of the quota outside, so the stricter values from inside stay, although one is missing.
+    // Two units are left of the quota outside, so values from inside that are as strict stay, although one is missing.
     for (format, headers) in [
         (legacy, &[("x-ratelimit-limit", "9"), ("x-ratelimit-remaining", "0")][..]),
         (legacy, &[("x-ratelimit-remaining", "1")][..]),
         (HeaderFormat::Ietf06, &[("ratelimit-remaining", "1")][..]),
         (HeaderFormat::Ietf07, &[("ratelimit", "limit=9, remaining=1")][..]),
         (HeaderFormat::Envoy03, &[("x-ratelimit-limit", "9"), ("x-ratelimit-remaining", "1")][..]),
+        (HeaderFormat::RetryAfter, &[("x-ratelimit-limit", "9"), ("x-ratelimit-remaining", "2")][..]),
     ] {
         let service = layer(FAST, format, 0).await.layer(service_with(headers));
         let response = call(service, "*/*").await;
