@@ -19,6 +19,7 @@ mod labels;
 mod looked_up;
 mod networks;
 mod observability;
+mod options;
 #[cfg(feature = "outgoing")]
 mod outgoing;
 mod placement;

@@ -300,6 +300,35 @@ mod tests {
         assert_eq!(stored.spent(65_537 * second, 65_540 * second, None), 9);
         assert_eq!(stored.spent(65_538 * second, 65_540 * second, None), 5);
     }
+
+    #[test]
+    fn a_check_fits_from_the_moment_on_at_which_enough_units_are_left() {
+        const SECOND: u64 = 1_000_000;
+        let quota = Quota::new(10, Duration::from_secs(10));
+        let mut waits = Vec::new();
+        for state in [
+            StoredState::Bucket { full_us: 14 * SECOND, part: 0, pace: 1e6 },
+            StoredState::IntervalBucket { start_us: 4 * SECOND, missing: 23 },
+            StoredState::Window { start_us: 2 * SECOND, count: 8, period_us: 10 * SECOND },
+            StoredState::SlidingWindow { start_us: 3 * SECOND, current: 4, previous: 9 },
+            StoredState::SlidingBuckets { width_us: SECOND, buckets: vec![(1, 3), (4, 2), (5, 4)] },
+            StoredState::Lockout { until_us: 12 * SECOND, failures: 4, lockouts: 1 },
+        ] {
+            for (now_us, cost) in
+                [5, 9, 13, 40].into_iter().flat_map(|at| (0..=10).map(move |cost| (at * SECOND, cost)))
+            {
+                let fits = |at_us| state.spent(at_us, u64::MAX, Some(&quota)) + cost <= 10;
+                let wait_us = state.fits_after(now_us, cost, &quota).unwrap().as_micros() as u64;
+                assert!(fits(now_us + wait_us), "{state:?} {now_us} {cost} {wait_us}");
+                assert!(wait_us == 0 || !fits(now_us + wait_us - 1), "{state:?} {now_us} {cost} {wait_us}");
+                waits.push(wait_us);
+            }
+            assert_eq!(state.fits_after(0, 11, &quota), None, "{state:?}");
+        }
+        assert!(waits.iter().filter(|wait| **wait > 0).count() > 60, "{waits:?}");
+        assert_eq!(StoredState::SlidingLog { units: 1 }.fits_after(0, 1, &quota), None);
+    }
+
     #[test]
     fn a_debt_is_read_without_its_mark() {
         let (now_us, mark) = (1_000_000_u64, 1e15);
