@@ -38,7 +38,7 @@ pub enum Selection {
     Blocked,
     /// Selects no limit.
     Exempt,
-    /// The reason for which policies make no set: see [`PolicySet::try_new`]. A fetch that returns it has failed.
+    /// The policies are not valid, for the reason that [`PolicySet::try_new`] gave. A fetch that returns it has failed.
     Invalid(Error),
 }
 
