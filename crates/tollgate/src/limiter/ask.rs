@@ -236,32 +236,6 @@ impl<'a> CheckBuilder<'a> {
     /// is the time after which the same call would be admitted. A denial is `Ok`: call
     /// [`into_result`](Decision::into_result) so that `?` ends the work.
     ///
-    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once
-    /// and waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes
-    /// into *debt*: its units are charged at once, and it waits until they have accrued. So requests get their turns in
-    /// the order of arrival, over all processes, and a plain check takes no unit that somebody waits for.
-    ///
-    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose turn
-    /// can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
-    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
-    /// different parts of the key or stand beside other algorithms. It waits for the decision's
-    /// [`retry_after`](Decision::retry_after) and then tries again. Such callers of this limiter and its clones wait in
-    /// a queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so callers
-    /// of other processes and plain checks may take the units first. Callers of a limiter [with other
-    /// policies](Limiter::with_policies) have a queue of their own.
-    ///
-    /// The burst of a leaky bucket also bounds the wait: it is at most `burst / amount × period`. Choose the burst so
-    /// that this is the longest wait of any caller or more, and at least 2. The units of a call leave a leaky bucket
-    /// together, at its turn: with costs up to c, up to c − 1 units more than the amount leave in a period.
-    ///
-    /// Processes that share a store take turns at a full queue. While callers of a process are denied, its further
-    /// callers ask up to 10 ms later, and at most a quarter of `max_wait` later, so that other processes come first.
-    ///
-    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its share.
-    ///
-    /// Callers sleep on tokio's time. In a test that pauses it, give the store
-    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
-    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -278,6 +252,40 @@ impl<'a> CheckBuilder<'a> {
     /// }
     /// # Ok(()) }
     /// ```
+    ///
+    /// # Turns and order
+    ///
+    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once
+    /// and waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes
+    /// into *debt*: its units are charged at once, and it waits until they have accrued. So requests get their turns in
+    /// the order of arrival, over all processes, and a plain check takes no unit that somebody waits for.
+    ///
+    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose turn
+    /// can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
+    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
+    /// different parts of the key or stand beside other algorithms. It waits for the decision's
+    /// [`retry_after`](Decision::retry_after) and then tries again.
+    ///
+    /// The callers of a limiter and its clones that wait for room are admitted in the order of arrival, for each key.
+    /// Each process has its own order, so callers of other processes and plain checks may take the units first. Callers
+    /// of a limiter [with other policies](Limiter::with_policies) have an order of their own.
+    ///
+    /// Processes that share a store take turns at a full queue. While callers of a process are denied, its further
+    /// callers ask up to 10 ms later, and at most a quarter of `max_wait` later, so that other processes come first.
+    ///
+    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its
+    /// share.
+    ///
+    /// # The burst of a leaky bucket
+    ///
+    /// The burst also bounds the wait: nobody waits longer than `burst / amount × period`. Choose the burst so that
+    /// this is the longest wait of any caller or more, and at least 2. The units of a call leave a leaky bucket
+    /// together, at its turn: with costs up to c, up to c − 1 units more than the amount leave in a period.
+    ///
+    /// # Tests
+    ///
+    /// Callers sleep on tokio's time. In a test that pauses it, give the store
+    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
     ///
     /// # Errors
     ///
@@ -397,10 +405,10 @@ impl<'a> RefundBuilder<'a> {
     /// The refund counts as if the units had come back right after the decision. So no more is refunded than is spent
     /// now, and nothing to a window that opened after the decision.
     ///
-    /// A token bucket returns only units that cannot have accrued again since the decision. If it was nearly empty
-    /// then, that is all units, for almost as long as a full refill takes. If it was full before the charge, it is no
-    /// unit once the charged units have accrued again. For work that takes longer, [reserve](Limiter::reserve) the
-    /// units: the bucket then remembers what was missing.
+    /// A token bucket returns only units that cannot have accrued again since the decision. A bucket that was nearly
+    /// empty returns all units for almost as long as a full refill takes. A bucket that was full returns no unit once
+    /// the charged units have accrued again. For work that takes longer, [reserve](Limiter::reserve) the units: the
+    /// bucket then remembers what was missing.
     ///
     /// A decision that spent nothing (a denial, or a decision without the store) refunds nothing. The units return to
     /// the policies of the decision, also when the limiter has others now.
