@@ -76,7 +76,7 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, every limiter counts its checks, also those that no middleware sees. Install the recorder
+//! With the feature `metrics`, every limiter counts its checks, with and without middleware. Install the recorder
 //! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the
 //! prefix of the store. No label value comes from a request.
 //!

@@ -32,18 +32,18 @@ pub use outage::{Outage, Replicas};
 pub use selection::{Limited, Selection};
 pub use tenants::LimiterFuture;
 
-/// Checks keys against policies that are decided together on one store.
+/// Checks keys against a set of policies. A [`Store`] keeps the counters.
 ///
 /// Each call names a key, and returns a builder or a future. Nothing happens before it is awaited.
 ///
 /// | to | await |
 /// |---|---|
 /// | spend one unit of every policy, or be denied | [`check(key)`](Self::check) |
-/// | spend several units, or other units of each policy | `check(key).`[`cost(costs)`](CheckBuilder::cost) |
+/// | spend several units, or a different number from each policy | `check(key).`[`cost(costs)`](CheckBuilder::cost) |
 /// | wait until the units are available, instead of being denied | `check(key).`[`wait(longest)`](CheckBuilder::wait) |
 /// | record who spent, in a sliding log | `check(key).`[`tag(user)`](CheckBuilder::tag), and later [`entries(key, limit)`](Self::entries) |
 /// | see what is left, and spend nothing | [`peek(key)`](Self::peek) |
-/// | see when some units fit | `peek(key).`[`cost(costs)`](PeekBuilder::cost) |
+/// | see when a number of units will fit | `peek(key).`[`cost(costs)`](PeekBuilder::cost) |
 /// | give back what was not used | [`refund(key, costs)`](Self::refund)`.`[`of(&decision)`](RefundBuilder::of) |
 /// | charge an estimate, and settle it later | [`reserve(key, estimate)`](Self::reserve) |
 /// | make a key fresh | [`reset(key)`](Self::reset) |

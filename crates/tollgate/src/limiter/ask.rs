@@ -240,16 +240,16 @@ impl<'a> CheckBuilder<'a> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
-    /// let mails = Limiter::new(
-    ///     MemoryStore::new(),
-    ///     Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)),
-    /// );
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let mails = Limiter::new(store, Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)));
+    /// let start = tokio::time::Instant::now();
     /// for _ in 0..3 {
     ///     mails.check("smtp").wait(Duration::from_secs(1)).await?.into_result()?;
     ///     // Send one e-mail here. The next one follows 100 ms later.
     /// }
+    /// assert!(start.elapsed() >= Duration::from_millis(200));
     /// # Ok(()) }
     /// ```
     ///

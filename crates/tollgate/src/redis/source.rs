@@ -100,7 +100,7 @@ impl RedisSource {
     /// Names a Redis Cluster that is found through any of the servers at `urls`.
     ///
     /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all servers, also for
-    /// those that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
+    /// servers that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
     ///
     /// Every server that has slots has one connection, one queue and one circuit breaker, so a server that is away
     /// affects only its own slots. All policies of a key lie in one slot.

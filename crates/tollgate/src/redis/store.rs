@@ -96,7 +96,7 @@ impl RedisStore {
         self.0.backend.is_available()
     }
 
-    /// Gives the units of [leased](crate::Policy::leased) policies that this process holds back to the server.
+    /// Gives back all units of [leased](crate::Policy::leased) policies that this process holds.
     ///
     /// Call this when the process is about to end and takes no more requests, so that other replicas can use the units
     /// at once. Without the call, the units count as used until they lapse, after one to two

@@ -33,8 +33,8 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// [`Selection`](crate::limiter::Selection). All tenants share the store and the options of one limiter, so a tenant
 /// takes a few hundred bytes.
 ///
-/// - **Bounded.** The cache holds 100 000 tenants, and keeps those that are asked for often. A flood of unknown tenants
-///   does not displace them. Few fetches run at a time.
+/// - **Bounded.** The cache holds 100 000 tenants, and keeps the tenants that are used often. A flood of unknown
+///   tenants does not displace them. Few fetches run at a time.
 /// - **Fetched once.** However many requests of a tenant arrive together, one fetch answers all of them. A request that
 ///   is cancelled does not cancel the fetch.
 /// - **Up to date.** Limits are in force for 5 minutes. After 4 minutes the next request starts a fetch in the background

@@ -83,7 +83,7 @@ table! { $
     /// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ in L | one time | most limits |
     /// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
     /// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
-    /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | calendar quotas |
+    /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | n per UTC hour or day |
     /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year | two times, one count | quotas that people read |
     /// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
     /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |

@@ -213,12 +213,13 @@ impl Key {
 impl Key {
     /// Puts a key beside this one, as its last branch.
     ///
-    /// Use branches to limit a request by two keys of which neither contains the other, such as the address of a client and
-    /// its API key. One decision covers all branches: either the policies of all are charged, or none. A [`Policy`] meters
-    /// the first branch by default, and another one with [`Policy::at_branch`]. Each branch may have [levels](Self::child).
+    /// Use branches to limit a request by two keys that are independent of each other, such as the address of a client
+    /// and its API key. One decision covers all branches: either the policies of all are charged, or none. A [`Policy`]
+    /// meters the first branch by default, and another branch with [`Policy::at_branch`]. Each branch may have
+    /// [levels](Self::child).
     ///
-    /// The state of a policy on a branch is that of the branch's key alone. So a check of an address beside an API key
-    /// and a check of the address spend from one counter.
+    /// A branch has the counters that it has as a key of its own. So a check of an address beside an API key, and a
+    /// check of the address alone, spend from one counter.
     ///
     /// In a Redis Cluster, all branches that a decision meters must lie in one slot: see
     /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot).

@@ -9,8 +9,8 @@ impl Policy {
     /// Such a replica spends its units in process, without a trip to the store for each check. The bound of the
     /// algorithm holds unchanged: leased units count as used.
     ///
-    /// All processes must agree: those that lease a policy and those that do not keep separate counts under its name,
-    /// and together admit the quota twice.
+    /// Either all processes lease the policy or none: units with and without leases are counted separately, so a
+    /// mixture admits the quota twice.
     ///
     /// A store without leases makes a trip for each check, and enforces the same limit. A leaky bucket and a lockout
     /// cannot be leased.
