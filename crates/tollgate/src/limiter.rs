@@ -134,8 +134,8 @@ impl Limiter {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log, or when the store
-    /// cannot list entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a
-    /// policy meters. Any other kind when the store cannot be reached before the deadline.
+    /// cannot list entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or
+    /// branches than a policy meters. Any other kind when the store cannot be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
         self.policies.reaches(&key)?;

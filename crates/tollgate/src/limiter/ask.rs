@@ -278,9 +278,12 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # The burst of a leaky bucket
     ///
-    /// The burst also bounds the wait: nobody waits longer than `burst / amount × period`. Choose the burst so that
-    /// this is the longest wait of any caller or more, and at least 2. The units of a call leave a leaky bucket
-    /// together, at its turn: with costs up to c, up to c − 1 units more than the amount leave in a period.
+    /// Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at least 2.
+    /// All waiting callers then have a place in the queue. With a smaller burst, some wait for room, in the order of
+    /// their own process only.
+    ///
+    /// The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c − 1 units more than
+    /// the amount leave in a period.
     ///
     /// # Tests
     ///

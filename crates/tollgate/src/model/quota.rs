@@ -186,7 +186,7 @@ impl Quota {
     /// Sets the burst: the units that can be spent at once after a rest. A [blocked](Self::is_blocked) quota stays
     /// blocked.
     ///
-    /// In a leaky bucket it is the most units that wait, so it also bounds the wait: see
+    /// In a leaky bucket, the burst is the most units in the queue: see
     /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait).
     ///
     /// # Panics
