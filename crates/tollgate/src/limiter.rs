@@ -119,7 +119,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store cannot be reached before the deadline.
+    /// When the store cannot be reached before the deadline.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let key = key.into();
         self.inner.call(Check::new(&self.policies, &key, Cost::ZERO), |check| self.inner.store.reset(check)).await

@@ -33,7 +33,7 @@ pub enum Selection {
     Policies(PolicySet),
     /// Selects this limiter.
     Limiter(Limiter),
-    /// Denies every request, without a wait and without a call of the store: see
+    /// Denies every request, without a wait and without a call to the store: see
     /// [`Decision::is_blocked`](crate::Decision::is_blocked). Use it for a tenant that is suspended.
     Blocked,
     /// Selects no limit.

@@ -5,7 +5,7 @@ use crate::Error;
 /// Limits how many permits of a key are held at the same time, over all replicas.
 ///
 /// A permit stands for work in progress: a stream, an export, a job. A [`Policy`](crate::Policy) limits how much starts
-/// in a period. `Concurrency` limits how much runs at an instant, however long it runs.
+/// in a period. `Concurrency` limits how much runs at the same time, however long it takes.
 ///
 /// Counters belong to the name and the [`Key`](crate::Key). Two limiters on one store with the same name share them.
 ///

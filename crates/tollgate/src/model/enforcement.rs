@@ -18,9 +18,9 @@ use crate::{Error, Key};
 /// service runs. Clones share the setting: keep one, and give the others to the layers.
 ///
 /// A hash of the key decides. So the same keys are enforced on each replica and for each limit, and a key that is
-/// enforced stays enforced at every greater share. The hash is public: the first 8 bytes of the SHA-256 of [`Key::encoded`], as
-/// a big-endian number, modulo 100. A key is enforced when the result is below the percentage. A client that chooses
-/// its key can choose one outside of the share, until the share is 100 %.
+/// enforced stays enforced at every greater share. The hash is public: the first 8 bytes of the SHA-256 of
+/// [`Key::encoded`], as a big-endian number, modulo 100. A key is enforced when the result is below the percentage. A
+/// client that chooses its key can choose one outside of the share, until the share is 100 %.
 ///
 /// Operators may set the share of a limiter that is [published with it](crate::LimiterBuilder::published_with). Their
 /// share is in force until they withdraw it.

@@ -14,9 +14,9 @@ use crate::{
 /// then be spent. So the units above the share are always left for checks that rank higher. Stripe calls this a [fleet
 /// usage load shedder](https://stripe.com/blog/rate-limiters).
 ///
-/// The wait of a denial is exact: it ends when the units fit the share. `remaining` counts the units of the whole burst.
-/// The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket it is a share of the
-/// queue.
+/// The wait of a denial is exact: it ends when the units fit the share. `remaining` counts the units of the whole
+/// burst. The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket, it is a
+/// share of the places in the queue.
 ///
 /// A check that [waits](crate::limiter::CheckBuilder::wait) with a priority below critical goes into no debt: it tries again when
 /// its units fit its share.

@@ -61,7 +61,7 @@ impl Outage {
     ///
     /// # Panics
     ///
-    /// When `replicas` is 0. As a constant, this fails the build.
+    /// When `replicas` is 0. In a `const` this fails the build.
     #[must_use]
     pub const fn local(replicas: u32) -> Self {
         match NonZeroU32::new(replicas) {

@@ -72,7 +72,7 @@ impl PermitDenied {
 
     /// Returns how many permits of the key were in flight over all replicas when the store was asked last.
     ///
-    /// The number may be below the limit, because another replica may hold idle permits.
+    /// Permits that other replicas hold idle are included.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight

@@ -69,7 +69,7 @@ impl Permit {
     }
 
     /// Returns how many permits of the key were in flight over all replicas when this permit was acquired, itself
-    /// included. The other replicas are counted as of this replica's last call to the store.
+    /// included. The permits of other replicas, idle ones included, are counted as of the last call to the store.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight

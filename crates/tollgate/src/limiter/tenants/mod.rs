@@ -112,7 +112,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
         Self { fetcher: Arc::new(fetcher), cache: Arc::new(cache) }
     }
 
-    /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant, or too old ones.
+    /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant, or outdated limits.
     ///
     /// # Errors
     ///
