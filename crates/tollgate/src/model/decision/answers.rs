@@ -122,7 +122,7 @@ impl KeyState {
         self.0.states()
     }
 
-    /// Returns the state of the policy with this name.
+    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.0.state(name)

@@ -248,7 +248,7 @@ impl Decision {
         })
     }
 
-    /// Returns the state of the policy with this name.
+    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.states().find(|state| state.policy().name() == name)
@@ -256,7 +256,7 @@ impl Decision {
 
     /// Returns the policy that limits this key most. For a denial: the policy with the longest wait, or the policy that
     /// [blocks](Self::is_blocked). For an allowed request: the policy with the smallest remaining share of its burst,
-    /// or, if shares are equal, the longest time until one more unit.
+    /// or, if shares are equal, the longest time until one more unit. `None` when [`states`](Self::states) is empty.
     #[must_use]
     pub fn binding(&self) -> Option<PolicyState<'_>> {
         if self.policies.len() == 1 {

@@ -28,7 +28,7 @@ use crate::{
 /// takes over while Redis is unavailable, see [`Outage::Local`](crate::Outage::Local).
 ///
 /// The store holds at most [`max_keys`](MemoryStoreBuilder::max_keys) states, one for each key and
-/// policy. When it is full, it first drops the states that equal a fresh one, because nothing is
+/// policy. When it is full, it first drops the states that are fresh again, because nothing is
 /// lost with them. When there are too few of these, it drops the states that have spent the
 /// smallest share of their burst. Exhausted states are dropped last, so a flood of new keys evicts
 /// idle keys before it resets the limit of an exhausted one. No background task runs.
