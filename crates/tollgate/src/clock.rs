@@ -86,16 +86,11 @@ impl Clock {
 
     /// Creates a clock that starts at the system's time and follows the time of tokio, for tests.
     ///
-    /// A test that [pauses] the time of tokio has two clocks: sleeps follow the time of tokio, and
-    /// [`Clock::monotonic`] follows the real time. A caller that waits for quota then sleeps for its
-    /// wait, finds that no unit has accrued, and sleeps again. With this clock the units accrue while
-    /// the caller sleeps.
+    /// Use it in a test that [pauses] the time of tokio: units then accrue while a caller sleeps. With
+    /// [`Clock::monotonic`], which follows the real time, a caller that waits would wake up, find that no unit has
+    /// accrued, and sleep again. Outside of tests use [`Clock::monotonic`], which is faster to read.
     ///
     /// [pauses]: https://docs.rs/tokio/latest/tokio/time/fn.pause.html
-    ///
-    /// A store does not follow the time of tokio by itself, because a read of this clock takes
-    /// longer, and tokio does not report whether its time is paused. Outside of tests use
-    /// [`Clock::monotonic`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {

@@ -26,10 +26,10 @@
 //!
 //! Policies may [change](LimiterHandle) while checks run, and may be [fetched](tenants::TenantLimiters) for each tenant.
 //!
-//! A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) limits how many permits of a key are held at the same time: streams, exports, jobs.
+//! A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) limits how much runs at the same time: streams, exports, jobs.
 //!
-//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and [commits](reservation::Reservation::commit) the real
-//! cost.
+//! Work whose cost is known later [reserves](Limiter::reserve) an estimate and
+//! [commits](reservation::Reservation::commit) the real cost.
 //!
 //! [`DeniedKeys`](limiter::DeniedKeys) shows which keys are denied most. An observer sees each denial, lockout and outage as an
 //! [event](limiter::events).
@@ -39,8 +39,8 @@
 //!
 //! # Tests
 //!
-//! Test a service without Redis and without waiting: a [`MemoryStore`] with a [`Clock`](store::Clock) that the test moves. The feature
-//! `test-util` adds a store with fixed answers, and one that fails on command.
+//! To test a service without Redis and without waiting, use a [`MemoryStore`] with a [`Clock`](store::Clock) that the
+//! test moves. The feature `test-util` adds a store with fixed answers, and a store that fails on command.
 //!
 //! ```
 //! use std::time::Duration;
@@ -69,14 +69,14 @@
 //! | `macros` | no | the attribute `limited`, for async functions |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
 //! | `test-util` | no | stores for the tests of applications: fixed answers, and outages on command |
-//! | `testing` | no | the functions that the project's own tests look at; not covered by semantic versioning |
+//! | `testing` | no | functions for the project's own tests; not covered by semantic versioning |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, every limiter counts its checks, also those that no middleware sees. Install the recorder
+//! With the feature `metrics`, every limiter counts its checks, with and without middleware. Install the recorder
 //! before the first check. The label `limiter` is the [name](LimiterBuilder::name) of the limiter, `store` is the
 //! prefix of the store. No label value comes from a request.
 //!
@@ -131,7 +131,7 @@ mod url;
 /// Limits how much work runs at the same time, over all replicas.
 ///
 /// A [`ConcurrencyLimiter`](permits::ConcurrencyLimiter) hands out [`Permit`](permits::Permit)s of a
-/// [`Concurrency`](permits::Concurrency). A permit that is dropped is free again.
+/// [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
 pub mod permits {
     pub use crate::{
         limiter::permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied},

@@ -1,4 +1,4 @@
-//! Checks keys against policies on a store, and says what a check found.
+//! Checks keys against policies on a store.
 
 mod ask;
 mod blocking;
@@ -32,18 +32,18 @@ pub use outage::{Outage, Replicas};
 pub use selection::{Limited, Selection};
 pub use tenants::LimiterFuture;
 
-/// Checks keys against policies that are decided together on one store.
+/// Checks keys against a set of policies. A [`Store`] keeps the counters.
 ///
-/// Each call names a key. The call is a builder or a future: nothing happens before it is awaited.
+/// Each call names a key, and returns a builder or a future. Nothing happens before it is awaited.
 ///
 /// | to | await |
 /// |---|---|
 /// | spend one unit of every policy, or be denied | [`check(key)`](Self::check) |
-/// | spend several units, or other units of each policy | `check(key).`[`cost(costs)`](CheckBuilder::cost) |
-/// | wait for the turn instead of being denied | `check(key).`[`wait(longest)`](CheckBuilder::wait) |
+/// | spend several units, or a different number from each policy | `check(key).`[`cost(costs)`](CheckBuilder::cost) |
+/// | wait until the units are available, instead of being denied | `check(key).`[`wait(longest)`](CheckBuilder::wait) |
 /// | record who spent, in a sliding log | `check(key).`[`tag(user)`](CheckBuilder::tag), and later [`entries(key, limit)`](Self::entries) |
 /// | see what is left, and spend nothing | [`peek(key)`](Self::peek) |
-/// | see when some units fit | `peek(key).`[`cost(costs)`](PeekBuilder::cost) |
+/// | see when a number of units will fit | `peek(key).`[`cost(costs)`](PeekBuilder::cost) |
 /// | give back what was not used | [`refund(key, costs)`](Self::refund)`.`[`of(&decision)`](RefundBuilder::of) |
 /// | charge an estimate, and settle it later | [`reserve(key, estimate)`](Self::reserve) |
 /// | make a key fresh | [`reset(key)`](Self::reset) |
@@ -110,31 +110,32 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// Denials that this process remembers end at once. Another process that has denied the key goes on to deny it
-    /// until the end of the wait, and for a second at most: the
-    /// [`deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap) of its store.
+    /// Denials that this process remembers end at once. Another process that has denied the key may go on denying it
+    /// for up to 1 s: see [`deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
     ///
-    /// Of a key with [branches](Key::beside), each branch is reset as the key of that branch alone. So the units that
-    /// the branch has spent together with other keys are back, too. To reset one branch, use that branch as the key of
-    /// a limiter [with the policies](Self::with_policies) of the branch.
+    /// If the key has [branches](Key::beside), each branch is reset as a key of its own. This also gives back the units
+    /// that the branch spent together with other keys. To reset one branch only, use that branch as the key of a
+    /// limiter [with the policies](Self::with_policies) of the branch.
     ///
     /// # Errors
     ///
-    /// The store cannot be reached before the deadline.
+    /// When the store cannot be reached before the deadline.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let key = key.into();
         self.inner.call(Check::new(&self.policies, &key, Cost::ZERO), |check| self.inner.store.reset(check)).await
     }
 
-    /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of the set counts now, newest
-    /// first. Of several logs, lists the one with the longest period. A log that meters an outer level lists the units of
-    /// all keys within that level.
+    /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of this limiter counts now,
+    /// newest first: when each was spent, and its [tag](CheckBuilder::tag).
+    ///
+    /// If several policies are logs, the log with the longest period is listed. A log that meters an
+    /// [outer level](crate::Policy::at_level) lists the units of all keys within that level.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log or the store lists no
-    /// entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels than a policy
-    /// meters. Any other kind when the store cannot be reached before the deadline.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no policy is a sliding log, or when the store
+    /// cannot list entries. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or
+    /// branches than a policy meters. Any other kind when the store cannot be reached before the deadline.
     pub async fn entries(&self, key: impl Into<Key>, limit: usize) -> Result<Vec<Entry>, Error> {
         let key = key.into();
         self.policies.reaches(&key)?;
@@ -144,9 +145,9 @@ impl Limiter {
 
     /// Returns whether the store decides all policies for this key in one step.
     ///
-    /// It is `false` only in a Redis Cluster, for a key with [branches](Key::beside) that lie in different slots. A check
-    /// then fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot). Check each branch with a limiter of its own
-    /// where that must work, and refund the others when one is denied.
+    /// Returns `false` only in a Redis Cluster, for a key whose [branches](Key::beside) lie in different slots. A check
+    /// then fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot). Instead, check each branch with a limiter
+    /// of its own, and refund the others when one is denied.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -177,8 +178,8 @@ impl Limiter {
     /// deadline, the answers in an [outage](crate::Outage), the queues of waiting callers and the metrics.
     ///
     /// Use it for quotas that differ from tenant to tenant. The returned limiter has the size of two pointers, and the
-    /// call allocates nothing but the policy set. A key that has spent units of a policy continues with the same state
-    /// under every policy of the same name.
+    /// call allocates nothing but the policy set. Policies of the same name share their counters: units that a key has
+    /// spent under one quota stay spent under the other.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -195,8 +196,8 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies. Pass a set made by it for policies that are known only at
-    /// run time.
+    /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run time, call `try_new`
+    /// and pass the set.
     #[must_use]
     pub fn with_policies(&self, policies: impl Into<PolicySet>) -> Self {
         Self { inner: Arc::clone(&self.inner), policies: policies.into() }

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use crate::{Error, MemoryStore, Store};
 
-/// Connects to the store that a URL names, and waits until it answers.
+/// Connects to the store that a URL names, and waits until the server answers.
 ///
-/// Use it to choose the store by one variable: Redis in production, memory on a developer's machine. The returned store
-/// is cheap to clone, and every limiter accepts it.
+/// Use it to choose the store by one variable: Redis in production, memory on a developer's machine. Use [`open`] if
+/// the service has to start while Redis is away. The returned store is cheap to clone, and every limiter accepts it.
 ///
 /// | URL | store |
 /// |---|---|
@@ -42,10 +42,11 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     }
 }
 
-/// Creates the store that a URL names. A Redis store connects with the first check.
+/// Creates the store that a URL names, without waiting for the server. The URLs are those of [`connect`].
 ///
-/// A service that uses it starts while Redis is away: until the server is there, the [`Outage`](crate::Outage) of each
-/// limiter decides. The URLs are those of [`connect`].
+/// A Redis store connects when a limiter is built or with the first check: see
+/// [`RedisStore::open`](crate::RedisStore::open). So a service starts also while Redis is away: until the server
+/// answers, the [`Outage`](crate::Outage) of each limiter decides.
 ///
 /// ```
 /// use tollgate::Store;

@@ -35,8 +35,8 @@ pub enum ErrorKind {
     /// The key has fewer levels or branches than a policy meters: see [`Policy::at_level`](crate::Policy::at_level) and
     /// [`Policy::at_branch`](crate::Policy::at_branch). Word: `levels`.
     KeyLevels,
-    /// The call was made outside a tokio runtime, or in one without timers, and may have to wait. Nothing was sent.
-    /// Await it inside a runtime that is built with `enable_all`, or use
+    /// A call that may have to wait was made outside a tokio runtime, or in a runtime without timers. Nothing was sent.
+    /// Await the call inside a runtime that is built with `enable_all`, or use
     /// [`Limiter::block_on`](crate::Limiter::block_on). In a runtime without timers the first such call prints tokio's
     /// panic, and a program that is compiled with `panic = "abort"` ends. Word: `runtime`.
     NoRuntime,
@@ -166,7 +166,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns whether a person has to change something: a value, a password, a right, the kind of server, the thread.
+    /// Returns whether somebody has to change something: a value, a password, a right, the kind of server, the runtime.
     /// A retry does not help.
     #[must_use]
     pub const fn is_config(self) -> bool {

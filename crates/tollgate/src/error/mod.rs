@@ -54,7 +54,7 @@ impl Error {
         Self::new(ErrorKind::Config, message)
     }
 
-    /// Returns the cause. [`ErrorKind::as_str`] is a stable label for metrics and alerts.
+    /// Returns the kind of the error. [`ErrorKind::as_str`] is a stable label for metrics and alerts.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -9,8 +9,8 @@
 //! | What happens when Redis is away? | [Outages](outages) |
 //! | What do I set before the first deployment? | [In production](in_production) |
 //!
-//! The [guide of `tollgate-tower`][tower] goes on with HTTP: keys, proxies and clients that lie; layers for several limits;
-//! clients of other services; tests of your own service; and types to write down.
+//! The [guide of `tollgate-tower`][tower] continues with HTTP: keys and untrusted proxies, layers for several limits,
+//! calls to other services, tests of your own service, and the types of layers.
 //!
 //! The modules of the guide contain no code.
 //!

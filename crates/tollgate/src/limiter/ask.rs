@@ -36,16 +36,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
-    /// [`Outage`](crate::Outage) always decides.
+    /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. Any other
+    /// [`Outage`](crate::Outage) decides instead of the store.
     ///
     /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a policy
     /// meters. The store is not asked then. [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot) when no server of a
     /// cluster has all branches of the key: see [`can_decide`](Self::can_decide).
     ///
     /// [`ErrorKind::NoRuntime`](crate::ErrorKind::NoRuntime) when the future is polled outside a tokio runtime and the
-    /// store is outside the process. No `Outage` decides then, and nothing is sent: [`block_on`](Self::block_on) is for
-    /// such threads.
+    /// store is outside the process. Nothing is sent then, and the `Outage` does not decide. In such threads, use
+    /// [`block_on`](Self::block_on).
     ///
     /// # Cancellation
     ///
@@ -57,9 +57,8 @@ impl Limiter {
 
     /// Spends one unit of every policy, or nothing, for a borrowed key: [`check`](Self::check) without a copy of the key.
     ///
-    /// `check(&key)` works too, and copies the 88 bytes of the key. This is for the caller that has a key at hand and counts
-    /// nanoseconds: a middleware, a loop over keys. It is a method of its own, because a type that borrows a [`Key`] and
-    /// still converts from everything that a key converts from would need two overlapping impls.
+    /// Use it where nanoseconds count: in a middleware, or in a loop over keys. `check(&key)` works too, and copies the
+    /// 88 bytes of the key.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -76,13 +75,16 @@ impl Limiter {
     /// # Errors
     ///
     /// As [`check`](Self::check).
+    // A method of its own: a type that borrows a key, and still converts from all that a key converts from, would need
+    // two overlapping impls.
     #[inline]
     pub fn check_key<'a>(&'a self, key: &'a Key) -> CheckBuilder<'a> {
         CheckBuilder::new(self, Cow::Borrowed(key))
     }
 
-    /// Returns what every policy has left for the key, and spends nothing. Await the returned builder, which also takes the
-    /// [cost](PeekBuilder::cost) that has to fit.
+    /// Returns what every policy has left for the key, and spends nothing. Await the returned builder.
+    ///
+    /// Set a [cost](PeekBuilder::cost) to see when that many units would fit.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -102,11 +104,14 @@ impl Limiter {
         PeekBuilder { limiter: self, key: key.into(), costs: Costs::new(Cost::ZERO) }
     }
 
-    /// Refunds up to `costs`, and never more than is spent now: one number or [`Cost`] for all policies, or [`Costs`] for each.
-    /// Await the returned builder. A limiter that [blocks](PolicySet::is_blocked) refunds nothing.
+    /// Refunds `costs`, but never more than is spent now. Await the returned builder.
     ///
-    /// The units count as spent at this moment. Name the [decision](RefundBuilder::of) that spent them when it is at
-    /// hand: it has the time at which they were spent, so no unit comes back that has accrued again.
+    /// `costs` is one number or [`Cost`] for all policies, or [`Costs`] for each policy.
+    ///
+    /// Pass the [decision](RefundBuilder::of) that spent the units if you have it: it knows when they were spent, so
+    /// units that have accrued again since then are not given twice. Without it, the units count as spent just now.
+    ///
+    /// A limiter that [blocks](PolicySet::is_blocked) refunds nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -122,10 +127,11 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// The store cannot be reached before the deadline. The units then stay spent until they accrue again.
+    /// When the store cannot be reached before the deadline. The units then stay spent until they accrue again.
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or do
-    /// not name each of them.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or leave one
+    /// out. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a
+    /// policy meters.
     pub fn refund(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> RefundBuilder<'_> {
         RefundBuilder { limiter: self, key: key.into(), costs: costs.into(), decision: None }
     }
@@ -144,7 +150,7 @@ impl Limiter {
 /// assert!(limiter.check("import").cost(Cost::new(1_000)).await?.is_denied());
 /// assert!(limiter.check("import").cost(Cost::new(1_000)).wait(Duration::from_secs(2)).await?.is_allowed());
 ///
-/// // What takes a future gets one that borrows nothing.
+/// // The future borrows nothing, so another task can await it.
 /// let check = tokio::spawn(limiter.check("export").into_future());
 /// assert!(check.await.expect("the task ends")?.is_allowed());
 /// # Ok(()) }
@@ -167,8 +173,7 @@ impl<'a> CheckBuilder<'a> {
 
     /// Sets the units to spend: one number or [`Cost`] for all policies, or [`Costs`] for each. [`Cost::ONE`] by default.
     ///
-    /// One atomic step spends from all policies, or from none. See [`Key::child`] and [`Key::beside`] for policies that count
-    /// several keys in one step.
+    /// One atomic step spends from all policies, or from none.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -185,20 +190,20 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// The check fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when a cost is above the
-    /// burst of its policy, and with [`ErrorKind::Config`](crate::ErrorKind::Config) when the costs name a policy that
-    /// the limiter does not have, or do not name each of them. The store is not asked then.
+    /// The check fails with [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) when a cost is above
+    /// the burst of its policy, and with [`ErrorKind::Config`](crate::ErrorKind::Config) when the costs name a policy
+    /// that the limiter does not have, or leave one out. The store is not asked then.
     #[inline]
     pub fn cost(mut self, costs: impl Into<Costs>) -> Self {
         self.costs = costs.into();
         self
     }
 
-    /// Sets bytes that are stored beside the units in every [sliding log](crate::Algorithm::SlidingLog) of the set.
-    /// Empty by default, at most 64 bytes.
+    /// Sets a tag, which every [sliding log](crate::Algorithm::SlidingLog) of the limiter stores beside the spent
+    /// units. Empty by default, at most 64 bytes.
     ///
-    /// Use a tag to see later which user, of all that share the key, spent the units: see
-    /// [`entries`](Limiter::entries). Other algorithms ignore the tag.
+    /// Use a tag to see later which of the users that share a key spent the units: see [`entries`](Limiter::entries).
+    /// Other algorithms ignore the tag.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -226,56 +231,64 @@ impl<'a> CheckBuilder<'a> {
 
     /// Waits for up to `max_wait` until the units are available. By default, a check does not wait.
     ///
-    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once and
-    /// waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes into
-    /// debt: its units are charged at once, and it waits until they have accrued. So requests get their turns in the
-    /// order of arrival, over all processes, and a plain check takes no unit that somebody waits for. The decision
-    /// refuses a request whose turn would come after `max_wait`, and charges nothing.
-    ///
-    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose
-    /// turn can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
-    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
-    /// different parts of the key or stand beside other algorithms. It waits for the decision's
-    /// [`retry_after`](Decision::retry_after) and then tries again. Such callers of this limiter and its clones wait in a
-    /// queue, one for each key, and are admitted in the order of arrival. Each process has its own queues, so the
-    /// callers of other processes and plain checks may take the units before. Callers of a limiter
-    /// [with other policies](Limiter::with_policies) have a queue of their own.
-    ///
-    /// The burst of a leaky bucket and `max_wait` both bound the wait: it is at most `burst` times the time of one
-    /// unit. Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at
-    /// least 2. The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c − 1 units more
-    /// than the amount leave in a period.
-    ///
-    /// Returns the denial without waiting when the turn would come after `max_wait`, or when
-    /// [`max_waiting`](crate::LimiterBuilder::max_waiting) callers wait for room already. A denied request is not
-    /// charged, and its `retry_after` is the time after which the same call would be admitted. A denial is `Ok`: call
+    /// When the turn would come after `max_wait`, or when [`max_waiting`](crate::LimiterBuilder::max_waiting) callers
+    /// already wait for room, the call returns a denial at once. A denied request is not charged, and its `retry_after`
+    /// is the time after which the same call would be admitted. A denial is `Ok`: call
     /// [`into_result`](Decision::into_result) so that `?` ends the work.
-    ///
-    /// Processes that share a store share the turns of a full queue. A caller that asks while others of its process
-    /// are refused asks up to 10 ms later, and never later than a quarter of `max_wait`: a process that got a place
-    /// lately lets the others come first.
-    ///
-    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its share.
-    ///
-    /// Callers sleep on the time of tokio. A test that pauses it gives the store
-    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::Clock};
     ///
-    /// let mails = Limiter::new(
-    ///     MemoryStore::new(),
-    ///     Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)),
-    /// );
+    /// let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    /// let mails = Limiter::new(store, Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(100)));
+    /// let start = tokio::time::Instant::now();
     /// for _ in 0..3 {
     ///     mails.check("smtp").wait(Duration::from_secs(1)).await?.into_result()?;
     ///     // Send one e-mail here. The next one follows 100 ms later.
     /// }
+    /// assert!(start.elapsed() >= Duration::from_millis(200));
     /// # Ok(()) }
     /// ```
+    ///
+    /// # Turns and order
+    ///
+    /// With a [`LeakyBucket`](crate::Algorithm::LeakyBucket) among the policies, the request enters the queue at once
+    /// and waits for the decision's [`delay`](Decision::delay). With token buckets, or one interval bucket, it goes
+    /// into *debt*: its units are charged at once, and it waits until they have accrued. So requests get their turns in
+    /// the order of arrival, over all processes, and a plain check takes no unit that somebody waits for.
+    ///
+    /// A queue holds its burst at most, and a debt is at most seven bursts. A caller that finds no room, and whose turn
+    /// can still come in time, waits for room. So does a denied caller with all other policies: windows, logs,
+    /// [leased](crate::Policy::leased) policies, an interval bucket beside another policy, and token buckets that meter
+    /// different parts of the key or stand beside other algorithms. It waits for the decision's
+    /// [`retry_after`](Decision::retry_after) and then tries again.
+    ///
+    /// The callers of a limiter and its clones that wait for room are admitted in the order of arrival, for each key.
+    /// Each process has its own order, so callers of other processes and plain checks may take the units first. Callers
+    /// of a limiter [with other policies](Limiter::with_policies) have an order of their own.
+    ///
+    /// Processes that share a store take turns at a full queue. While callers of a process are denied, its further
+    /// callers ask up to 10 ms later, and at most a quarter of `max_wait` later, so that other processes come first.
+    ///
+    /// A caller with a [priority](crate::Priority) below critical goes into no debt. It waits until its units fit its
+    /// share.
+    ///
+    /// # The burst of a leaky bucket
+    ///
+    /// Choose the burst so that `burst / amount × period` is the longest wait of any caller or more, and at least 2.
+    /// All waiting callers then have a place in the queue. With a smaller burst, some wait for room, in the order of
+    /// their own process only.
+    ///
+    /// The units of a call leave a leaky bucket together, at its turn: with costs up to c, up to c − 1 units more than
+    /// the amount leave in a period.
+    ///
+    /// # Tests
+    ///
+    /// Callers sleep on tokio's time. In a test that pauses it, give the store
+    /// [`Clock::tokio`](crate::store::Clock::tokio), so that units accrue during the sleep.
     ///
     /// # Errors
     ///
@@ -284,9 +297,9 @@ impl<'a> CheckBuilder<'a> {
     ///
     /// # Cancellation
     ///
-    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the
-    /// process, a task on the caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place
-    /// can be refunded: the requests behind keep their turns, and the turn of the cancelled request passes unused.
+    /// Dropping the future leaves the queue and refunds what was spent. For a store outside the process, a task on the
+    /// caller's runtime sends the refund. In a leaky bucket, and in a debt, only the last place can be refunded.
+    /// Otherwise the turn of the cancelled request passes unused, because the requests behind keep their turns.
     #[inline]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
@@ -323,7 +336,7 @@ impl IntoFuture for CheckBuilder<'_> {
     }
 }
 
-/// Builds a peek. [`Limiter::peek`] returns it. Await it to look.
+/// Builds a peek. [`Limiter::peek`] returns it. Await it to read the state.
 #[must_use = "nothing is looked up until the builder is awaited"]
 pub struct PeekBuilder<'a> {
     limiter: &'a Limiter,
@@ -332,11 +345,12 @@ pub struct PeekBuilder<'a> {
 }
 
 impl PeekBuilder<'_> {
-    /// Also returns when a check at these costs would be admitted: one number or [`Cost`] for all policies, or [`Costs`] for
-    /// each. [`KeyState::retry_after`] has the time, and is `None` when the check would be admitted now.
+    /// Sets the units that should fit: one number or [`Cost`] for all policies, or [`Costs`] for each.
+    /// [`KeyState::retry_after`] is then the time until a check of this cost would be admitted, and `None` when it
+    /// would be admitted now.
     ///
-    /// The wait is that of a denied check. It is exact while nobody else spends, also after the quota was lowered.
-    /// After a change of its period or of the rate of a bucket, it is exact from the next check on.
+    /// The time is exact while nobody else spends, also after the quota was lowered. After a change of the period or of
+    /// the rate of a bucket, it is exact from the next check on.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -357,8 +371,8 @@ impl PeekBuilder<'_> {
     ///
     /// # Errors
     ///
-    /// As [`CheckBuilder::cost`]. The peek fails with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) over a
-    /// store that does not [look ahead](crate::Store::look).
+    /// As [`CheckBuilder::cost`]. Also [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store does
+    /// not implement [`look`](crate::Store::look).
     #[inline]
     pub fn cost(mut self, costs: impl Into<Costs>) -> Self {
         self.costs = costs.into();
@@ -391,13 +405,16 @@ pub struct RefundBuilder<'a> {
 impl<'a> RefundBuilder<'a> {
     /// Sets the decision that spent the units, and refunds no more than it spent.
     ///
-    /// The units count as if they had come back at once. So never more is refunded than is spent now, and nothing to a
-    /// window that opened after the decision. A token bucket returns what cannot have accrued again since: all units for
-    /// nearly its drain time if it was drained, and none after the time of the units if it was full. For work that
-    /// takes longer, [reserve](Limiter::reserve): the bucket then remembers what was missing. A decision that spent
-    /// nothing (a denial, or a decision without the store) refunds nothing.
+    /// The refund counts as if the units had come back right after the decision. So no more is refunded than is spent
+    /// now, and nothing to a window that opened after the decision.
     ///
-    /// The units return to the policies of the decision, also when the limiter has others now.
+    /// A token bucket returns only units that cannot have accrued again since the decision. A bucket that was nearly
+    /// empty returns all units for almost as long as a full refill takes. A bucket that was full returns no unit once
+    /// the charged units have accrued again. For work that takes longer, [reserve](Limiter::reserve) the units: the
+    /// bucket then remembers what was missing.
+    ///
+    /// A decision that spent nothing (a denial, or a decision without the store) refunds nothing. The units return to
+    /// the policies of the decision, also when the limiter has others now.
     pub fn of(mut self, decision: &'a Decision) -> Self {
         self.decision = Some(decision);
         self

@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind};
 impl Limiter {
     /// Runs a call to its end in a thread without a tokio runtime, and waits in the thread.
     ///
-    /// The call is whatever async code awaits: a check, a wait, a peek, a reservation and its commit, a refund.
+    /// The call is anything that async code awaits: a check, a wait, a peek, a reservation and its commit, a refund.
     ///
     /// One thread named `tollgate-blocking`, with a tokio runtime of its own, drives the connections and the deadlines. The
     /// first call starts it, for the whole process. A call ends at the deadline of the limiter, as in async code, and the
@@ -42,14 +42,15 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Those of the call, and [`ErrorKind::Unavailable`] when the thread that drives the connections cannot be started.
+    /// The errors of the call, and [`ErrorKind::Unavailable`] when the thread that drives the connections cannot be
+    /// started.
     ///
     /// # Panics
     ///
     /// A call that has to wait panics in an async task, with tokio's message *Cannot start a runtime from within a
-    /// runtime*, before anything is sent: a wait there would stop the other tasks of the thread. Await the call there.
-    /// Inside `tokio::task::spawn_blocking` it works. A store in the process has nothing to wait for, so its checks work
-    /// everywhere.
+    /// runtime*, before anything is sent: a wait there would stop the other tasks of the thread. Await the call
+    /// instead. Inside `tokio::task::spawn_blocking`, `block_on` works. A store in the process has nothing to wait for,
+    /// so its checks work everywhere.
     pub fn block_on<T>(&self, call: impl IntoFuture<Output = Result<T, Error>>) -> Result<T, Error> {
         let runtime = runtime()?;
         let mut call = pin!(call.into_future());

@@ -50,8 +50,8 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies. Pass a set made by it for policies that are known only at
-    /// run time.
+    /// When [`PolicySet::try_new`] refuses the policies. For policies that are known only at run time, call `try_new`
+    /// and pass the set.
     #[must_use]
     pub fn new(store: impl Store, policies: impl Into<PolicySet>) -> Self {
         Self::builder(store).policies(policies).build()
@@ -111,8 +111,8 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets the name of the limiter in log lines and metrics. By default the names of its policies, joined by `+`.
     ///
-    /// The name becomes the value of a metric label. Do not form it from requests. The replicas of a limiter
-    /// [count](crate::limiter::Replicas::Counted) those with the same name and policies.
+    /// The name becomes the value of a metric label. Do not form it from requests. Replicas are
+    /// [counted](crate::limiter::Replicas::Counted) together when their limiters have the same name and policies.
     ///
     /// ```
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -130,8 +130,8 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// Sets the answer to a check that the store cannot decide in time. By default each replica decides in process:
-    /// see [`Outage::Local`].
+    /// Sets the answer to a check that the store cannot decide in time. By default, each replica decides in its
+    /// process: see [`Outage::Local`].
     pub fn on_outage(mut self, outage: Outage) -> Self {
         self.outage = outage;
         self
@@ -139,18 +139,19 @@ impl<P> LimiterBuilder<P> {
 
     /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
     ///
-    /// Set 1 s for a limiter that is [closed](Outage::Closed) in an outage: a late decision is better than none. After
-    /// the deadline the [`Outage`] decides. The round trip to the server may take four fifths of the deadline.
-    /// While it takes more, checks are decided by the `Outage` at once, with
-    /// [`ErrorKind::Distant`](crate::ErrorKind::Distant): set a longer deadline for a far server. A store in the
-    /// process answers at once, so no deadline applies to it.
+    /// After the deadline the [`Outage`] decides. Set 1 s for a limiter that is [closed](Outage::Closed) in an outage:
+    /// a late decision is better than none.
+    ///
+    /// The round trip to the server may take four fifths of the deadline. While it takes longer, the `Outage` decides
+    /// all checks at once, with [`ErrorKind::Distant`](crate::ErrorKind::Distant). Set a longer deadline for a far
+    /// server. A store in the process answers at once, so no deadline applies to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sets how many callers may [wait](crate::limiter::CheckBuilder::wait) at a time, over all keys. 10 000 by default. One
-    /// more is denied at once if it would have to wait.
+    /// Sets how many callers may [wait](crate::limiter::CheckBuilder::wait) at a time, over all keys. 10 000 by
+    /// default. A further caller that would have to wait is denied at once.
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
         self
@@ -254,16 +255,16 @@ impl<P> LimiterBuilder<P> {
 }
 
 impl LimiterBuilder<PolicySet> {
-    /// Shows the name and the policies of the limiter to operators, whose command `tollgate` then needs no flags for its
-    /// limits. By default nothing is shown.
+    /// Publishes the name and the policies of the limiter in the store, so that the command-line tool `tollgate` knows
+    /// them. By default nothing is published.
     ///
-    /// A [`RedisStore`](crate::RedisStore) writes them under its prefix within a moment, and again every two seconds, by the
-    /// task that counts the replicas. They are gone eight seconds after the last limiter that has them. Replicas with
-    /// different policies, as in a rolling change, are all shown. Policies that a [`LimiterHandle`](crate::LimiterHandle)
-    /// replaces are shown within two seconds, and those of [tenants](Limiter::with_policies) are not. Checks are made as
-    /// without it, also when the limits cannot be written. A store that publishes 64 limiters leaves further ones out.
+    /// A [`RedisStore`](crate::RedisStore) writes them under its prefix, and again about every two seconds. They expire
+    /// eight seconds after the last write. Replicas with different policies, as during a roll-out, are all shown.
+    /// Policies that a [`LimiterHandle`](crate::LimiterHandle) sets are shown within three seconds. Policies of
+    /// [tenants](Limiter::with_policies) are not shown. A store publishes up to 64 limiters. Checks do not depend on
+    /// it.
     ///
-    /// A [`MemoryStore`](crate::MemoryStore) shows nothing: its limits are those of one process.
+    /// A [`MemoryStore`](crate::MemoryStore) publishes nothing.
     ///
     /// ```
     /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -280,12 +281,12 @@ impl LimiterBuilder<PolicySet> {
         self
     }
 
-    /// Shows the limiter to operators, as [`published`](Self::published) does, and lets them set the share of the keys for
-    /// which it is enforced, by `tollgate enforce`.
+    /// Publishes the limiter, as [`published`](Self::published) does, and lets operators set the share of the keys for
+    /// which it is enforced: by the command `tollgate enforce`.
     ///
-    /// Give a clone of `enforcement` to the layer that enforces the limit: a limiter alone decides, and enforces nothing. The
-    /// share of an operator reaches each replica within three seconds, and is in force until it is withdrawn, whatever the
-    /// code [sets](Enforcement::set) meanwhile.
+    /// Give a clone of `enforcement` to the layer that enforces the limit. A limiter alone decides, and enforces
+    /// nothing. An operator's share reaches each replica within three seconds. It stays in force until it is withdrawn,
+    /// whatever the code [sets](Enforcement::set) meanwhile.
     ///
     /// ```
     /// use tollgate::{Enforcement, Limiter, MemoryStore, Policy, Quota};

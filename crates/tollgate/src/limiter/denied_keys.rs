@@ -12,22 +12,22 @@ use crate::{Key, KeySecret, random};
 /// Finds the keys that are denied most, in bounded memory.
 ///
 /// Use it to see which clients a limit denies, and whether the limit is right. Give it to a limiter with
-/// [`LimiterBuilder::denied_keys`](crate::LimiterBuilder::denied_keys). Clones share the counts, so that several limiters
-/// may have one sketch.
+/// [`LimiterBuilder::denied_keys`](crate::LimiterBuilder::denied_keys). Clones share the counts, so several limiters
+/// can count together.
 ///
 /// Keys may be addresses or names of people. [`top`](Self::top) therefore shows digests of keys, made with a secret
 /// that is random in each process. [`with_secret`](Self::with_secret) makes digests that are the same in all replicas,
 /// and [`with_plain_keys`](Self::with_plain_keys) shows the keys.
 ///
-/// The counts are those of the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, *Efficient computation of
-/// frequent and top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key with
-/// more than n/m denials is found. A count is never too small, and too large by at most
+/// The counts are approximate, by the Space-Saving algorithm (Metwally, Agrawal and El Abbadi, *Efficient computation
+/// of frequent and top-k elements in data streams*, 2005). With a capacity of m keys and n denials in all, every key
+/// with more than n/m denials is found. A count is never too small, and too large by at most
 /// [`overcount`](DeniedKey::overcount), which is at most n/m.
 ///
-/// Of a key with [branches](Key::beside), the branches that deny are counted.
+/// For a key with [branches](Key::beside), the branches that deny are counted.
 ///
-/// A sketch takes about 150 bytes for each key of its capacity. Only a denied check has work: it takes a lock, and a
-/// new key is copied.
+/// The counts take about 150 bytes for each key of the capacity. Only a denied check has work: it takes a lock, and
+/// copies a new key.
 ///
 /// ```
 /// use tollgate::{Key, KeySecret, Limiter, MemoryStore, Policy, Quota, limiter::DeniedKeys};
@@ -71,13 +71,13 @@ pub struct DeniedKey {
 }
 
 impl DeniedKeys {
-    /// Creates a sketch of up to `capacity` keys, which shows digests with a random secret. 0 counts as 1.
+    /// Creates counts of up to `capacity` keys, shown as digests with a random secret. A capacity of 0 counts as 1.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self::with_secret(capacity, random_secret())
     }
 
-    /// Creates a sketch that shows [digests](Self::digest) with this secret.
+    /// Creates counts of up to `capacity` keys, shown as [digests](Self::digest) with this secret.
     ///
     /// With the same secret, the digest of a key is the same in all replicas and after a restart.
     #[must_use]
@@ -85,9 +85,9 @@ impl DeniedKeys {
         Self::with_names(capacity, Names::Digests(secret))
     }
 
-    /// Creates a sketch that shows the [text](Key::encoded) of the keys.
+    /// Creates counts of up to `capacity` keys, shown as their [text](Key::encoded).
     ///
-    /// Use it only if the keys are no personal data and no secrets, or if everybody who sees the sketch may see them.
+    /// Use it only if the keys are no personal data and no secrets, or if everybody who sees the counts may see them.
     #[must_use]
     pub fn with_plain_keys(capacity: usize) -> Self {
         Self::with_names(capacity, Names::Plain)
@@ -97,7 +97,8 @@ impl DeniedKeys {
         Self(Arc::new(DeniedKeysInner { sketch: Mutex::new(Sketch::new(capacity.max(1))), names }))
     }
 
-    /// Returns the name of a key in a sketch with this secret: 128 bits of its [digest](Key::digest), in hexadecimal.
+    /// Returns the name under which [`top`](Self::top) shows a key with this secret: 128 bits of its
+    /// [digest](Key::digest), in hexadecimal.
     ///
     /// Use it to find a known key among the names.
     #[must_use]
@@ -111,12 +112,12 @@ impl DeniedKeys {
 
     /// Counts a denial of this key.
     ///
-    /// Limiters do it by themselves. Use it for denials that no limiter makes.
+    /// Limiters call this themselves. Use it for denials that no limiter makes.
     pub fn record(&self, key: &Key) {
         self.sketch().record(key);
     }
 
-    /// Returns up to `limit` keys, those with the most denials first.
+    /// Returns up to `limit` keys, the most denied first.
     #[must_use]
     pub fn top(&self, limit: usize) -> Vec<DeniedKey> {
         // The digests are made after the lock is released.
@@ -129,7 +130,7 @@ impl DeniedKeys {
         top.into_iter().map(denied).collect()
     }
 
-    /// Returns the denials of all keys.
+    /// Returns the number of denials of all keys.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.sketch().total()
@@ -157,13 +158,13 @@ impl DeniedKey {
         &self.name
     }
 
-    /// Returns the number of denials. It is never too low, and at most [`overcount`](Self::overcount) too high.
+    /// Returns the number of denials. The number is never too low, and at most [`overcount`](Self::overcount) too high.
     #[must_use]
     pub fn denials(&self) -> u64 {
         self.denials
     }
 
-    /// Returns how many of the denials may be those of other keys. It is 0 until the sketch is full.
+    /// Returns how many of the denials may belong to other keys: 0 until more keys than the capacity were denied.
     #[must_use]
     pub fn overcount(&self) -> u64 {
         self.overcount

@@ -15,10 +15,10 @@ use crate::PolicySet;
 /// algorithm starts fresh, and so does one that begins or ends to be [leased](crate::Policy::leased). Processes that
 /// change at different times then admit the quota twice.
 ///
-/// A limiter that is [published](crate::LimiterBuilder::published) shows the policies of the handle from then on.
+/// If the limiter is [published](crate::LimiterBuilder::published), operators see the new policies.
 ///
-/// A caller that [waits](crate::limiter::CheckBuilder::wait) when the limiter is replaced goes on waiting under the policies with which
-/// it began.
+/// A caller that [waits](crate::limiter::CheckBuilder::wait) when the limiter is replaced continues under the policies
+/// with which it began.
 ///
 /// ```
 /// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
@@ -47,16 +47,16 @@ impl LimiterHandle {
         handle
     }
 
-    /// Returns the limiter that is held now. A later replacement does not change it.
+    /// Returns the current limiter. A later replacement does not change it.
     ///
-    /// Ask each time anew, `handle.load().check(key)`, or keep what it returns for several calls that have to see the same
-    /// policies. It takes no lock and copies nothing. Clone the limiter to keep it for long.
+    /// Call it for each check: `handle.load().check(key)`. Keep what it returns only for calls that must see the same
+    /// policies, and clone the limiter to keep it for longer. Loading takes no lock and copies nothing.
     #[must_use]
     pub fn load(&self) -> impl Deref<Target = Limiter> + Send + Sync + use<> {
         Loaded(self.0.load())
     }
 
-    /// Replaces the limiter. Returns the one that was held before.
+    /// Replaces the limiter. Returns the limiter from before.
     #[doc(alias = "store")]
     #[doc(alias = "swap")]
     #[allow(clippy::must_use_candidate, reason = "few callers need the limiter from before")]
@@ -66,14 +66,14 @@ impl LimiterHandle {
         before
     }
 
-    /// Replaces the policies of the limiter. Returns those that were in force before.
+    /// Replaces the policies of the limiter. Returns the policies from before.
     ///
     /// Store, name, deadline and all other options stay as they are, as with [`Limiter::with_policies`].
     ///
     /// # Panics
     ///
-    /// When [`PolicySet::try_new`] refuses the policies. The policies before then stay in force. Pass a set made by it
-    /// for policies that are known only at run time, of quotas made by [`Quota::try_new`](crate::Quota::try_new).
+    /// When [`PolicySet::try_new`] refuses the policies. The old policies then stay in force. For policies that are
+    /// known only at run time, call `try_new` and pass the set.
     pub fn replace_policies(&self, policies: impl Into<PolicySet>) -> PolicySet {
         let policies = policies.into();
         // Another thread may replace the limiter at the same time. Its store and options must not be lost.

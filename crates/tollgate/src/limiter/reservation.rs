@@ -18,7 +18,7 @@ impl Limiter {
     /// Charges an estimate now, for work whose cost is known later. Await the returned builder.
     ///
     /// The estimate is charged on all policies or on none, as by a [check](Self::check).
-    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is allowed, also in debt, unless a policy
+    /// [`Reservation::commit`] then settles the final cost. An estimate of zero is always allowed, unless a policy
     /// [blocks](Decision::is_blocked).
     ///
     /// ```
@@ -50,11 +50,11 @@ impl Limiter {
     /// As [`CheckBuilder::cost`](crate::limiter::CheckBuilder::cost). An estimate above the burst of a policy fails with
     /// [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst), unless it is [capped](ReserveBuilder::capped).
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store holds no reservations.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the store has no reservations.
     ///
-    /// In an outage the [`Outage`](crate::Outage) decides, as for a check. A reservation by
-    /// [`Outage::Local`](crate::Outage::Local) is held in this process. A reservation by
-    /// [`Outage::Open`](crate::Outage::Open) is not held, and settles nothing.
+    /// In an outage the [`Outage`](crate::Outage) decides, as for a check. With
+    /// [`Outage::Local`](crate::Outage::Local), the reservation is held in this process. With
+    /// [`Outage::Open`](crate::Outage::Open), no reservation is held, and its commit settles nothing.
     pub fn reserve(&self, key: impl Into<Key>, estimate: impl Into<Costs>) -> ReserveBuilder {
         ReserveBuilder {
             limiter: self.clone(),
@@ -69,14 +69,14 @@ impl Limiter {
 
     /// Settles the reservation of this key and id, which another task or process may have made.
     ///
-    /// See [`Reservation::commit`]. The policies of this limiter must be those of the reservation, in the same order:
-    /// an id belongs to a key and its policies, and under other policies there is no such reservation. Their quotas
-    /// may differ. A limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers
-    /// [`Settlement::Lapsed`].
+    /// See [`Reservation::commit`]. The limiter must have the policies of the reservation, in the same order. Only
+    /// their quotas may differ. With other policies, the answer is [`Settlement::Lapsed`]: an id belongs to a key and
+    /// its policies. A limiter that [blocks](crate::PolicySet::is_blocked) settles nothing, and answers the same.
     ///
     /// # Errors
     ///
-    /// As [`Reservation::commit`].
+    /// As [`Reservation::commit`], and [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer
+    /// levels or branches than a policy meters.
     pub async fn commit(
         &self,
         key: impl Into<Key>,
@@ -131,19 +131,20 @@ pub struct ReserveBuilder {
 }
 
 impl ReserveBuilder {
-    /// Sets the id. A [random](ReservationId::random) one by default.
+    /// Sets the id. A [random](ReservationId::random) id by default.
     ///
-    /// While a reservation of this key, id and policies is held or settled, and until its time to live ends, the same id
-    /// charges nothing and answers the same. So a request may be sent again after a lost answer. The same id under other
-    /// policies is another reservation: the id of a request serves all limiters of the request.
+    /// Until the time to live ends, another reservation of the same key, id and policies charges nothing and gets the
+    /// same answer. So a request may be sent again after a lost answer. The same id under other policies is another
+    /// reservation, so the id of a request can be used with several limiters.
     pub fn id(mut self, id: ReservationId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Sets the time after which the reservation can no longer be settled. 10 minutes by default, 1 ms to 7 days.
+    /// Sets the time after which the reservation can no longer be settled, and the estimate stays charged. 10 minutes
+    /// by default, 1 ms to 7 days.
     ///
-    /// The estimate stays charged then. Set it longer than the work can take.
+    /// Set it longer than the work can take. Any other time fails with [`ErrorKind::Config`](crate::ErrorKind::Config).
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.time_to_live = time_to_live;
         self
@@ -170,11 +171,11 @@ impl ReserveBuilder {
         self
     }
 
-    /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter. By default, a queue
+    /// Sets the longest time that the work waits for its turn in the leaky buckets of the limiter. By default, a bucket
     /// takes the reservation while it has room.
     ///
-    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait: the
-    /// work starts after the decision's [`delay`](Decision::delay). Policies that are no queue ignore the time.
+    /// A reservation whose turn would come later is denied, and charges nothing. The builder itself does not wait:
+    /// start the work after the decision's [`delay`](Decision::delay). Other algorithms ignore the time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -305,7 +306,7 @@ impl fmt::Debug for ReserveBuilder {
     }
 }
 
-/// Units that were charged before the real cost was known. [`Limiter::reserve`] makes it.
+/// Units that are charged before the real cost is known. [`Limiter::reserve`] creates it.
 ///
 /// Call [`commit`](Self::commit) with the final cost when the work has ended. A reservation that is dropped stays
 /// charged, and so does one whose process dies: nothing is refunded without a commit.
@@ -362,7 +363,7 @@ impl Reservation {
         &self.decision
     }
 
-    /// Returns the id, with which another process settles the reservation.
+    /// Returns the id, by which another process can settle the reservation.
     #[must_use]
     pub fn id(&self) -> &ReservationId {
         &self.id
@@ -398,11 +399,11 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// The store cannot be reached before the deadline. The reservation may be settled or not: repeat the commit, or
-    /// leave it to the [time to live](crate::reservation::ReserveBuilder::time_to_live), after which the estimate stays charged.
+    /// When the store cannot be reached before the deadline. The reservation may be settled or not. Repeat the commit:
+    /// without one, the estimate stays charged.
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or
-    /// do not name each of them.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `costs` name a policy that did not decide, or leave one
+    /// out.
     pub async fn commit(&self, costs: impl Into<Costs>) -> Result<Settlement, Error> {
         let costs = costs.into();
         self.limiter.settle(self, &costs).await

@@ -33,12 +33,12 @@ pub enum Selection {
     Policies(PolicySet),
     /// Selects this limiter.
     Limiter(Limiter),
-    /// Denies every request, without a wait and without a call of the store: see
+    /// Denies every request, without a wait and without a call to the store: see
     /// [`Decision::is_blocked`](crate::Decision::is_blocked). Use it for a tenant that is suspended.
     Blocked,
     /// Selects no limit.
     Exempt,
-    /// The reason for which policies make no set: see [`PolicySet::try_new`]. A fetch that returns it has failed.
+    /// The policies are not valid, for the reason that [`PolicySet::try_new`] gave. A fetch that returns it has failed.
     Invalid(Error),
 }
 

@@ -5,20 +5,20 @@ use crate::Error;
 /// Limits how many permits of a key are held at the same time, over all replicas.
 ///
 /// A permit stands for work in progress: a stream, an export, a job. A [`Policy`](crate::Policy) limits how much starts
-/// in a period. `Concurrency` limits how much runs at an instant, however long it runs.
+/// in a period. `Concurrency` limits how much runs at the same time, however long it takes.
 ///
 /// Counters belong to the name and the [`Key`](crate::Key). Two limiters on one store with the same name share them.
 ///
 /// # Pooled and exact
 ///
-/// A *pooled* limit, the default, keeps idle permits in the process. An `acquire` then takes no trip to the store. The
-/// process renews its permits in one call for each key and third of a [life](Self::life). Idle permits of one replica
-/// cannot be used by another one before the next renewal, so a replica may be denied while some are idle.
+/// A *pooled* limit, the default, keeps idle permits in the process. To acquire one of these takes no call to the
+/// store. The process renews its permits once in every third of a [life](Self::life), in one call for each key. Other
+/// replicas cannot use its idle permits before the next renewal, so a replica may be denied while some are idle.
 ///
-/// An [`exact`](Self::exact) limit keeps no idle permits. Each `acquire` and each release is a call, and no permit is
+/// An [`exact`](Self::exact) limit keeps no idle permits. Each acquire and each release is a call, and no permit is
 /// idle while a caller is denied. Use it for limits of up to about ten times the number of replicas.
 ///
-/// Both never hand out more than the limit. In the process, every limit is exact and takes no call.
+/// Neither hands out more than the limit. With a store in the process, every limit is exact, without a call.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,11 +49,10 @@ pub struct Concurrency {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// Finishes the work. The number in progress may then reach the limit plus what the replica held that lost its
-    /// permits. The default.
+    /// Finishes the work. The work in progress may then exceed the limit by the permits that were lost. The default.
     #[default]
     Finish,
-    /// Ends the work: [`Permit::run`](crate::permits::Permit::run) drops it. The number in progress never exceeds the
+    /// Ends the work: [`Permit::run`](crate::permits::Permit::run) drops it. The work in progress never exceeds the
     /// limit.
     Cancel,
 }
@@ -124,8 +123,8 @@ impl Concurrency {
 
     /// Sets how long permits live without a renewal. 10 s by default.
     ///
-    /// The permits of a process that was killed are free again after this time. A shorter life costs more renewals. In
-    /// the process, permits need no renewal and have no life.
+    /// The permits of a process that was killed are free again after this time. A shorter life costs more renewals.
+    /// With a store in the process, permits need no renewal and have no life.
     ///
     /// # Panics
     ///
@@ -166,8 +165,8 @@ impl Concurrency {
         self
     }
 
-    /// Sets how many callers of a limiter may wait at a time, over all keys. 10 000 by default. One more is denied at
-    /// once.
+    /// Sets how many callers of a limiter may wait at a time, over all keys. 10 000 by default. A further caller is
+    /// denied at once.
     #[must_use]
     pub const fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
@@ -180,7 +179,7 @@ impl Concurrency {
         &self.name
     }
 
-    /// Returns how many permits of a key are held at most.
+    /// Returns how many permits of a key may be held at the same time.
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit

@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 use crate::model::quota::MAX_EXACT;
 use crate::{Error, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 
-/// Counts the units that one request spends from every policy. [`Costs`] names a cost for each policy.
+/// The number of units that one request spends from every policy. [`Costs`] names a cost for each policy.
 ///
 /// A cost of `c` spends as much as `c` requests of [`Cost::ONE`] at the same instant. It is charged
 /// as a whole or not at all. A cost above the burst of a policy can never fit and is an
-/// [error](crate::ErrorKind::CostExceedsBurst), not a denial. A cost of zero changes nothing, see
+/// [error](crate::ErrorKind::CostExceedsBurst), not a denial. A cost of zero changes nothing: see
 /// [`Limiter::peek`](crate::Limiter::peek).
 ///
 /// Bursts are at most 999 999 999 999 999, so a greater cost never fits.
@@ -286,14 +286,14 @@ impl Costs {
         named.or(self.others)
     }
 
-    /// Sets the priority of the check. A refund and a commit have none.
+    /// Sets the priority of the check. A refund and a commit ignore the priority.
     #[must_use]
     pub fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Returns the priority of the check: [`Priority::CRITICAL`], unless it was set.
+    /// Returns the priority of the check. [`Priority::CRITICAL`] by default.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.priority
@@ -372,15 +372,15 @@ impl fmt::Debug for Costs {
     }
 }
 
-/// Limits what may be spent from a policy after a check, in the place of its burst.
+/// A limit on what may be spent from a policy after a check, instead of its burst.
 ///
-/// A check with a ceiling fits when what is then spent above [`units`](Self::units) returns within
-/// [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks, and a ceiling with a wait lets
-/// the check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The
-/// stored state is the same under every ceiling.
+/// A [`Priority`] and [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) set ceilings. Only an implementation
+/// of [`Store`](crate::Store) reads them: see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
 ///
-/// A [`Priority`] and [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) set ceilings. A [`Store`](crate::Store) keeps them:
-/// see [`Check::ceiling_of`](crate::store::Check::ceiling_of).
+/// A check with a ceiling fits when the units that are then spent above [`units`](Self::units) return within
+/// [`wait`](Self::wait). So a ceiling below the burst leaves units for other checks. A ceiling with a wait lets the
+/// check spend units that have not accrued yet, up to 8 bursts in all: a debt that every other check sees. The stored
+/// state is the same under every ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ceiling {
     units: u64,
@@ -411,7 +411,8 @@ impl Ceiling {
         self.units
     }
 
-    /// Returns the time within which the units return that are spent beyond. Only a bucket has such a time.
+    /// Returns the time within which units that are spent beyond [`units`](Self::units) return. Only a bucket has such
+    /// a time.
     #[must_use]
     pub fn wait(&self) -> Duration {
         Duration::from_micros(self.wait_us)

@@ -11,18 +11,19 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Key};
 
-/// Sets for which share of the keys a limit is enforced. For all others it is in shadow: it decides, counts and denies nothing.
+/// The share of the keys for which a layer enforces a limit. For all other keys the limit is in *shadow mode*: the
+/// layer counts the denials, and lets the requests pass.
 ///
-/// Use it to bring a new limit into force: begin at 0 %, see whom the limit would deny, and turn the share up while the
-/// service runs. Clones share the setting, so a handle that the service keeps changes the layers that have its clones.
+/// Use it to bring a new limit into force: begin at 0 %, see whom the limit would deny, and raise the share while the
+/// service runs. Clones share the setting: keep one, and give the others to the layers.
 ///
-/// A key belongs to the share by a hash of its text, so it is the same on each replica and for each limit, and a key that is
+/// A hash of the key decides. So the same keys are enforced on each replica and for each limit, and a key that is
 /// enforced stays enforced at every greater share. The hash is public: the first 8 bytes of the SHA-256 of
-/// [`Key::encoded`], as a big-endian number, modulo 100. A key is enforced when the result is below the percentage. A client
-/// that chooses its key can choose one outside of the share, until the share is 100 %.
+/// [`Key::encoded`], as a big-endian number, modulo 100. A key is enforced when the result is below the percentage. A
+/// client that chooses its key can choose one outside of the share, until the share is 100 %.
 ///
-/// Operators may set the share of a limiter that is [published with it](crate::LimiterBuilder::published_with). Their share is
-/// in force until they withdraw it.
+/// Operators may set the share of a limiter that is [published with it](crate::LimiterBuilder::published_with). Their
+/// share is in force until they withdraw it.
 ///
 /// ```
 /// use tollgate::{Enforcement, Key};
@@ -58,7 +59,7 @@ impl Enforcement {
     ///
     /// # Panics
     ///
-    /// Panics when `percent` is above 100.
+    /// When `percent` is above 100.
     #[must_use]
     pub fn share(percent: u8) -> Self {
         assert!(percent <= FULL, "the share of enforced keys must be 0 to 100 percent");
@@ -86,7 +87,7 @@ impl Enforcement {
 
     /// Changes the share, for all clones. Requests that are under way may still be decided by the old one.
     ///
-    /// While an operator's share is in force, the new share waits until it is withdrawn.
+    /// An operator's share takes precedence: the new share is then in force only when the operator withdraws theirs.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl Enforcement {
         before.unwrap_or_else(|unchanged| unchanged).to_le_bytes()[2]
     }
 
-    /// Returns the share in percent that is in force: that of an operator, or else that of the code.
+    /// Returns the share that is in force, in percent: the operator's, or else the one that the code set.
     #[must_use]
     #[inline]
     pub fn percent(&self) -> u8 {

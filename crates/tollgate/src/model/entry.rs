@@ -3,7 +3,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Records one unit of a [`SlidingLog`](crate::Algorithm::SlidingLog): its time and its tag.
+/// One spent unit of a [`SlidingLog`](crate::Algorithm::SlidingLog): its time and its tag.
 ///
 /// [`CheckBuilder::tag`](crate::limiter::CheckBuilder::tag) sets the tag and
 /// [`Limiter::entries`](crate::Limiter::entries) lists the entries. The tag says which user spent

@@ -171,7 +171,7 @@ impl Key {
 
 /// Reads the levels and the branches of a key.
 impl Key {
-    /// Returns the branches, 1 to 4. A key without branches is its only one.
+    /// Returns the branches, 1 to 4. A key without branches is its only branch.
     ///
     /// ```
     /// use tollgate::Key;
@@ -206,7 +206,7 @@ impl Key {
         }
     }
 
-    /// Returns the number of levels, 1 to 4. Of a key with branches, that of the first branch.
+    /// Returns the number of levels, 1 to 4. If the key has branches, counts the levels of the first branch.
     #[must_use]
     #[inline]
     pub fn levels(&self) -> usize {

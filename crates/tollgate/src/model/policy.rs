@@ -27,10 +27,10 @@ pub(crate) const MAX_POLICIES: usize = 8;
 
 /// Combines a name, a [`Quota`] and the [`Algorithm`] that meters it.
 ///
-/// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same
-/// store that use the same policy name for the same key therefore spend from one counter. A policy
-/// may meter an outer level of a nested key, see [`at_level`](Self::at_level), and a branch of a key that has several, see
-/// [`at_branch`](Self::at_branch).
+/// Counters belong to the name of the policy and the [`Key`](crate::Key). Two limiters on the same store that use the
+/// same policy name for the same key therefore spend from one counter. A policy meters the whole key by default. It may
+/// meter an outer level of a nested key instead ([`at_level`](Self::at_level)), or one of several branches
+/// ([`at_branch`](Self::at_branch)).
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 - _ . /`. Clients see it in the `RateLimit`
 /// response headers.
@@ -93,8 +93,8 @@ impl Policy {
     /// With an amount of 0 the policy blocks: see [`Quota::is_blocked`].
     ///
     /// Use it for quotas that differ from tenant to tenant. The name is shared and not copied, so a set of one such
-    /// policy takes less than 230 bytes. A key that has spent under one quota continues under the other: the state is
-    /// that of the policy's name.
+    /// policy takes less than 230 bytes. Counters belong to the name: units that a key has spent under one quota stay
+    /// spent under the other.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};

@@ -7,14 +7,16 @@ use crate::{
 
 /// Ranks a check: it may spend up to a share of each burst, and leaves the rest to checks of a higher rank.
 ///
-/// All ranks spend from one counter, over all replicas. A check is denied where it would leave more than its share of the
-/// burst spent. So the units above the share are always there for checks that rank higher, whatever the others do. Stripe
-/// calls this a [fleet usage load shedder](https://stripe.com/blog/rate-limiters). A check without a priority is
+/// Set it with [`Costs::with_priority`](crate::Costs::with_priority). A check without a priority is
 /// [critical](Self::CRITICAL).
 ///
-/// The wait of a denial is exact: it ends when the units fit the share. `remaining` counts the units of the whole burst.
-/// The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket it is a share of the
-/// queue.
+/// All ranks spend from one counter, over all replicas. A check is denied if more than its share of the burst would
+/// then be spent. So the units above the share are always left for checks that rank higher. Stripe calls this a [fleet
+/// usage load shedder](https://stripe.com/blog/rate-limiters).
+///
+/// The wait of a denial is exact: it ends when the units fit the share. `remaining` counts the units of the whole
+/// burst. The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket, it is a
+/// share of the places in the queue.
 ///
 /// A check that [waits](crate::limiter::CheckBuilder::wait) with a priority below critical goes into no debt: it tries again when
 /// its units fit its share.
@@ -41,7 +43,7 @@ use crate::{
 pub struct Priority(u8);
 
 impl Priority {
-    /// Spends the whole burst.
+    /// Spends up to the whole burst.
     pub const CRITICAL: Self = Self(100);
 
     /// Spends up to 90 % of each burst.
@@ -54,7 +56,7 @@ impl Priority {
     ///
     /// # Panics
     ///
-    /// When `percent` is not 1 to 100. In a constant, that is an error of the compiler.
+    /// When `percent` is not 1 to 100. In a `const` this fails the build.
     #[must_use]
     pub const fn percent(percent: u8) -> Self {
         assert!(percent >= 1 && percent <= 100, "the share of a priority must be 1 to 100 percent");

@@ -10,16 +10,16 @@ use crate::Error;
 /// The burst equals the amount unless [`with_burst`](Self::with_burst) sets another. Only the
 /// bucket algorithms have a burst of their own: the window algorithms admit the amount.
 ///
-/// An amount of 0 *blocks*: every check is denied, without a wait and without a call of the store. See
-/// [`Decision::is_blocked`](crate::Decision::is_blocked). The burst of such a quota is 0, whatever was asked for.
+/// An amount of 0 *blocks*: every check is denied, without a wait and without a call to the store. See
+/// [`Decision::is_blocked`](crate::Decision::is_blocked). The burst of such a quota is always 0.
 ///
 /// The amount and the burst are at most 999 999 999 999 999 (10¹⁵ − 1), the greatest integer of an
 /// HTTP header field (RFC 9651, section 3.3.1). Some algorithms have a lower limit, see
 /// [`Algorithm`](crate::Algorithm).
 ///
-/// Times are whole microseconds; a fraction of a microsecond is cut off. [`new`](Self::new) and its
-/// shorthands are for literals and fail the build. [`try_new`](Self::try_new) is for values that are
-/// known only at run time.
+/// Times are whole microseconds; a fraction of a microsecond is cut off. [`new`](Self::new) and its shorthands are for
+/// literals: a wrong literal in a `const` fails the build. [`try_new`](Self::try_new) is for values that are known only
+/// at run time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -186,7 +186,7 @@ impl Quota {
     /// Sets the burst: the units that can be spent at once after a rest. A [blocked](Self::is_blocked) quota stays
     /// blocked.
     ///
-    /// In a leaky bucket it is the most units that wait, so it also bounds the wait: see
+    /// In a leaky bucket, the burst is the most units in the queue: see
     /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait).
     ///
     /// # Panics
@@ -212,18 +212,19 @@ impl Quota {
             .map_err(|invalid| Self::error(invalid, self.amount, self.period(), burst))
     }
 
-    /// Lengthens the period by `margin`, and so leaves room for delays on the way to a server that counts arrivals.
+    /// Lengthens the period by `margin`, to leave room for delays on the way to a server that counts arrivals.
     ///
-    /// Use it for work that leaves at the rate of a server's own limit: `Quota::per_minute(100).with_margin(margin)` for a
-    /// server that allows 100 in any minute. A unit that is late on its way arrives closer to the next one, so that up to
-    /// 104 of 100 may arrive in a minute without a margin.
+    /// Use it for calls that leave at the rate of a server's own limit: `Quota::per_minute(100).with_margin(margin)`
+    /// for a server that allows 100 in any minute. Without a margin, a call that is late on its way arrives closer to
+    /// the next one, and the server may see more than 100 in a minute. [The guide][guide] shows how to choose the
+    /// margin.
     ///
-    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog) at most
-    /// `amount` units arrive in any period of the length before the call, while the longest and the shortest time on
-    /// the way differ by at most `margin`. The units of a request leave a leaky bucket together, so with costs up to c at
-    /// most `amount + c - 1` units arrive: use a sliding log, or an amount that is smaller by c − 1, for a strict limit. The way begins when the unit is due, and contains the answer of the store,
-    /// the wait, the scheduler and the network. Measure the longest such time under load, and choose a margin above it;
-    /// 3 % of the period is a good start. The margin costs throughput: 3 % of the period is 3 % fewer units.
+    /// With a [leaky bucket](crate::Algorithm::LeakyBucket) or a [sliding log](crate::Algorithm::SlidingLog), at most
+    /// `amount` units then arrive in any of the original periods, while the longest and the shortest time on the way
+    /// differ by at most `margin`. The units of one request leave a leaky bucket together, so with costs up to c, up to
+    /// `amount + c - 1` units arrive. For a strict limit, use a sliding log, or an amount that is smaller by c − 1.
+    ///
+    /// [guide]: crate::guide::waiting_and_outgoing_calls#limits-that-count-arrivals
     ///
     /// ```
     /// use std::time::Duration;

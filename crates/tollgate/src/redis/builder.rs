@@ -17,6 +17,14 @@ use super::{
 use crate::{Error, clock::Clock};
 
 /// Builds a [`RedisStore`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::RedisStore;
+///
+/// let builder = RedisStore::builder("redis://127.0.0.1:6379").prefix("shop").connect_timeout(Duration::from_secs(2));
+/// assert!(builder.build().is_ok());
+/// ```
 #[must_use = "a builder does nothing until `build` or `connect` is called"]
 pub struct RedisStoreBuilder {
     source: RedisSource,
@@ -32,18 +40,18 @@ pub struct RedisStoreBuilder {
 impl RedisStore {
     /// Connects to `source`, and waits until the server answers. Logs what [`diagnose`](Self::diagnose) finds.
     ///
-    /// A service that has to start while Redis is away uses [`open`](Self::open).
+    /// Use [`open`](Self::open) if the service has to start while Redis is away.
     ///
     /// # Errors
     ///
-    /// The source is not valid, the server does not answer, or it refuses the user or the password.
+    /// When the source is not valid, or when the server does not answer or refuses the user or the password.
     pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, Error> {
         Self::builder(source).connect().await
     }
 
     /// Creates a store that connects with its first use: a check, or a limiter with
-    /// [counted replicas](crate::limiter::Replicas::Counted). Until the server is there, the [`Outage`](crate::Outage)
-    /// of each limiter decides.
+    /// [counted replicas](crate::limiter::Replicas::Counted), the default. Until the server answers, the
+    /// [`Outage`](crate::Outage) of each limiter decides.
     ///
     /// # Errors
     ///
@@ -97,17 +105,17 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. Host and port of this URL are
-    /// ignored.
+    /// Sets user, password, database, protocol and TLS for the servers that Sentinels name. The host and the port of
+    /// this URL are ignored.
     pub fn server_url(mut self, url: impl Into<String>) -> Self {
         self.server_url = Some(url.into());
         self
     }
 
-    /// Sets a clock that decides instead of the server's.
+    /// Sets a clock of the process, which decides instead of the server's clock.
     ///
-    /// The guarantee is then weaker: replicas whose clocks differ disagree by that difference. Use it for servers that
-    /// refuse `TIME`, and for tests.
+    /// Use it for servers that refuse `TIME`, and for tests. The guarantee is then weaker: replicas disagree by as much
+    /// as their clocks differ.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
@@ -115,16 +123,16 @@ impl RedisStoreBuilder {
 
     /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers none.
     ///
-    /// While a denial is known to hold, repeated requests cost the server nothing. A refund, a reset or a raised quota
-    /// in another process may be seen that much later. In a set of several policies, the
-    /// [`remaining`](crate::limiter::PolicyState::remaining) of those that do not deny is that of the time of the
-    /// denial too: units that others have spent since are not seen.
+    /// While a denial is remembered, repeated requests cost the server nothing. But a refund, a reset or a raised quota
+    /// in another process may take effect here that much later. If several policies are checked together, the
+    /// [`remaining`](crate::limiter::PolicyState::remaining) units of the policies that do not deny are also
+    /// remembered.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::RedisStore;
     ///
-    /// // One attempt a minute, and no process refunds: there is no need to ask again each second.
+    /// // One attempt a minute, and no process refunds: it is enough to ask the server once a minute.
     /// let store = RedisStore::builder("redis://127.0.0.1").deny_cache_cap(Duration::from_secs(60)).build();
     /// assert!(store.is_ok());
     /// ```
@@ -148,8 +156,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how long connecting may take, authentication and TLS included, and a [`ping`](RedisStore::ping). 1 s by
-    /// default. A check waits for it no longer than its own deadline.
+    /// Sets how long connecting may take, authentication and TLS included, and how long a [`ping`](RedisStore::ping)
+    /// may take. 1 s by default. A check waits for a connection no longer than its own deadline.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -167,7 +175,7 @@ impl RedisStoreBuilder {
         Ok(store)
     }
 
-    /// Builds the store. It connects with the first check.
+    /// Builds the store, without waiting for the server: see [`RedisStore::open`].
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ const SKEW: Duration = Duration::from_secs(1);
 const TRIPS: u32 = 5;
 
 impl RedisStore {
-    /// Finds settings of the server that weaken limits, and tries the scripts of the given policies. In a cluster,
+    /// Reports settings of the server that weaken limits, and tries the scripts of the given policies. In a cluster,
     /// examines every server that has slots.
     ///
     /// | code | meaning |
@@ -37,7 +37,7 @@ impl RedisStore {
     /// | `TOLLGATE-ACL` | The user lacks a right that a script or this examination needs. |
     /// | `TOLLGATE-CLOCK` | The clocks of the server and of this machine differ by more than 1 s. Aligned windows begin at other times than this machine expects. With a [clock of the process](super::RedisStoreBuilder::clock) replicas disagree. |
     /// | `TOLLGATE-VERSION` | Redis is older than 6.2. |
-    /// | `TOLLGATE-DISTANT` | The round trip takes more than four fifths of the default [`deadline`](crate::LimiterBuilder::deadline), 50 ms. A limiter with a longer deadline may be in order. |
+    /// | `TOLLGATE-DISTANT` | The round trip takes more than four fifths of the default [`deadline`](crate::LimiterBuilder::deadline), 50 ms. Ignore this if all limiters have a longer deadline. |
     ///
     /// The scripts run on keys of their own, which are deleted afterwards. [`connect`](Self::connect) calls this once
     /// without policies, and logs the findings. Call it with policies when the service starts, or in a check of the
@@ -53,7 +53,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, or does not answer a call within the
+    /// When the server cannot be reached, or does not answer a call within the
     /// [time for connecting](super::RedisStoreBuilder::connect_timeout).
     pub async fn diagnose(&self, policies: impl IntoIterator<Item = PolicySet>) -> Result<Vec<Finding>, Error> {
         let sets: Vec<PolicySet> = policies.into_iter().collect();

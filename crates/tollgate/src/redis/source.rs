@@ -22,12 +22,12 @@ use crate::{Error, ErrorKind};
 /// | a `deadpool_redis::Pool` | one server, on one connection that the pool lends |
 /// | a `deadpool_redis::sentinel::Pool` (feature `sentinel-pool`) | the master, on one connection that the pool lends |
 ///
-/// In a URL, user, password and database are those of the servers. Percent-encode special characters. Sentinels with
-/// credentials of their own need [`RedisSource::sentinel`].
+/// User, password and database in a URL are for the servers. Percent-encode special characters. For Sentinels with
+/// credentials of their own, use [`RedisSource::sentinel`].
 ///
-/// Options of the store may follow a question mark, as in `redis://host/?prefix=shop&connect_timeout=500ms`. They win
-/// over those of the [builder](crate::redis::RedisStoreBuilder), so that an operator can change them. Any other option
-/// is refused.
+/// Options of the store may follow a question mark, as in `redis://host/?prefix=shop&connect_timeout=500ms`. They
+/// override the [builder](crate::redis::RedisStoreBuilder), so that an operator can change them. Any other option is
+/// refused.
 ///
 /// | option | is |
 /// |---|---|
@@ -35,7 +35,7 @@ use crate::{Error, ErrorKind};
 /// | `connect_timeout`, as in `500ms` | [`RedisStoreBuilder::connect_timeout`](crate::redis::RedisStoreBuilder::connect_timeout) |
 /// | `deny_cache_cap`, as in `1m`, or `0` | [`RedisStoreBuilder::deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap) |
 /// | `protocol` | `resp2` or `resp3` |
-/// | `db`, `user`, `pass` | those of a server behind a socket |
+/// | `db`, `user`, `pass` | database, user and password of a server behind a socket |
 ///
 /// A URL is read when the store is built. Its text is never shown: it may contain a password.
 ///
@@ -56,11 +56,14 @@ use crate::{Error, ErrorKind};
 ///
 /// # Pools
 ///
-/// A pool is asked for one connection, which all checks share. It is asked again only when that connection ended. (To
-/// recycle a connection takes a round trip, which a checkout for each decision would pay each time.) A Sentinel pool
-/// finds the master only when it makes a connection: it notices a planned fail-over some ten seconds late, and
-/// meanwhile both masters spend. [`RedisSource::sentinel`] notices within milliseconds. A pool for a cluster is not
-/// accepted: its calls wait without a limit, and are repeated although they may have been executed.
+/// The store takes one connection from the pool, which all checks share, and takes another only when that connection
+/// ends. (A checkout for each decision would cost a round trip each time, to recycle the connection.)
+///
+/// A Sentinel pool finds the master only when it connects: it notices a planned fail-over some ten seconds late, and
+/// meanwhile quotas are spent on both masters. [`RedisSource::sentinel`] notices a fail-over within milliseconds.
+///
+/// A pool for a cluster is not accepted: its calls wait without a limit, and are repeated although they may have been
+/// executed.
 #[derive(Clone)]
 pub struct RedisSource(pub(super) SourceKind);
 
@@ -76,9 +79,9 @@ pub(super) enum SourceKind {
 impl RedisSource {
     /// Names a master that is found through the Sentinels at `urls`.
     ///
-    /// When a Sentinel announces another master, the store connects to it at once and leaves the old one. The store also
-    /// asks once a second. A connection is used only if the server says itself that it is a master (the user needs the
-    /// right `+role`). User, password and TLS of the URLs are for the Sentinels. Those of the servers are set with
+    /// When a Sentinel announces another master, the store connects to it at once and leaves the old one. The store
+    /// also asks once a second. A connection is used only if the server itself reports that it is a master: the user
+    /// needs the right `+role`. User, password and TLS of the URLs are for the Sentinels. For the servers, set
     /// [`server_url`](crate::redis::RedisStoreBuilder::server_url).
     ///
     /// ```
@@ -97,13 +100,14 @@ impl RedisSource {
     /// Names a Redis Cluster that is found through any of the servers at `urls`.
     ///
     /// The URLs differ in host and port only. User, password, protocol and TLS are the same for all servers, also for
-    /// those that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
+    /// servers that the cluster names. The user needs the rights `+cluster|slots` and `+asking`.
     ///
-    /// Every server that has slots has one connection, one queue and one breaker, so a server that is away affects only
-    /// its own slots. All policies of a key lie in one slot. When a slot moves, a check follows it within its deadline.
-    /// A check is sent again only if the server says that it was not executed. Checks of one key are decided in order
-    /// as long as the slot of the key does not move. A set of several policies waits for the end of the move when its
-    /// keys are on both servers.
+    /// Every server that has slots has one connection, one queue and one circuit breaker, so a server that is away
+    /// affects only its own slots. All policies of a key lie in one slot.
+    ///
+    /// When a slot moves, a check follows it within its deadline, and is sent again only if the server reports that it
+    /// was not executed. While a slot moves, the checks of a key may be decided in another order, and several policies
+    /// whose states are on both servers wait for the end of the move.
     ///
     /// ```
     /// use tollgate::{RedisStore, redis::RedisSource};

@@ -30,32 +30,17 @@ use crate::{
 
 /// Stores state in Redis or Valkey, so that all replicas of a service spend from the same quota.
 ///
-/// One decision is one atomic step of a script over keys of one slot, on the server's own clock. All checks of a process
-/// share one connection. A single check leaves at once. Checks that come while others are under way are gathered, and
-/// leave together in one call. A clone shares the connection.
+/// A script on the server makes each decision in one atomic step, by the server's own clock. All checks of a process
+/// share one connection. A single check is sent at once. Checks that arrive while others are under way are sent
+/// together, in one call. Clones share the connection.
 ///
-/// A denial is remembered in the process for as long as it holds, at most 1 s, so that a client that keeps asking costs
-/// the server nothing. A refund, a reset or a raised quota in *another* process may be seen that much later: see
+/// A denial is remembered in the process for as long as it holds, at most 1 s, so a client that keeps asking costs the
+/// server nothing. A refund, a reset or a raised quota in *another* process may take effect that much later: see
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
-/// States are stored under `prefix:{key}:policy:version`, those of a [nested](Key::child) key under
-/// `prefix:{outermost level}>inner levels:policy:version`. The states of a [branch](Key::beside) are stored as those
-/// of the branch's key alone. Every state expires by itself.
-///
-/// In a cluster, a check of branches in different slots fails with
-/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing.
-/// [`Limiter::can_decide`](crate::Limiter::can_decide) says so before.
-///
-/// Permits are stored under `prefix:{key}:name:p1`, see [`Concurrency`](crate::permits::Concurrency).
-///
-/// The processes with the same limits count themselves while a limiter has
-/// [`Replicas::Counted`](crate::limiter::Replicas::Counted), which is the default. Each process writes its random name
-/// into one sorted set for each [group](crate::store::ReplicaGroup) of limits, `prefix:{replicas}:group`, every two
-/// seconds, in one call for all. A process that was silent for eight seconds is not counted any more. The task that
-/// writes is started when the limiter is built, or with its first check if that is the first use of a runtime.
-///
-/// Limiters that are [published](crate::LimiterBuilder::published) are shown to operators at the same times:
-/// `prefix:{replicas}:limits` has their names and policies, `prefix:{replicas}:shares` the shares that operators have set.
+/// In a cluster, a check of [branches](Key::beside) in different slots fails with
+/// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing:
+/// [`Limiter::can_decide`](crate::Limiter::can_decide) tests this before.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -66,6 +51,25 @@ use crate::{
 /// assert!(limiter.check("acme").await?.is_allowed());
 /// # Ok(()) }
 /// ```
+///
+/// # Keys on the server
+///
+/// Every key expires by itself.
+///
+/// | key | holds |
+/// |---|---|
+/// | `prefix:{key}:policy:version` | the state of a policy for a key, or for one [branch](Key::beside) of a key |
+/// | `prefix:{outermost level}>inner levels:policy:version` | the same, for a [nested](Key::child) key |
+/// | `prefix:{key}:name:p1` | the permits of a [`Concurrency`](crate::permits::Concurrency) |
+/// | `prefix:{replicas}:group` | the random names of the processes with the same [group](crate::store::ReplicaGroup) of limits |
+/// | `prefix:{replicas}:limits`, `prefix:{replicas}:shares` | the limiters that are [published](crate::LimiterBuilder::published), and the shares that operators set |
+///
+/// # Counting replicas
+///
+/// While a limiter has [`Replicas::Counted`](crate::limiter::Replicas::Counted), the default, a background task of each
+/// process writes its name about every two seconds, in one call for all groups. A process that was silent for eight
+/// seconds is not counted any more. The task starts when the limiter is built, or with the first check if the limiter
+/// is built outside a runtime.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -74,7 +78,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, refuses the user, or does not answer within the
+    /// When the server cannot be reached, refuses the user, or does not answer within the
     /// [time for connecting](super::RedisStoreBuilder::connect_timeout).
     pub async fn ping(&self) -> Result<(), Error> {
         self.0.backend.ping().await
@@ -82,21 +86,21 @@ impl RedisStore {
 
     /// Returns whether checks are sent to the server. In a cluster: to every server that has slots.
     ///
-    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. Checks are then decided by the
-    /// [`Outage`](crate::Outage) of the limiter at once, until the server answers a background probe.
+    /// After three consecutive timeouts, or a failed connect, the circuit breaker opens. The [`Outage`](crate::Outage)
+    /// of the limiter then decides all checks at once, until the server answers a background probe.
     ///
-    /// A server that answers, and is too far for the deadline of some limiters, is available: see
+    /// A server that answers too late for the deadline of some limiters is available all the same: see
     /// [`ErrorKind::Distant`](crate::ErrorKind::Distant).
     #[must_use]
     pub fn is_available(&self) -> bool {
         self.0.backend.is_available()
     }
 
-    /// Returns the units that this process holds of [leased](crate::Policy::leased) policies to the server.
+    /// Gives back all units of [leased](crate::Policy::leased) policies that this process holds.
     ///
-    /// Call this when the process is about to end and takes no more requests, so that the other replicas find the units
-    /// at once. Without the call, the units count as used until they lapse: after one to two
-    /// [generations](crate::Lease::generation). A check that comes later leases again.
+    /// Call this when the process is about to end and takes no more requests, so that other replicas can use the units
+    /// at once. Without the call, the units count as used until they lapse, after one to two
+    /// [generations](crate::Lease::generation). A later check leases units again.
     ///
     /// ```no_run
     /// # async fn serve(limiter: tollgate::Limiter) {}
@@ -113,7 +117,8 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// A server is not asked at the moment, or a connection was lost. Units of other keys were returned all the same.
+    /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys were returned all
+    /// the same.
     pub async fn release_leases(&self) -> Result<(), Error> {
         self.0.release(self.0.pots.holders()).await
     }

@@ -28,18 +28,18 @@ pub struct Check<'a> {
     /// The policies that are checked together. A [`Limiter`](crate::Limiter) answers a check by itself when one of them
     /// [blocks](crate::Quota::is_blocked).
     pub policies: &'a PolicySet,
-    /// The key that is charged. It has the branch and at least as many levels as each policy meters: a
-    /// [`Limiter`](crate::Limiter) refuses other keys. A policy charges the [branch](crate::Policy::at_branch) and the
-    /// [levels](crate::Policy::at_level) that it meters.
+    /// The key that is charged. A policy charges the [branch](crate::Policy::at_branch) and the
+    /// [levels](crate::Policy::at_level) that it meters. The key has all of them: a [`Limiter`](crate::Limiter) refuses
+    /// other keys.
     pub key: &'a Key,
-    /// The units to charge on every policy. When the policies have costs of their own, the greatest of them: see
+    /// The units to charge on every policy. If the policies have costs of their own, the greatest cost: see
     /// [`cost_of`](Self::cost_of). A cost is at most the burst of its policy.
     pub cost: Cost,
     /// Bytes that a [sliding log](crate::Algorithm::SlidingLog) stores beside the time of each unit. At most 64
     /// bytes; empty by default. Other algorithms ignore the tag.
     pub tag: &'a [u8],
-    /// The time limit of the caller of this check, or of the call that it describes. A [`Limiter`](crate::Limiter)
-    /// sets it for every store that is not [in process](crate::Store::is_in_process).
+    /// The time until which the caller waits. A [`Limiter`](crate::Limiter) sets it for every store that is not
+    /// [in process](crate::Store::is_in_process).
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
@@ -67,8 +67,8 @@ impl<'a> Check<'a> {
     /// Returns the ceiling for the policy at this place of the set, counted from 0. `None` for a check without ceilings:
     /// the burst is the limit.
     ///
-    /// A store that knows no ceilings admits callers of [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) that then
-    /// wait longer than they wished.
+    /// If a store ignores ceilings, callers of [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) may wait
+    /// longer than they asked for, and a [priority](crate::Priority) leaves no units to higher ranks.
     #[must_use]
     pub fn ceiling_of(&self, at: usize) -> Option<Ceiling> {
         self.charge().ceiling(at)
@@ -114,9 +114,10 @@ impl fmt::Debug for Check<'_> {
 /// Resolves to the decision of a check. [`Limiter::check`](crate::Limiter::check) returns it.
 pub type CheckFuture = StoreFuture<Decision>;
 
-/// Resolves to the answer of a store, or to a [limiter](crate::limiter::LimiterFuture). The answer may already be there.
+/// Resolves to the answer of a store, or to a [limiter](crate::limiter::LimiterFuture).
 ///
-/// An answer that is there costs no allocation, and [`into_ready`](Self::into_ready) takes it without an executor.
+/// The answer may already be there. It then costs no allocation, and [`into_ready`](Self::into_ready) takes it without
+/// an executor.
 ///
 /// A store in the process charges when the method is called, not when the future is polled. A store on a server
 /// charges at some time after the future is first polled.
@@ -267,10 +268,10 @@ impl<T> fmt::Debug for StoreFuture<T> {
     }
 }
 
-/// Marks the time at which the caller of a store stops waiting.
+/// The time at which the caller of a store stops waiting.
 ///
-/// A deadline keeps its start and its timeout apart. A store can then use the start as the time of sending, and
-/// serve all checks with the same timeout from one timer.
+/// A deadline consists of a start and a timeout. So a store can use the start as the time of sending, and serve all
+/// checks with the same timeout from one timer.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Keeps the state of policies: what an implementer or a wrapper of a [`Store`] needs.
+//! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
 mod check;
 pub(crate) mod memory;
@@ -33,76 +33,8 @@ pub(crate) use reservation::{ReservationId, Settlement};
 /// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
 /// shard), or to keep the state elsewhere.
 ///
-/// A wrapper names the store inside by [`inner`](Self::inner). Every method that it does not write then asks that
-/// store, so that no entry, permit or reservation is lost.
-///
-/// # Contract
-///
-/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the part
-/// of the key that the policy meters: all [levels](crate::Policy::at_level) of the first
-/// [branch](crate::Policy::at_branch) by default. `n` is the amount of a quota, `b` its burst and `W` its period. Every
-/// store keeps these laws, for every algorithm:
-///
-/// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
-///    any number of threads and processes.
-/// 2. **Remaining.** `remaining = k` means that exactly `k` more units are admitted at that instant.
-/// 3. **Retry.** `retry_after` is exact and never zero. One microsecond earlier the same cost is denied. At that time
-///    it is admitted, if no other request spends.
-/// 4. **Reset.** `reset_after` is the time until the state equals a fresh one. It is at least `retry_after`.
-/// 5. **Denial.** A denial changes neither the stored state nor its expiry. The only exception is a state that has
-///    to be repaired: see 10 and 11.
-/// 6. **Cost.** A cost of `c` equals `c` requests of cost one at the same instant, and is charged as a whole or not
-///    at all. A cost of zero changes nothing. A cost above the burst is an error, not a denial.
-/// 7. **No drift.** Exactly `k·n` units accrue over `k` whole periods, for every `n` and `W`.
-/// 8. **Idle.** An idle key regains its burst, and no more.
-/// 9. **Expiry.** A missing state equals a fresh one. Every stored state expires: not before it is fresh, and at most
-///    1 s later.
-/// 10. **Clock.** Stored time does not go back with the clock. A time that is impossibly far ahead is corrected. A
-///     step of the clock forward gives at most one extra burst. A step back adds at most the time from exhausted to
-///     fresh.
-/// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
-///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
-/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key, or to
-///     one of its branches, alone, and leaves those of outer levels, which other keys share. A refund returns at most what was
-///     spent, never to a newer window, and creates no state.
-/// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
-///     error.
-/// 14. **Reservation.** A reservation is a check that is recorded under its key and an id until it lapses. The same id
-///     charges nothing again until then, and answers the same. A denied reservation is not recorded. The id belongs to the
-///     key and the policies of the check, in their order: under other policies it is the id of another reservation.
-/// 15. **Settlement.** The first commit settles a reservation. Each policy has then spent the final cost in all, and no
-///     later commit changes anything. Less than reserved is a refund at the time of the reservation. More is charged at
-///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged. A leaky
-///     bucket takes back only the last places of its queue.
-/// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
-///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
-///     8 times the time from exhausted to fresh.
-/// 19. **Ceiling.** A check under a [ceiling](crate::store::Ceiling) is denied when more would be spent than the
-///     ceiling allows, and 3 and 5 hold for it. The stored state is the same under every ceiling.
-/// 20. **Late refund.** A refund counts as if the units had come back at once, so it gives no unit twice. A token
-///     bucket may return less, and returns what was spent last in full.
-/// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to checks of a higher one.
-///
-/// # Permits
-///
-/// A state belongs to the name of a [`Concurrency`](crate::permits::Concurrency) and the key. It has for each replica
-/// the permits that it holds, and the time at which they lapse. Each call of [`permits`](Self::permits) is one atomic
-/// step:
-///
-/// 1. **Limit.** A call never raises the sum of what all replicas hold above the limit. A sum that lies above a lowered
-///    limit stays until permits are given back.
-/// 2. **Need before wish.** A replica gets what it needs while permits are free. Of what it wants on top, it gets half of
-///    the free permits at most, and nothing while another replica waits.
-/// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing but the time at which
-///    the permits lapse.
-/// 4. **Order.** A call whose number is not above that of the last call of the replica changes nothing.
-/// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went
-///    back prolongs them by one life at most.
-/// 6. **No return.** A renewal never brings back permits that lapsed. The reply says that they are lost.
-/// 7. **Lost state.** When the whole state was lost, a renewal is counted again if all permits in use fit the limit.
-///    Otherwise they are lost.
-/// 8. **Denial.** A call that leaves a replica without permits, and that does not wait, changes nothing.
-/// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
+/// A wrapper returns the store that it wraps from [`inner`](Self::inner). Every method that the wrapper does not
+/// implement then calls that store, so that no entry, permit or reservation is lost.
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
@@ -141,13 +73,84 @@ pub(crate) use reservation::{ReservationId, Settlement};
 /// assert!(limiter.reserve("acme", Cost::ONE).await?.decision().is_allowed());
 /// # Ok(()) }
 /// ```
+///
+/// # Contract
+///
+/// Each check is one atomic step over all policies of the check. A state belongs to the name of a policy and the part
+/// of the key that the policy meters: all [levels](crate::Policy::at_level) of the first
+/// [branch](crate::Policy::at_branch) by default. `n` is the amount of a quota, `b` its burst and `W` its period. Every
+/// store keeps these laws, for every algorithm:
+///
+/// 1. **Bound.** A policy never admits more units than the bound of its [`Algorithm`](crate::Algorithm) allows, from
+///    any number of threads and processes.
+/// 2. **Remaining.** `remaining = k` means that exactly `k` more units are admitted at that instant.
+/// 3. **Retry.** `retry_after` is exact and never zero. One microsecond earlier the same cost is denied. At that time
+///    it is admitted, if no other request spends.
+/// 4. **Reset.** `reset_after` is the time until the state equals a fresh one. It is at least `retry_after`.
+/// 5. **Denial.** A denial changes neither the stored state nor its expiry. The only exception is a state that has
+///    to be repaired: see 10 and 11.
+/// 6. **Cost.** A cost of `c` equals `c` requests of cost one at the same instant, and is charged as a whole or not
+///    at all. A cost of zero changes nothing. A cost above the burst is an error, not a denial.
+/// 7. **No drift.** Exactly `k·n` units accrue over `k` whole periods, for every `n` and `W`.
+/// 8. **Idle.** An idle key regains its burst, and no more.
+/// 9. **Expiry.** A missing state equals a fresh one. Every stored state expires: not before it is fresh, and at most
+///    1 s later.
+/// 10. **Clock.** Stored time does not go back with the clock. A time that is impossibly far ahead is corrected. A
+///     step of the clock forward gives at most one extra burst. A step back adds at most the time from exhausted to
+///     fresh.
+/// 11. **Changed policy.** A raised quota can be used at once. A lowered quota holds at once. No wait is longer than
+///     the time from exhausted to fresh of the new quota. Another algorithm under the same name starts fresh.
+/// 12. **Peek, reset, refund.** A peek changes nothing. A reset makes the states fresh that belong to the key, or to
+///     one of its branches, alone. It leaves the states of outer levels, which other keys share. A refund returns at
+///     most what was spent, never to a newer window, and creates no state.
+/// 13. **Damage.** A state that is damaged, of an older version or of another type counts as missing, or is a typed
+///     error.
+/// 14. **Reservation.** A reservation is a check that is recorded under its key and an id until it lapses. The same id
+///     charges nothing again until then, and answers the same. A denied reservation is not recorded. The id belongs to the
+///     key and the policies of the check, in their order: under other policies it is the id of another reservation.
+/// 15. **Settlement.** The first commit settles a reservation. Each policy has then spent the final cost in all, and no
+///     later commit changes anything. Less than reserved is a refund at the time of the reservation. More is charged at
+///     the time of the commit, although it does not fit: a debt. A reservation without a commit stays charged. A leaky
+///     bucket takes back only the last places of its queue.
+/// 16. **Debt.** In debt `remaining` is 0, and 3 and 4 hold. A policy spends at most 8 times its burst in all: a commit
+///     charges no more. A debt outlives no window, and is kept by 10 and 11: of a key in debt, no wait is longer than
+///     8 times the time from exhausted to fresh.
+///
+/// Law 17 concerns only a [`Limiter`](crate::Limiter), and law 18 is part of 14.
+///
+/// 19. **Ceiling.** A check under a [ceiling](crate::store::Ceiling) is denied when more would be spent than the
+///     ceiling allows, and 3 and 5 hold for it. The stored state is the same under every ceiling.
+/// 20. **Late refund.** A refund counts as if the units had come back at once, so it gives no unit twice. A token
+///     bucket may return less, and returns what was spent last in full.
+/// 21. **Priority.** Checks of a [priority](crate::Priority) leave the units above its share to checks of a higher one.
+///
+/// # Permits
+///
+/// A state belongs to the name of a [`Concurrency`](crate::permits::Concurrency) and the key. It has for each replica
+/// the permits that it holds, and the time at which they lapse. Each call of [`permits`](Self::permits) is one atomic
+/// step:
+///
+/// 1. **Limit.** A call never raises the sum of what all replicas hold above the limit. A sum that lies above a lowered
+///    limit stays until permits are given back.
+/// 2. **Need before wish.** A replica gets what it needs while permits are free. Of what it wants on top, it gets half of
+///    the free permits at most, and nothing while another replica waits.
+/// 3. **Totals.** A call states what the replica is to hold in all. Repeated, it changes nothing but the time at which
+///    the permits lapse.
+/// 4. **Order.** A call whose number is not above that of the last call of the replica changes nothing.
+/// 5. **Lapse.** Permits that are not renewed for their life are dropped, neither before nor later. A clock that went
+///    back prolongs them by one life at most.
+/// 6. **No return.** A renewal never brings back permits that lapsed. The reply says that they are lost.
+/// 7. **Lost state.** When the whole state was lost, a renewal is counted again if all permits in use fit the limit.
+///    Otherwise they are lost.
+/// 8. **Denial.** A call that leaves a replica without permits, and that does not wait, changes nothing.
+/// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
 pub trait Store: Send + Sync + 'static {
     /// Decides a check, and charges all of its policies or none. A cost of zero charges nothing.
     fn check(&self, check: Check<'_>) -> CheckFuture;
 
-    /// Returns the store that this one wraps. `None`, the default, for a store that keeps the state itself.
+    /// Returns the store that this store wraps. `None`, the default, for a store that keeps the state itself.
     ///
-    /// A method with a default asks this store first. A wrapper whose futures take time of their own writes
+    /// Every method with a default calls the inner store. A wrapper whose futures take time of their own implements
     /// [`is_in_process`](Self::is_in_process) and [`keeps_deadline`](Self::keeps_deadline), and returns `false`.
     fn inner(&self) -> Option<&dyn Store> {
         None
@@ -170,12 +173,12 @@ pub trait Store: Send + Sync + 'static {
     /// refunds more than is spent.
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()>;
 
-    /// Makes the key fresh for the policies of `check`, each branch as the key of that branch alone. A policy that meters
-    /// other levels than the whole branch is left out. The cost of `check` is zero.
+    /// Makes the key fresh for the policies of `check`, and each of its branches as a key of its own. A policy that
+    /// meters other levels than the whole branch is left out. The cost of `check` is zero.
     fn reset(&self, check: Check<'_>) -> StoreFuture<()>;
 
-    /// Lists up to `limit` entries of the sliding log among the policies of `check`, newest first. Of several logs, lists
-    /// the one with the longest period. The cost of `check` is zero.
+    /// Lists up to `limit` entries of the sliding log among the policies of `check`, newest first. If several are logs,
+    /// lists the log with the longest period. The cost of `check` is zero.
     ///
     /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
@@ -195,8 +198,8 @@ pub trait Store: Send + Sync + 'static {
         }
     }
 
-    /// Decides a check as [`check`](Self::check) does, and records what it charges under `id` for `time_to_live`. While
-    /// the record is held, the same id charges nothing and answers the same, by the same key and policies.
+    /// Decides a check as [`check`](Self::check) does, and records the charge under `id` for `time_to_live`. While the
+    /// record is held, the same id with the same key and policies charges nothing and gets the same answer.
     ///
     /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
@@ -206,8 +209,8 @@ pub trait Store: Send + Sync + 'static {
         }
     }
 
-    /// Settles the reservation of `id` by the key and the policies of `check`, at its costs, which may be above the
-    /// burst.
+    /// Settles the reservation with this `id`, and the key and the policies of `check`, at the costs of `check`. These
+    /// may be above the burst.
     ///
     /// Fails with [`ErrorKind::Unsupported`] by default, without an [inner](Self::inner) store.
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
@@ -227,37 +230,40 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns whether processes take units of a [leased](crate::Policy::leased) policy in advance. `false` by default.
     ///
-    /// Another store decides each check of a leased policy itself, and a [`Limiter`](crate::Limiter) over it says so in a
-    /// warning when it is built. A store [in process](Self::is_in_process) has no trip to save, and needs no warning.
+    /// Any other store decides each check of a leased policy itself, and a [`Limiter`](crate::Limiter) with such a
+    /// policy logs a warning when it is built. A store [in process](Self::is_in_process) has no trip to save, and gets
+    /// no warning.
     fn leases(&self) -> bool {
         self.inner().is_some_and(Store::leases)
     }
 
-    /// Returns whether decisions are made inside this process, without waiting. Every future is then ready, and the
-    /// limiter passes it on unchanged: no deadline and no [`Outage`](crate::Outage) applies. `false` by default.
+    /// Returns whether decisions are made inside this process, without waiting. `false` by default.
+    ///
+    /// If so, every future must be ready. The limiter returns it unchanged: no deadline and no
+    /// [`Outage`](crate::Outage) applies.
     fn is_in_process(&self) -> bool {
         self.inner().is_some_and(Store::is_in_process)
     }
 
     /// Returns whether [`check`](Self::check) ends by itself, with [`ErrorKind::Timeout`], at the
-    /// [deadline](Check::deadline) of the check. The limiter sets a timer around the checks of every other store, and
-    /// around all other calls. `false` by default.
+    /// [deadline](Check::deadline) of the check. `false` by default: the limiter then sets a timer around each check.
+    /// It sets a timer around all other calls anyway.
     fn keeps_deadline(&self) -> bool {
         self.inner().is_some_and(Store::keeps_deadline)
     }
 
-    /// Returns the number of processes that have limits of this group on the state of this store, this one included, and
-    /// keeps it up to date as long as a clone of it is held. `None`, the default, when the store does not count.
+    /// Returns the number of processes that have limits of this group on this store's state, this process included.
+    /// `None`, the default, when the store does not count.
     ///
-    /// A [`Limiter`](crate::Limiter) with [`Replicas::Counted`](crate::limiter::Replicas::Counted) calls this once,
-    /// when it is built, and divides its quotas by the number in an outage. So the store leaves the last number in
-    /// place while it cannot count.
+    /// The store keeps the number up to date as long as a clone of it is held. A [`Limiter`](crate::Limiter) with
+    /// [`Replicas::Counted`](crate::limiter::Replicas::Counted) calls this once, when it is built, and divides its
+    /// quotas by the number in an outage. So the store leaves the last number in place while it cannot count.
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
         self.inner().and_then(|inner| inner.replicas(group))
     }
 
-    /// Shows these limits to operators, and puts the shares into force that they set, as long as a limiter holds a clone of
-    /// `limits`. By default nothing is shown, without an [inner](Self::inner) store.
+    /// Shows these limits to operators, and applies the shares that operators set, as long as a limiter holds a clone
+    /// of `limits`. By default, without an [inner](Self::inner) store, nothing is shown.
     ///
     /// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) calls this once, when it is built.
     fn publish(&self, limits: &Publication) {

@@ -6,8 +6,8 @@ use crate::{Key, clock::micros, model::Concurrency, store::Deadline};
 
 /// Describes one call of [`Store::permits`](crate::Store::permits): how many permits of a key one replica is to hold.
 ///
-/// A call states totals and no differences, so it may be repeated. Calls of a replica are numbered, so one that arrives
-/// late changes nothing.
+/// A call states totals and no differences, so it may be repeated. Calls of a replica are numbered, so a late call
+/// changes nothing.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct PermitRequest<'a> {
@@ -21,7 +21,7 @@ pub struct PermitRequest<'a> {
     pub replica: u64,
     /// The number of the call. It grows with each call of the replica.
     pub number: u64,
-    /// The permits that the replica keeps if more than the limit are held: those that it may have in use when the reply
+    /// The permits that the replica keeps if more than the limit are held: it may have so many in use when the reply
     /// arrives.
     pub kept: u32,
     /// The permits that the replica has handed out.
@@ -71,7 +71,7 @@ pub struct PermitGrant {
 pub enum PermitOutcome {
     /// The permits were granted as far as the limit allows.
     Decided,
-    /// A later call of the same replica was here. Nothing changed.
+    /// A later call of the same replica has arrived before. Nothing changed.
     Overtaken,
     /// The state did not have the permits in use, and they do not fit the limit. The replica holds none now.
     Lost,

@@ -11,11 +11,11 @@ use std::{
 use crate::{Enforcement, Error, PolicySet};
 
 /// The limits of a limiter, as operators see them: its name, its policies, and the share of the keys for which they are
-/// enforced. It has no keys. Clones share all of it.
+/// enforced. A publication contains no keys. Clones share their content.
 ///
-/// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) hands it to its store by
-/// [`Store::publish`](crate::Store::publish), and holds a clone. A store that publishes shows its text for as long as a
-/// limiter holds one.
+/// A [`Limiter`](crate::Limiter) that is [published](crate::LimiterBuilder::published) passes its publication to
+/// [`Store::publish`](crate::Store::publish), and holds a clone. A store that publishes shows the text for as long as a
+/// limiter holds a clone.
 ///
 /// ```
 /// use tollgate::{Enforcement, Policy, Quota, store::Publication};
@@ -81,8 +81,8 @@ impl Publication {
         self.0.enforcement.as_ref()
     }
 
-    /// Puts the share into force that an operator has set, in percent. `None` withdraws it. Returns whether that changed
-    /// anything. A store that publishes calls this.
+    /// Applies the share that an operator has set, in percent. `None` withdraws it. Returns whether anything changed. A
+    /// store that publishes calls this.
     ///
     /// ```
     /// use tollgate::{Enforcement, Policy, Quota, store::Publication};
@@ -99,7 +99,7 @@ impl Publication {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The one before then stays.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The old share then stays.
     pub fn set_share(&self, percent: Option<u8>) -> Result<bool, Error> {
         self.enforcement().map_or(Ok(false), |enforcement| enforcement.set_by_operator(percent))
     }

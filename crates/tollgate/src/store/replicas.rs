@@ -11,12 +11,12 @@ use std::{
 
 use crate::{PolicySet, model::policy::hash_name};
 
-/// Identifies the limiters whose replicas are counted together. They have the same name, and policies of the same names,
-/// levels and algorithms in the same order.
+/// Identifies the limiters whose replicas are counted together: limiters of the same name, with policies of the same
+/// names, levels and algorithms in the same order.
 ///
-/// Quotas are no part of it: they may change, and differ from tenant to tenant. So programs that share a prefix and
-/// nothing else are not counted together. Displayed as the 16 hexadecimal digits that stand in the key of a
-/// [`RedisStore`](crate::RedisStore).
+/// Programs that share only a prefix are not counted together. Quotas do not matter: they may change, and differ from
+/// tenant to tenant. `Display` writes the 16 hexadecimal digits that a [`RedisStore`](crate::RedisStore) uses in its
+/// key.
 ///
 /// ```
 /// use tollgate::{Policy, PolicySet, Quota, store::ReplicaGroup};

@@ -18,11 +18,11 @@ use crate::{
 
 /// Names a [`Reservation`](crate::reservation::Reservation) of a key.
 ///
-/// A random id is the default. Choose the id of a request instead to charge a repeated request once. Do not take an id
-/// from a client: a client that repeats an id is charged once for many requests.
+/// A random id is the default. Use the id of a request instead, so that a repeated request is charged once. Do not take
+/// an id from a client: a client that repeats an id is charged once for many requests.
 ///
-/// The text of an id has 1 to 64 letters, digits and the signs `-`, `_`, `.`. Other bytes, and more of them, are
-/// replaced by a digest: 160 bits of their SHA-256.
+/// The text of an id has 1 to 64 ASCII letters, digits and the signs `-`, `_`, `.`. Longer ids, and ids with other
+/// bytes, are replaced by a digest: 160 bits of their SHA-256.
 ///
 /// ```
 /// use tollgate::reservation::ReservationId;
@@ -55,7 +55,7 @@ impl ReservationId {
     ///
     /// # Errors
     ///
-    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when there are no bytes. All requests without an id
+    /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the id is empty: all requests without an id
     /// would share one reservation.
     pub fn try_new(id: impl AsRef<[u8]>) -> Result<Self, Error> {
         let id = id.as_ref();
@@ -256,8 +256,8 @@ pub enum Settlement {
     Settled,
     /// An earlier commit settled the reservation.
     AlreadySettled,
-    /// No reservation of this id is held. Its time to live has ended, it was denied, it was never made, or it was made by
-    /// [`Outage::Open`](crate::Outage::Open). What a lapsed reservation charged stays charged.
+    /// No reservation with this id is held: its time to live has ended, it was denied or never made, or
+    /// [`Outage::Open`](crate::Outage::Open) admitted it. What a lapsed reservation charged stays charged.
     Lapsed,
 }
 

@@ -5,7 +5,7 @@ use crate::{
     store::{Check, CheckFuture, StoreFuture},
 };
 
-/// One answer of a [`ScriptedStore`](super::ScriptedStore).
+/// One answer of a [`ScriptedStore`](super::ScriptedStore) to a check.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +35,7 @@ enum Kind {
 }
 
 impl Answer {
-    /// Allows the request. The decision is that on a fresh key: each policy has its burst left, less the cost.
+    /// Allows the request. As on a fresh key, each policy has its burst left, less the cost.
     #[must_use]
     pub const fn allow() -> Self {
         Self(Kind::Allow)
@@ -47,10 +47,10 @@ impl Answer {
         Self(Kind::Deny { wait: retry_after, by: None })
     }
 
-    /// Lets only the policy of this name deny the request. All others are fresh then. An answer that is not a denial
-    /// stays as it is.
+    /// Lets only the policy of this name deny the request. All other policies are then fresh. An answer that is not a
+    /// denial stays as it is.
     ///
-    /// The store panics when the limiter has no policy of this name.
+    /// The check panics when the limiter has no policy of this name.
     #[must_use]
     pub fn by(self, policy: impl Into<Cow<'static, str>>) -> Self {
         match self.0 {
@@ -61,8 +61,8 @@ impl Answer {
 
     /// Fails the check, so that the [`Outage`](crate::Outage) of the limiter decides.
     ///
-    /// Use a kind of which [`is_unavailable`](ErrorKind::is_unavailable) holds, or [`ErrorKind::Timeout`]. Other kinds
-    /// are mistakes of the caller, and some are returned to it under every `Outage`.
+    /// Use a kind that [`is_unavailable`](ErrorKind::is_unavailable), or [`ErrorKind::Timeout`]. Other kinds are
+    /// mistakes of the caller, and some of them are returned under every `Outage`.
     #[must_use]
     pub const fn fail(kind: ErrorKind) -> Self {
         Self(Kind::Fail(kind))

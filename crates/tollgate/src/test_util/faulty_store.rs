@@ -15,14 +15,14 @@ use crate::{
     },
 };
 
-/// Wraps a store that fails when a test wants it to, and works again.
+/// Wraps a store, and fails and recovers on command.
 ///
-/// Use it to see what the service does in an outage: the [`Outage`](crate::Outage) of each limiter decides, as it does
-/// when Redis is away. The state of the store inside stays, so after [`recover`](Self::recover) the counts continue.
+/// Use it to test what the service does in an outage: the [`Outage`](crate::Outage) of each limiter decides, as it does
+/// when Redis is away. The wrapped store keeps its state, so after [`recover`](Self::recover) the counts continue.
 ///
 /// The store counts as one outside of the process, also around a [`MemoryStore`]: the deadline of the limiter applies.
 ///
-/// Clones share the fault. Give one to the limiter, and keep one.
+/// Clones share the fault. Give one to the limiter, and keep one to command it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -56,7 +56,7 @@ enum Fault {
 }
 
 impl<S: Store> FaultyStore<S> {
-    /// Wraps a store, which works until the test says otherwise.
+    /// Wraps a store. It works until the test calls [`fail`](Self::fail) or [`stall`](Self::stall).
     #[must_use]
     pub fn new(store: S) -> Self {
         Self(Arc::new(FaultyInner { store, fault: RwLock::new(None) }))
@@ -73,8 +73,8 @@ impl<S: Store> FaultyStore<S> {
         self.set(Some(Fault::Fail(kind)));
     }
 
-    /// Answers no call from now on, so that each one ends at the [deadline](crate::LimiterBuilder::deadline) of the
-    /// limiter, with [`ErrorKind::Timeout`]. A call of this time is not answered later either.
+    /// Answers no call from now on, so that each call ends at the [deadline](crate::LimiterBuilder::deadline) of the
+    /// limiter, with [`ErrorKind::Timeout`]. These calls are not answered after [`recover`](Self::recover) either.
     pub fn stall(&self) {
         self.set(Some(Fault::Stall));
     }

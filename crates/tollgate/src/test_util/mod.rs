@@ -7,7 +7,7 @@
 //! tollgate = { version = "0.1", features = ["test-util"] }
 //! ```
 //!
-//! A [`Limiter`](crate::Limiter) is built from a store. A test builds it from another one than production:
+//! A [`Limiter`](crate::Limiter) is built from a store. A test builds it from another store than production:
 //!
 //! | to test | build the limiter from |
 //! |---|---|
@@ -22,8 +22,8 @@
 //!
 //! # Time
 //!
-//! tokio pauses its time with `#[tokio::test(start_paused = true)]`: a sleep then ends at once, and the time has
-//! passed. The default clock of a store does not follow. [`Clock::tokio`](crate::store::Clock::tokio) does:
+//! `#[tokio::test(start_paused = true)]` pauses tokio's time: a sleep then ends at once, and tokio's time has passed.
+//! The default clock of a store does not follow tokio's time. [`Clock::tokio`](crate::store::Clock::tokio) does:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {

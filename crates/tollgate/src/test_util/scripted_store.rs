@@ -12,19 +12,20 @@ use crate::{
     store::{Check, CheckFuture, ReservationId, Settlement, StoreFuture},
 };
 
-/// Answers checks as a test has written down, and records them.
+/// Answers checks by a script, and records them.
 ///
-/// Use it where the test is about what the service does with a decision: with a denial, with a wait, with an outage. Use
-/// a [`MemoryStore`](crate::MemoryStore) where the test is about the limits themselves.
+/// Use it to test what the service does with a decision: with a denial, with a wait, with an outage. Use a
+/// [`MemoryStore`](crate::MemoryStore) to test the limits themselves.
 ///
-/// Each check takes the next answer of the script. The last answer is repeated. Waiting callers check again: see
-/// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait). A reservation takes an answer as a check does, and a commit
-/// settles it. Refunds and resets change nothing. The store has no [permits](crate::permits::ConcurrencyLimiter).
+/// Each check takes the next answer of the script. The last answer is repeated. Callers that
+/// [wait](crate::limiter::CheckBuilder::wait) check again, and take further answers. A reservation takes an answer as a
+/// check does, and a commit settles it. Refunds and resets change nothing. The store has no
+/// [permits](crate::permits::ConcurrencyLimiter).
 ///
-/// A script without a failure is a store [in the process](crate::Limiter::is_in_process). With a failure it is one
-/// outside of the process, and so the deadline and the [`Outage`](crate::Outage) of the limiter apply.
+/// If the script contains a failure, the store counts as one outside of the process, so the deadline and the
+/// [`Outage`](crate::Outage) of the limiter apply. Otherwise it is [in the process](crate::Limiter::is_in_process).
 ///
-/// Clones share the script and the record. Keep one to read the record.
+/// Clones share the script and the record. Give one to the limiter, and keep one to read the record.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -76,7 +77,7 @@ impl CheckRecord {
         &self.key
     }
 
-    /// Returns the cost of the check. Zero for a peek. The greatest cost, when the policies have costs of their own.
+    /// Returns the cost of the check: zero for a peek, and the greatest cost if the policies have costs of their own.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
@@ -84,7 +85,7 @@ impl CheckRecord {
 }
 
 impl ScriptedStore {
-    /// Creates a store that gives these answers in turn, and then the last one for ever.
+    /// Creates a store that gives these answers in turn, and then repeats the last one.
     ///
     /// # Panics
     ///

@@ -12,9 +12,9 @@ use super::{Event, Observer};
 
 /// Creates an observer that hands its events to a task, through a queue of up to `capacity` events. 0 counts as 1.
 ///
-/// The observer never waits: an event that finds the queue full is dropped and [counted](EventReceiver::dropped). So a slow
-/// reader loses events and slows down nobody. Choose a capacity above the denials of a second: an event takes a few hundred bytes,
-/// and the memory of the queue grows with its use. Needs no runtime.
+/// The observer never waits: an event that finds the queue full is dropped and [counted](EventReceiver::dropped). So a
+/// slow receiver loses events, and delays no request. Choose a capacity above the number of denials per second. An
+/// event takes a few hundred bytes, and the memory of the queue grows with its use. No runtime is needed.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota, limiter::events};
@@ -47,8 +47,8 @@ pub fn channel(capacity: usize) -> (ChannelObserver, EventReceiver) {
     (ChannelObserver { sender, dropped: Arc::clone(&dropped) }, EventReceiver { events, dropped })
 }
 
-/// Hands events to an [`EventReceiver`], and never waits. [`channel`] makes it. Clones share the queue, so several limiters may
-/// have one.
+/// Hands events to an [`EventReceiver`], and never waits. [`channel`] creates it. Clones share the queue, so several
+/// limiters can use it.
 #[derive(Clone)]
 pub struct ChannelObserver {
     sender: mpsc::Sender<Event<'static>>,
@@ -80,7 +80,8 @@ pub struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// Waits for the next event. Returns `None` when no limiter has the observer any more and all events were received.
+    /// Waits for the next event. Returns `None` when no limiter has the observer any more, and all events were
+    /// received.
     ///
     /// # Cancellation
     ///

@@ -48,14 +48,14 @@ pub(crate) use watch::Watch;
 
 /// Sees the [events](Event) of a limiter. Set it with [`LimiterBuilder::observer`](crate::LimiterBuilder::observer).
 ///
-/// Applications implement it; for a closure there is [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
+/// Applications implement it. For a closure, use [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
 ///
-/// The call is synchronous, in the task of the request. The decision is made before, and the observer changes nothing about
-/// it. A panic of the observer is caught: the hook of the process reports it, the event is lost, and the request goes on. Only a
-/// program that is built with `panic = "abort"` ends.
+/// The observer is called in the task of the request, after the decision, which it cannot change. An observer that
+/// blocks delays the request, so it must not write to a disk or to the network, nor call the limiter with
+/// [`block_on`](crate::Limiter::block_on). [`channel`] creates an observer that never waits.
 ///
-/// An observer that waits keeps the request waiting, so it must not write to a disk or to the network, nor call the limiter with
-/// [`block_on`](crate::Limiter::block_on). [`channel`] makes an observer that never waits.
+/// A panic of the observer is caught: the panic hook of the process reports it, the event is lost, and the request goes
+/// on. A program that is built with `panic = "abort"` ends.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no observer of events",
     note = "pass a closure to `observe` instead of `observer`"
@@ -80,48 +80,47 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for Closure<F> {
     }
 }
 
-/// Names what happened. An [`Observer`] sees it.
+/// Describes what happened to a limiter, for an [`Observer`].
 ///
-/// A check raises each of its events once, after its decision. A [look](crate::Limiter::peek) raises nothing, nor do a refund, a
-/// commit and a reset. The limiter does not know whether the layer above it is in shadow mode: a denial is an event there too,
-/// although the request passes.
+/// A check raises each of its events once, after its decision. A [peek](crate::Limiter::peek), a refund, a commit and a
+/// reset raise none. In shadow mode a denial is an event too, although the layer lets the request pass.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A check was denied.
     ///
-    /// Of several policies that deny, the event has the one with the longest wait. Of a key with
-    /// [branches](Key::beside), each branch that denies is an event. A denial that the process remembers is one, and so is one
-    /// in an outage. A caller that [waits](crate::limiter::CheckBuilder::wait) raises it for each attempt that finds no room, as
-    /// it counts in the metrics.
+    /// If several policies deny, the event has the policy with the longest wait. For a key with
+    /// [branches](Key::beside), each branch that denies raises an event. Denials that the process remembers, and
+    /// denials in an outage, raise it too. A caller that [waits](crate::limiter::CheckBuilder::wait) raises it for each
+    /// attempt that finds no room, as in the metrics.
     Denied(KeyEvent<'a>),
-    /// A key has spent more than 80 % of the burst of a policy, and had not before this check.
+    /// With this check, a key has spent more than 80 % of the burst of a policy.
     ///
-    /// It follows from the decision alone, so it is exact over all replicas, and no list of keys is kept: of all checks, one
-    /// crosses the line. In a window, that is once in each window. A bucket refills all the time, and a refund gives units
-    /// back, so a key that goes up and down around the line crosses it again each time. Put a limiter behind it where once a
-    /// day is wanted, as the example `events` in the repository does.
+    /// Exactly one check over all replicas crosses the line. In a window, that happens once in each window. A bucket
+    /// refills all the time, and a refund gives units back, so a key may cross the line again and again. To warn once a
+    /// day, let the receiver of the events check a limiter of its own, as the example `events` in the repository does.
     ///
-    /// [Leased](Policy::leased) policies do not raise it: no process knows what the others have spent of their units.
+    /// [Leased](Policy::leased) policies do not raise the event: no process knows how many leased units the others have
+    /// spent.
     NearLimit(KeyEvent<'a>),
-    /// A check charged the last failure of a [lockout](Policy::lockout), and its key is locked from now on.
+    /// A check charged the last failure that a [lockout](Policy::lockout) allows. Its key is locked from now on.
     LockedOut(KeyEvent<'a>),
-    /// The store failed, and the [`Outage`](crate::Outage) decides from now on. Each limiter of each process finds it by its own
-    /// checks. An overload is no outage.
+    /// The store failed, and the [`Outage`](crate::Outage) decides from now on. Each limiter of each process notices
+    /// this by its own checks. An [overload](ErrorKind::Overloaded) is no outage.
     OutageBegan {
         /// The [name](crate::LimiterBuilder::name) of the limiter.
         limiter: Cow<'a, str>,
         /// The reason why the store did not decide.
         reason: ErrorKind,
     },
-    /// The store decides again. A check finds it, at least one second after the last one that failed.
+    /// The store decides again. A check notices this, at least one second after the last check that failed.
     OutageEnded {
         /// The [name](crate::LimiterBuilder::name) of the limiter.
         limiter: Cow<'a, str>,
         /// The time since the outage began.
         lasted: Duration,
     },
-    /// Other rules are in force. The observer of the rules sees it: `Rules::set_observer` of `tollgate-rules`.
+    /// New rules are in force. Only an observer of rules sees this: `Rules::set_observer` of `tollgate-rules`.
     RulesReloaded {
         /// The number of rules.
         rules: usize,
@@ -132,7 +131,8 @@ impl Event<'_> {
     /// Returns the name of the event: `denied`, `near_limit`, `locked_out`, `outage_began`, `outage_ended` or
     /// `rules_reloaded`.
     ///
-    /// The [metadata](https://docs.rs/tracing/0.1/tracing/struct.Metadata.html#method.name) of the log events have these names.
+    /// The `tracing` log events have the same
+    /// [names](https://docs.rs/tracing/0.1/tracing/struct.Metadata.html#method.name).
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -145,7 +145,7 @@ impl Event<'_> {
         }
     }
 
-    /// Returns the event with all that it borrows, to keep it.
+    /// Copies what the event borrows, to keep it or to send it to another task.
     #[must_use]
     pub fn into_owned(self) -> Event<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
@@ -161,7 +161,7 @@ impl Event<'_> {
 
     /// Shows the event to an observer, and catches its panic.
     ///
-    /// Limiters do it by themselves. Use it for events that no limiter raises.
+    /// Limiters call this themselves. Use it for events that no limiter raises.
     pub fn show(&self, observer: &dyn Observer) {
         // The observer is shared by all requests anyway, so it has to cope with a call that ended early.
         let _ = catch_unwind(AssertUnwindSafe(|| observer.event(self)));
@@ -170,8 +170,9 @@ impl Event<'_> {
 
 /// Describes what a check did to a key under one policy. It is part of an [`Event`].
 ///
-/// The key may be personal data: an address, or the name of a person. The limiter logs nothing of it, and `Debug` leaves it
-/// out. [`DeniedKeys::digest`](crate::limiter::DeniedKeys::digest) makes a name of it that shows nothing.
+/// The key may be personal data: an address, or the name of a person. The limiter never logs the key, and `Debug`
+/// leaves it out. [`DeniedKeys::digest`](crate::limiter::DeniedKeys::digest) returns a digest that can be logged
+/// instead.
 #[derive(Clone)]
 pub struct KeyEvent<'a> {
     limiter: Cow<'a, str>,
@@ -217,8 +218,8 @@ impl<'a> KeyEvent<'a> {
         &self.limiter
     }
 
-    /// Returns the key of the check, with all its levels. Of a key with [branches](Key::beside), returns the branch that the
-    /// policy meters.
+    /// Returns the key of the check, with all its levels. If the key has [branches](Key::beside), returns the branch
+    /// that the policy meters.
     #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
@@ -242,16 +243,17 @@ impl<'a> KeyEvent<'a> {
         self.remaining
     }
 
-    /// Returns how long until the same check would pass, if nobody else spends: of a denial, and until the end of a lockout.
+    /// Returns how long until the same check would pass, if nobody else spends. For [`Event::LockedOut`]: until the
+    /// lockout ends.
     ///
-    /// `None` for a key that only comes near its limit, and for a policy that [blocks](crate::Quota::is_blocked).
+    /// `None` for [`Event::NearLimit`], and for a policy that [blocks](crate::Quota::is_blocked).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.wait
     }
 
-    /// Returns why the [`Outage`](crate::Outage) decided instead of the store. The policy is then the share of this replica.
-    /// `None` when the store decided.
+    /// Returns why the [`Outage`](crate::Outage) decided instead of the store. The quota of the policy is then the
+    /// share of this replica. `None` when the store decided.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         self.degraded

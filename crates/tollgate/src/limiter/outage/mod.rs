@@ -15,18 +15,18 @@ pub(crate) use fallback::{Fallback, Phase};
 
 /// Selects the answer to a check that the store cannot decide in time.
 ///
-/// An outage is not a denial: no client is answered that it sent too much because Redis is away.
+/// An outage is not a denial: no client gets 429 because Redis is away.
 ///
-/// Units spent in an outage are not written to the store. After the outage, it has the state from before: a key may spend
-/// its share, and then the rest of its quota in the store.
+/// Units spent in an outage are not written to the store. After the outage, the store has its state from before. So a
+/// key may spend its share in the outage, and then the rest of its quota in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outage {
     /// Allows every request. For limits that shape traffic.
     Open,
-    /// Fails every check with an [`Error`](crate::Error). The middleware answers 503. For limits that protect something,
-    /// a log-in for example. Give such a limiter a [deadline](crate::LimiterBuilder::deadline) of 1 s, because a check that is
-    /// late fails too.
+    /// Fails every check with an [`Error`](crate::Error). The middleware answers 503. For limits that protect
+    /// something, a log-in for example. Give such a limiter a [deadline](crate::LimiterBuilder::deadline) of 1 s,
+    /// because a late check fails too.
     Closed,
     /// Decides in this process, on this replica's share of the quota. The default, with counted replicas.
     ///
@@ -37,9 +37,8 @@ pub enum Outage {
     /// The memory of each limiter in an outage is bounded: 114 688 states (one for each key and policy), 8.5 MB of
     /// tables and 80 bytes more for each key of over 30 bytes, 18 MB at most. A [nested](crate::Key::child) key
     /// has up to 64 bytes for each level, 40 MB at most with four levels. The entries of logs and the slices of sliding
-    /// buckets are added to this. A full table drops the states that are nearest to fresh, as in
-    /// [`MemoryStore`](crate::MemoryStore). A key that has spent its share stays denied while other keys have spent less
-    /// of theirs.
+    /// buckets are added to this. A full table drops the keys that have spent least, as
+    /// [`MemoryStore`](crate::MemoryStore) does.
     Local {
         /// The number of replicas that share the quota.
         replicas: Replicas,
@@ -62,7 +61,7 @@ impl Outage {
     ///
     /// # Panics
     ///
-    /// When `replicas` is 0. As a constant, this fails the build.
+    /// When `replicas` is 0. In a `const` this fails the build.
     #[must_use]
     pub const fn local(replicas: u32) -> Self {
         match NonZeroU32::new(replicas) {

@@ -64,7 +64,7 @@ impl PermitDenied {
         &self.name
     }
 
-    /// Returns how many permits of a key are held at most.
+    /// Returns how many permits of a key may be held at the same time.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
@@ -72,22 +72,23 @@ impl PermitDenied {
 
     /// Returns how many permits of the key were in flight over all replicas when the store was asked last.
     ///
-    /// The number may be below the limit, because another replica may hold idle permits.
+    /// Permits that other replicas hold idle are included.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Estimates when a permit will be free.
+    /// Estimates how long until a permit is free. At most 60 s.
     ///
-    /// This is an estimate and no promise, because nobody knows when the work of others ends: the mean time for which
-    /// permits were held in this process, divided by those in flight. One second before the first one was given back.
+    /// Nobody knows when the work of others ends, so this is no promise. The estimate is the mean time for which
+    /// permits were held in this process, divided by the permits in flight. Until a first permit was given back, it is
+    /// 1 s.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after
     }
 
-    /// Returns why the denial was made without the store, and `None` when the store denied.
+    /// Returns why the denial was made without the store. `None` when the store denied.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         self.degraded

@@ -22,15 +22,8 @@ use crate::{
 
 /// Limits how many permits of a key are held at the same time, over all replicas that share a store.
 ///
-/// Calls to a store outside the process need a tokio runtime with timers. A clone is cheap and shares everything.
-///
-/// The bound: the permits that the store has granted for a key never exceed the limit. A permit that could not be
-/// renewed for a whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another
-/// replica. So with [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel) the work in progress never exceeds the limit,
-/// whatever crashes or stalls. With [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is
-/// added to it. When the server loses its data, or its clock jumps forward, replicas state what they hold with their
-/// next renewal, a third of a life later. It is counted again if it fits, and is lost otherwise. Up to then, the work
-/// in progress may reach twice the limit.
+/// Use a [`Limiter`] to limit how much begins in a period. Calls to a store outside the process need a tokio runtime
+/// with timers. A clone is cheap and shares everything.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -48,6 +41,17 @@ use crate::{
 /// assert_eq!((permit.in_flight(), permit.limit()), (2, 2));
 /// # Ok(()) }
 /// ```
+///
+/// # The bound
+///
+/// The permits that the store has granted for a key never exceed the limit. A permit that could not be renewed for a
+/// whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
+/// [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel) the work in progress never exceeds the limit, whatever crashes or
+/// stalls. With [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is added to it.
+///
+/// When the server loses its data, or its clock jumps forward, the replicas report the permits that they hold with
+/// their next renewal, a third of a life later. The permits are counted again if they fit, and are lost otherwise.
+/// Until then, the work in progress may reach twice the limit.
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
     pub(super) shared: Arc<ConcurrencyInner>,
@@ -55,8 +59,8 @@ pub struct ConcurrencyLimiter {
 }
 
 impl Limiter {
-    /// Returns a limit of how many permits of a key are held at the same time, on the store of this limiter, with its
-    /// deadline and its answer in an [outage](crate::Outage).
+    /// Creates a [`ConcurrencyLimiter`] on the store of this limiter, with its deadline and its
+    /// [`Outage`](crate::Outage).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -78,7 +82,7 @@ impl Limiter {
 impl ConcurrencyLimiter {
     /// Creates a limiter with the default [`Outage`](crate::Outage) and the default deadline of 50 ms.
     ///
-    /// Use [`Limiter::concurrency`] for others.
+    /// Use [`Limiter::concurrency`] for another outage rule or deadline.
     #[must_use]
     pub fn new(store: impl Store, policy: Concurrency) -> Self {
         let (name, group) = (policy.name().to_owned(), ReplicaGroup::of_permits(policy.name()));
@@ -96,7 +100,7 @@ impl ConcurrencyLimiter {
         &self.shared.policy
     }
 
-    /// Returns how many permits of a key are held at most.
+    /// Returns how many permits of a key may be held at the same time.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
@@ -105,8 +109,8 @@ impl ConcurrencyLimiter {
     /// Returns a limiter with another limit, which shares everything else with this one, the permits included.
     ///
     /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
-    /// lowered limit. No permit is granted until fewer than the new limit are held. A replica knows how many are held
-    /// from its next call of the key, a third of a [life](Concurrency::life) later at the latest.
+    /// lowered limit, and no further permit is granted until fewer than the new limit are held. A replica learns how
+    /// many are held with its next call for the key, after a third of a [life](Concurrency::life) at the latest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -128,12 +132,14 @@ impl ConcurrencyLimiter {
     /// Takes a permit, and waits for one up to the [longest wait](Concurrency::max_wait) of the policy. By default it
     /// does not wait.
     ///
+    /// In an outage, permits that are idle in this process are handed out first.
+    /// [`Outage::Local`](crate::Outage::Local) then hands out this replica's share of the limit, at least one permit.
+    /// [`Outage::Open`](crate::Outage::Open) hands out permits without a limit. Permits that are held stay valid until
+    /// their life ends.
+    ///
     /// # Errors
     ///
-    /// The store failed, and the limiter is [closed](crate::Outage::Closed) in an outage. In an outage, permits that are
-    /// idle in this process are handed out first. [`Outage::Local`](crate::Outage::Local) then hands out this replica's
-    /// share of the limit, at least one permit. [`Outage::Open`](crate::Outage::Open) hands out permits without a limit.
-    /// Permits that are held stay valid until their life ends.
+    /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage.
     ///
     /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold
     /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process.
@@ -147,7 +153,7 @@ impl ConcurrencyLimiter {
 
     /// Takes a permit, and does not wait for one.
     ///
-    /// Callers that wait for the key in this process come first: while there are any, this denies.
+    /// Callers of this process that wait for the key come first: while there are any, the answer is a denial.
     ///
     /// # Errors
     ///

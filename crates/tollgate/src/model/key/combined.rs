@@ -14,8 +14,9 @@ const BRANCH: u8 = b'^';
 impl Key {
     /// Appends a part to the innermost level of the key.
     ///
-    /// A key of several parts is appended as one part. Of a nested key, the outermost level is appended, and its other
-    /// levels become inner levels. A part is appended to each branch, and each branch of a part makes a branch.
+    /// If `part` has several parts itself, they are appended as one part. If it is nested, its outermost level is
+    /// appended, and its other levels become inner levels. If a key has branches, the part is appended to each of them.
+    /// If the part has branches, each of them makes a branch.
     ///
     /// ```
     /// use tollgate::Key;
@@ -100,13 +101,15 @@ impl Key {
     /// Nests a key within this one, as its new innermost level.
     ///
     /// Use nested keys to limit a user, the user's tenant and all tenants together in one decision. A [`Policy`] meters
-    /// the whole key by default, and the outer levels with [`Policy::at_level`]. All states of one decision lie in one
-    /// slot of a Redis Cluster, which the outermost level selects. So keep the outermost level as narrow as the limits
-    /// allow: everything below one outermost level is decided by one server.
+    /// the whole key by default, and the outer levels with [`Policy::at_level`].
     ///
-    /// The levels of a nested part are all appended. A key has at most four levels; a part beyond them is joined to the
-    /// innermost level. A key is nested within each [branch](Self::beside), and each branch of a part makes a branch. So
-    /// `tenant.child(address.beside(api_key))` has two branches below one tenant, which lie in one slot.
+    /// In a Redis Cluster, the outermost level selects the slot, so one server decides everything below it. Choose an
+    /// outermost level that is as narrow as the limits allow.
+    ///
+    /// If `part` is nested itself, all its levels are appended. A key has at most four levels; a part beyond them is
+    /// joined to the innermost level. A part is nested within each [branch](Self::beside), and each branch of a part
+    /// makes a branch. So `tenant.child(address.beside(api_key))` has two branches below one tenant, which lie in one
+    /// slot.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -141,9 +144,9 @@ impl Key {
         self.with_part(&part.into(), |key, part| part.each_level().fold(key, Self::below))
     }
 
-    /// Returns the key without its innermost level, and `None` for a key of one level.
+    /// Returns the key without its innermost level. `None` for a key of one level.
     ///
-    /// Of a key with branches, each branch loses its innermost level. `None` when a branch has one level.
+    /// If the key has branches, each branch loses its innermost level. `None` when a branch has one level.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         if self.has_branches() {
@@ -210,18 +213,19 @@ impl Key {
 impl Key {
     /// Puts a key beside this one, as its last branch.
     ///
-    /// Use branches to limit a request by two keys of which neither contains the other, such as the address of a client and
-    /// its API key. One decision covers all branches: either the policies of all are charged, or none. A [`Policy`] meters
-    /// the first branch by default, and another one with [`Policy::at_branch`]. Each branch may have [levels](Self::child).
+    /// Use branches to limit a request by two keys that are independent of each other, such as the address of a client
+    /// and its API key. One decision covers all branches: either the policies of all are charged, or none. A [`Policy`]
+    /// meters the first branch by default, and another branch with [`Policy::at_branch`]. Each branch may have
+    /// [levels](Self::child).
     ///
-    /// The state of a policy on a branch is that of the branch's key alone. So a check of an address beside an API key
-    /// and a check of the address spend from one counter.
+    /// A branch has the counters that it has as a key of its own. So a check of an address beside an API key, and a
+    /// check of the address alone, spend from one counter.
     ///
     /// In a Redis Cluster, all branches that a decision meters must lie in one slot: see
     /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot).
     ///
-    /// The branches of a part are all appended. A key has at most four branches; a part beyond them is joined to the last
-    /// one. The text has up to 1039 bytes. Only a key with branches allocates them.
+    /// If `part` has branches, all of them are appended. A key has at most four branches; a part beyond them is joined
+    /// to the last branch. The text of a key with branches has up to 1039 bytes, and is allocated.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};

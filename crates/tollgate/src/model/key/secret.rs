@@ -7,7 +7,7 @@ use sha2::Sha256;
 
 use super::{Buffer, Key, hex};
 
-/// Holds the secret that [`Key::secret`](crate::Key::secret) and [`Key::digest`](crate::Key::digest) use.
+/// A secret for [`Key::secret`](crate::Key::secret) and [`Key::digest`](crate::Key::digest).
 ///
 /// Generate 32 random bytes once, store them with the other secrets of the deployment, and use the
 /// same bytes in all replicas. Replacing the secret makes all its keys fresh, because their digests
@@ -72,8 +72,8 @@ impl Key {
 
     /// Returns a keyed digest of the key: its HMAC-SHA-256 with `secret`.
     ///
-    /// Show it to a client in place of the key. A plain hash does not hide an address: all addresses
-    /// can be tried. The digest differs from the one that [`Key::secret`] stores.
+    /// Show the digest to a client in place of the key. A plain hash does not hide an address: all addresses
+    /// can be tried. [`Key::secret`] stores another digest.
     ///
     /// ```
     /// use tollgate::{Key, KeySecret};

@@ -2,11 +2,16 @@ use std::time::Duration;
 
 use crate::{Algorithm, Error, Quota, model::policy::Terms};
 
-/// Sets the terms on which a policy is leased to replicas.
+/// The terms on which replicas take units of a policy in advance: see [`Policy::leased`].
 ///
-/// A replica of the service that asks for a key often takes units of it in advance, and spends them in process. Most of
-/// its checks then need no trip to the store. The bound of the algorithm holds unchanged, because units that a replica
-/// holds count as used. They lapse at the end of the generation after the one in which they were granted.
+/// A replica of the service that asks for a key often takes some of its units in advance, and spends them in process.
+/// Most of its checks then need no trip to the store. Units that a replica has been granted and has not reported as
+/// spent are *outstanding*. They count as used, so the bound of the algorithm holds unchanged.
+///
+/// Time is divided into *generations*. Outstanding units lapse at the end of the generation after the one in which they
+/// were granted.
+///
+/// [`Policy::leased`]: crate::Policy::leased
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,20 +50,20 @@ impl Lease {
         Self { generation: Duration::from_secs(5), share: 8 }
     }
 
-    /// Sets the length of a generation, 100 ms to 60 s.
+    /// Sets the length of a generation, 100 ms to 60 s in whole milliseconds. 5 s by default.
     ///
     /// Granted units lapse after one to two generations. A longer generation saves more trips for keys of a low rate.
-    /// After a crash of a replica, the units that it held count as used for longer.
+    /// But after a crash of a replica, the units that it held count as used for longer.
     #[must_use]
     pub const fn generation(mut self, generation: Duration) -> Self {
         self.generation = generation;
         self
     }
 
-    /// Limits the outstanding units of a key to one `share`-th of the burst: `share(8)` is one eighth.
+    /// Limits the outstanding units of a key to one `share`-th of the burst: `share(8)`, the default, is one eighth.
     ///
-    /// A replica that crashes withholds at most this share of the burst, until the units lapse. A clock of the server that
-    /// steps forward, and a fail-over that loses the state, admit at most this share more than without leases.
+    /// A replica that crashes withholds at most this share of the burst, until the units lapse. When the server's clock
+    /// steps forward, or a fail-over loses the state, at most this share is admitted in addition.
     #[must_use]
     pub const fn share(mut self, share: u8) -> Self {
         self.share = share;
@@ -71,7 +76,7 @@ impl Lease {
         self.generation
     }
 
-    /// Returns the most units of a policy with this quota that may be outstanding.
+    /// Returns how many units of a policy with this quota may be outstanding at the same time.
     #[must_use]
     pub const fn most(self, quota: &Quota) -> u64 {
         quota.burst() / self.share as u64

@@ -80,9 +80,9 @@ impl Policy {
 
     /// Spaces requests evenly by a leaky bucket.
     ///
-    /// The bucket is a queue of up to b requests (the burst), from which one unit leaves every
-    /// W/n. An admitted request is given a [`delay`](crate::Decision::delay) and should start only
-    /// after it. Starts are W/n apart, and a full bucket denies. The value in Redis has 24 bytes.
+    /// The bucket is a queue of up to b units (the burst), from which one unit leaves every W/n: the period divided by
+    /// the amount. An admitted request gets a [`delay`](crate::Decision::delay), and should start only after it. Starts
+    /// are W/n apart, and a full bucket denies. The value in Redis has 24 bytes.
     ///
     /// Use it for work that must be even, such as e-mails or calls to another company's API.
     /// [`CheckBuilder::wait`](crate::limiter::CheckBuilder::wait) waits for the delay. Use
@@ -152,19 +152,19 @@ impl Policy {
 
     /// Limits requests per local day, week, month or year.
     ///
-    /// A period begins at local midnight: of each day, of Monday, of the first of a month or of January. So a day has
-    /// 23 or 25 hours when the clocks change, and a month has 28 to 31 days. It admits `amount` units. The value in
-    /// Redis has 24 bytes. Needs the feature `calendar`.
+    /// A period begins at local midnight: of each day, of each Monday, of the first of each month, or of January 1. So
+    /// a day has 23 or 25 hours when the clocks change, and a month has 28 to 31 days. Each period admits `amount`
+    /// units. The value in Redis has 24 bytes. Needs the feature `calendar`.
     ///
-    /// Use it for quotas that people read, such as those of a contract. Use [`fixed_window`](Self::fixed_window) for days
-    /// in UTC that have to cost no more than other algorithms.
+    /// Use it for quotas that people read, for example in a contract. Use [`fixed_window`](Self::fixed_window) for days
+    /// in UTC, at the price of the other algorithms.
     ///
-    /// The server has no time zones. Its clock decides, and the process sends it the periods around its own clock. Both
-    /// agree as long as the clock of the process is less than a period off. Beyond that, the server continues with
-    /// periods of the last length, so that a period may begin at another time for a process with such a clock.
+    /// The [quota](Self::quota) and the header fields show the [nominal](crate::CalendarUnit::nominal) period. The time
+    /// to the end of the period is exact.
     ///
-    /// The period of the [quota](Self::quota) and of header fields is the [nominal](crate::CalendarUnit::nominal) one.
-    /// The time to the end of the period is exact.
+    /// The server decides by its own clock, but has no time zones: the process sends it the periods around the clock of
+    /// the process. Both agree as long as that clock is less than a period off. Beyond that, the server continues with
+    /// periods of the last length, which may begin at another time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -188,7 +188,7 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, or when the amount is 0 or above 999 999 999 999 999. In a `const` this fails
+    /// Panics when the name is not allowed, or when the amount is above 999 999 999 999 999. In a `const` this fails
     /// the build.
     #[cfg(feature = "calendar")]
     #[must_use]
@@ -362,21 +362,22 @@ impl Policy {
         Self::literal(name, Algorithm::SlidingLog, quota)
     }
 
-    /// Locks a key for a time after n failures within W.
+    /// Locks a key for a time after n failures within the period W of the quota.
     ///
-    /// For log-ins, for API keys that guess, and for clients that ignore `Retry-After`. A failure is a unit: charge it when a
-    /// request fails, with [`check`](crate::Limiter::check) or with the layer's `charge_on`. A success clears the key with
-    /// [`reset`](crate::Limiter::reset), or with the layer's `clear_on`.
+    /// Use it for log-ins, against guessed API keys, and for clients that ignore `Retry-After`. A failure is a unit:
+    /// charge it when a request fails, with [`check`](crate::Limiter::check) or with the layer's `charge_on`. After a
+    /// success, clear the key with [`reset`](crate::Limiter::reset), or with the layer's `clear_on`.
     ///
-    /// - The first failure opens a window of length W. The n-th failure in it locks the key. The first lockout takes `first`.
-    ///   Each further one takes twice the time of the one before, `longest` at most.
-    /// - `Retry-After` is the end of the lockout, exactly. Denied requests do not prolong it.
-    /// - Quiet forgives. The failures are forgotten when the window closes. The lockouts are forgotten `longest` after the end
-    ///   of the last one.
+    /// - The first failure opens a window of length W. The n-th failure in the window locks the key.
+    /// - The first lockout lasts `first`. Each further lockout lasts twice as long as the one before, at most
+    ///   `longest`.
+    /// - `Retry-After` is exactly the end of the lockout. Denied requests do not prolong it.
+    /// - Failures are forgotten when the window closes. Lockouts are forgotten `longest` after the end of the last
+    ///   lockout.
     ///
-    /// A key that is locked again and again guesses n times in `longest`. In any interval of length W less than 2n failures
-    /// pass, as with [`window_from_first_hit`](Self::window_from_first_hit): fewer than n in one window, and n in the next.
-    /// The value in Redis has 40 bytes, and only keys that failed have one.
+    /// A client that is locked out again and again can try n times in each `longest`. In any interval of length W fewer
+    /// than 2n failures pass, as with [`window_from_first_hit`](Self::window_from_first_hit): up to n − 1 in one
+    /// window, and n in the next. The value in Redis has 40 bytes, and only keys that failed have one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -409,8 +410,9 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// Panics when the name is not allowed, when the quota has a burst of its own, or when `first` is below 1 µs or above
-    /// `longest`, or `longest` is above 3650 days. In a `const` this fails the build.
+    /// Panics when the name is not allowed, when the quota has a burst of its own, or when `first` is below 1 µs or
+    /// above `longest`, `longest` is above 3650 days, or one of them is not whole microseconds. In a `const` this fails
+    /// the build.
     ///
     /// ```compile_fail
     /// use std::time::Duration;

@@ -4,18 +4,16 @@ use super::Policy;
 use crate::{Error, Lease};
 
 impl Policy {
-    /// Leases units of the policy to replicas that ask for a key often, on these terms.
+    /// Leases units of the policy in advance to replicas that ask for a key often, on these [terms](Lease).
     ///
-    /// Such a replica spends units in process, without a trip to the store for each check. The bound of the algorithm
-    /// holds unchanged: outstanding units count as used.
+    /// Such a replica spends its units in process, without a trip to the store for each check. The bound of the
+    /// algorithm holds unchanged: leased units count as used.
     ///
-    /// The states of a policy with and without leases are kept apart. Processes that lease a policy and processes that do
-    /// not, under one name, admit its quota twice.
+    /// Either all processes lease the policy or none: units with and without leases are counted separately, so a
+    /// mixture admits the quota twice.
     ///
-    /// A store without leases makes a trip for each check. It enforces the same limit.
-    ///
-    /// Every algorithm can be leased but two: a leased unit has no place in the queue of a leaky bucket, and a lockout has no
-    /// units to give away.
+    /// A store without leases makes a trip for each check, and enforces the same limit. A leaky bucket and a lockout
+    /// cannot be leased.
     ///
     /// ```
     /// use tollgate::{Lease, Policy, Quota};
@@ -58,9 +56,8 @@ impl Policy {
     /// # Errors
     ///
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when a generation is not 100 ms to 60 s in whole
-    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky
-    /// bucket and a lockout. A
-    /// [blocked](crate::Quota::is_blocked) policy may be leased: no unit of it ever is.
+    /// milliseconds, when the share is zero, when the share of the burst is below 8 units, and for a leaky bucket and a
+    /// lockout. A [blocked](crate::Quota::is_blocked) policy may be leased, and never grants a unit.
     pub fn try_leased(mut self, lease: Lease) -> Result<Self, Error> {
         self.lease = lease
             .checked(self.algorithm, &self.quota)

@@ -64,11 +64,12 @@ impl Policy {
         Err(Error::new(ErrorKind::KeyLevels, format!("policy {} meters {lacking}", self.name())))
     }
 
-    /// Meters one branch of a key that has several side by side; 1, the default, is the first branch.
+    /// Meters one branch of a key that has several [side by side](crate::Key::beside); 1, the default, is the first
+    /// branch.
     ///
-    /// See [`Key::beside`](crate::Key::beside) for an example. Combine it with [`at_level`](Self::at_level) to meter the
-    /// outer levels of the branch. A check of a key with fewer branches fails with
-    /// [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels). A key without branches is one branch.
+    /// Combine it with [`at_level`](Self::at_level) to meter the outer levels of the branch. A check of a key with
+    /// fewer branches fails with [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels). A key without branches is one
+    /// branch.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};

@@ -38,8 +38,9 @@ impl FromStr for Quota {
     /// | day of 24 hours | `d`, `day` |
     /// | week of 7 days | `w`, `week` |
     ///
-    /// An amount of 0, as in `0/min`, [blocks](Self::is_blocked). Months and years are no units, because their length varies: write `30d` or `365d`. Long names may end in `s`. Spaces
-    /// are allowed around the slash, and between numbers and words. Digits may be grouped as in `1_000_000`.
+    /// Months and years are no units, because their length varies: write `30d` or `365d`. Long names may end in `s`.
+    /// Spaces are allowed around the slash, and between numbers and words. Digits may be grouped as in `1_000_000`. An
+    /// amount of 0, as in `0/min`, [blocks](Self::is_blocked).
     ///
     /// ```
     /// use std::time::Duration;

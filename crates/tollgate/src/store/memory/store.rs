@@ -28,16 +28,16 @@ use crate::{
 /// takes over while Redis is unavailable, see [`Outage::Local`](crate::Outage::Local).
 ///
 /// The store holds at most [`max_keys`](MemoryStoreBuilder::max_keys) states, one for each key and
-/// policy. When it is full, it first drops the states that equal a fresh one, because nothing is
+/// policy. When it is full, it first drops the states that are fresh again, because nothing is
 /// lost with them. When there are too few of these, it drops the states that have spent the
 /// smallest share of their burst. Exhausted states are dropped last, so a flood of new keys evicts
 /// idle keys before it resets the limit of an exhausted one. No background task runs.
 ///
-/// All states of [nested](Key::child) keys with the same outermost level lie in one of 64 or more parts of the store, so
-/// that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
+/// The store is divided into 64 or more parts. All states of [nested](Key::child) keys with the same outermost level
+/// lie in one part, so that one decision takes one lock. They share the room of that part: 1/64 of the maximum or less.
 ///
 /// [Reservations](crate::reservation::Reservation) are held beside the states, at most as many. When there are more,
-/// those that lapse first are dropped: they lapse early, and what they charged stays charged.
+/// the reservations that lapse first are dropped: they lapse early, and what they charged stays charged.
 ///
 /// Clones share the states.
 ///
@@ -100,7 +100,7 @@ impl MemoryStore {
 
     /// Returns the number of states held now.
     ///
-    /// The number includes states that equal a fresh one and were not dropped yet.
+    /// The number includes states that are fresh again and were not dropped yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.shards.each().map(|timed| timed.shard.len()).sum()
@@ -292,9 +292,9 @@ impl fmt::Debug for MemoryStore {
 impl MemoryStoreBuilder {
     /// Sets the maximum number of states, one for each key and policy; 262 144 by default.
     ///
-    /// A state takes about 80 bytes, a sliding window of buckets or a sliding log more. From 1024
-    /// states on, the store is split into 64 or more shards, and each shard holds its part of the
-    /// maximum. A full shard drops states even when another shard has room.
+    /// A state takes about 80 bytes, and more with sliding buckets or a sliding log. From 1024 states on, the store is
+    /// divided into 64 or more parts, and each part holds its share of the maximum. A full part drops states even when
+    /// another part has room.
     pub fn max_keys(mut self, max_keys: NonZeroUsize) -> Self {
         self.max_keys = max_keys;
         self
