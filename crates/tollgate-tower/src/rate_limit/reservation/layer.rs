@@ -28,12 +28,13 @@ use crate::{
 
 /// Limits the requests of a service by a cost that is known when the response body ends.
 ///
-/// It is a [`RateLimitLayer`] that charges an estimate, and settles what the [`Meter`](crate::Meter) in the extensions
-/// of the request has counted when the body of the response ends, fails or is dropped. The [module](crate::rate_limit::reservation)
-/// lists all ends. The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service:
-/// its frames and trailers pass unchanged.
+/// It is a [`RateLimitLayer`] that charges an estimate before it calls the service. The service counts the real cost
+/// with the [`Meter`](crate::Meter) in the extensions of the request. When the body of the response ends, fails or is
+/// dropped, the layer settles the difference. The [module](crate::rate_limit::reservation) lists what each end costs.
+/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around the body of the service: frames and
+/// trailers pass unchanged.
 ///
-/// The rate limit headers show the state after the reservation. A difference of the final cost is not in them.
+/// The rate limit headers show the state after the reservation. They do not include the difference to the final cost.
 ///
 /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve) builds it.
 ///
