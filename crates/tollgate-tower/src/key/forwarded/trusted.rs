@@ -33,9 +33,8 @@ const MAX_HOPS: usize = 32;
 impl TrustedProxies {
     /// Trusts the proxies in these networks.
     ///
-    /// If all addresses of a request are trusted, the leftmost one is the client. Networks that
-    /// contain the whole internet let every client choose its own address. That is logged as
-    /// `TOLLGATE-TRUST-ALL`.
+    /// If all addresses of a request are trusted, the leftmost one is the client. Networks that contain the whole
+    /// internet let every client choose its own address. They are logged at `warn`, with the code `TOLLGATE-TRUST-ALL`.
     #[must_use]
     pub fn networks(networks: impl IntoIterator<Item = Network>) -> Self {
         let networks: Arc<[Network]> = networks.into_iter().collect();
