@@ -2,7 +2,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::charge::Outcome;
 
-/// Says what a finished request means for the load of the service.
+/// Says what a finished request means for the limit of an [`AdaptiveLimiter`](super::AdaptiveLimiter).
 ///
 /// [`AdaptiveBuilder::signal`](super::AdaptiveBuilder::signal) chooses it for the outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ pub enum Signal {
     /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of the
     /// requests.
     Overload,
-    /// The request means nothing: the service did no work for it, for example.
+    /// The request does not count, for example because the service did no work for it.
     Ignore,
 }
 
