@@ -39,11 +39,11 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] is an extractor |
+//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] and [`Meter`] are extractors |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
 //! | `ws` | no | `ws::LimitedSocket` charges the messages of axum's WebSockets |
 //! | `outgoing` | no | `outgoing::OutgoingLayer` keeps outgoing calls below the limit of another service, and repeats what it refused |
-//! | `reqwest` | no | `outgoing::ReqwestClient` makes a service of the client of reqwest; with `outgoing` |
+//! | `reqwest` | no | `outgoing::ReqwestClient` makes a Tower service of a `reqwest::Client`; enables `outgoing` |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
 //! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!

@@ -17,7 +17,8 @@ use tollgate::{Cost, Costs, Policy, PolicySet};
 /// body can own a clone.
 ///
 /// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts a meter into the extensions of each request that
-/// it admits. With the feature `axum` it is also an extractor.
+/// it admits. With the feature `axum` it is also an extractor. Without such a layer, or for an exempt request, the
+/// extractor returns a meter that nobody reads.
 ///
 /// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at `u64::MAX - 1` instead of
 /// overflowing.
@@ -206,8 +207,7 @@ impl fmt::Debug for Counter {
 impl<S: Sync> axum::extract::FromRequestParts<S> for Meter {
     type Rejection = std::convert::Infallible;
 
-    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve). A request without one
-    /// receives a meter that nobody reads: it may be exempt.
+    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve), or a new meter.
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
         Ok(parts.extensions.get().cloned().unwrap_or_default())
     }

@@ -54,7 +54,8 @@ impl<R> AdaptiveBuilder<R> {
         self
     }
 
-    /// Sets what the outcome of a request means for the limit. The default is [`Signal::of`].
+    /// Sets what the outcome of a request means for the limit. The default is [`Signal::of`]. The closure is not called
+    /// for requests that panic or are cancelled.
     ///
     /// ```
     /// use http::StatusCode;

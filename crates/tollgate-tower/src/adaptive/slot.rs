@@ -10,8 +10,9 @@ use crate::{
 
 /// A slot of an [`AdaptiveLimiter`]: a request counts as in flight until its slot is dropped.
 ///
-/// [`AdaptiveLimiter::try_acquire`] returns it. If a slot is dropped without a signal, the request counts as cancelled:
-/// its time counts as a latency only if it is longer than the mean latency of the last window.
+/// [`AdaptiveLimiter::try_acquire`] returns it. A slot that is dropped without a signal belongs to a request that was
+/// cancelled or has panicked: its time counts as a latency only if it is longer than the mean latency of the last
+/// window.
 ///
 /// As a [`BodyGuard`], the slot is given back when the body of the response ends.
 #[must_use = "dropping the slot ends the request"]

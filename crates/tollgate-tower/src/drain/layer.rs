@@ -63,7 +63,9 @@ impl<S> Layer<S> for DrainLayer {
     }
 }
 
-/// Reads the rest of request bodies that the inner service drops before their end. [`DrainLayer`](crate::drain::DrainLayer) creates it.
+/// Reads the rest of request bodies that the inner service drops before their end.
+///
+/// [`DrainLayer`](crate::drain::DrainLayer) creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain<S> {
     inner: S,

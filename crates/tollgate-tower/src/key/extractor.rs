@@ -269,8 +269,8 @@ pub struct KeyError {
 pub enum KeyErrorKind {
     /// The client did not send the key, or sent an invalid one. The response is 400.
     Missing,
-    /// The service is set up wrongly, so that no request can have a key. The response is 500, and the
-    /// message is logged.
+    /// The service is set up wrongly, so that no request can have a key. The response is 500, and the message is logged
+    /// once.
     Misconfigured,
 }
 

@@ -1,6 +1,6 @@
 //! Keeps the calls of all replicas below the limit of another service.
 //!
-//! An [`OutgoingLayer`] goes around a client. It does all that a client of somebody else's API needs:
+//! An [`OutgoingLayer`] goes around a client of somebody else's API. It combines:
 //!
 //! 1. **The known limit.** A call waits for its turn in the limiter, which all replicas share over the store.
 //! 2. **What the service says.** A response with `Retry-After`, or with rate limit headers without remaining units,

@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::{CopyBody, Outgoing};
 use crate::{key::KeyExtractor, rejection::Respond};
 
-/// A `reqwest::Client` as a Tower service of the types of the crate `http`. The client alone is a service for
+/// A `reqwest::Client` as a Tower service for requests of the crate `http`. The client alone is a service for
 /// `reqwest::Request`, with which the layers of this crate do not work.
 ///
 /// Behind an [`OutgoingLayer`](super::OutgoingLayer), call [`Outgoing::execute`]: it takes and returns the types of

@@ -70,8 +70,8 @@ use crate::{key::KeyError, rate_limit::wait};
 pub trait RequestDecider: fmt::Debug + Send + Sync + 'static {
     /// Decides on the request with this head. The future resolves to `None` when no limit applies to the request.
     ///
-    /// `cost` is what the layer charges for the request. When the future fails, the response is that to an error of a
-    /// limiter: 413 for a cost that never fits, and 503 otherwise.
+    /// `cost` is what the layer charges for the request. When the future fails, the response is 413 for a cost that
+    /// never fits, and 503 otherwise.
     ///
     /// # Errors
     ///
@@ -134,7 +134,8 @@ impl JointDecision {
         self.forbidden.as_deref()
     }
 
-    /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.
+    /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds units of
+    /// it.
     pub fn with(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, false)
     }

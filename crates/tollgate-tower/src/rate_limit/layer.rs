@@ -36,10 +36,10 @@ use crate::{
 
 /// Limits the requests of a service.
 ///
-/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that
-/// does not fit is [rejected](crate::rejection), and the service is not called. Every response carries
-/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of
-/// draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11.
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that does not fit is
+/// [rejected](crate::rejection), and the service is not called. The response to each request that was checked carries
+/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08
+/// to 11.
 ///
 /// To limit something that is not an HTTP request, use the [`Limiter`](tollgate::Limiter) itself.
 ///

@@ -417,8 +417,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
 
     /// Creates tiers without a default limiter.
     ///
-    /// The response to a request whose tier is missing or not listed is 500. Then the layer that inserts the tier is
-    /// missing, or it is not outside of the rate limit.
+    /// The response to a request whose tier is missing or not listed is 500, and the mistake is logged once: the layer
+    /// that inserts the tier must be outside of the rate limit.
     pub fn strict() -> Self {
         Self {
             limiters: LimiterTable::default(),

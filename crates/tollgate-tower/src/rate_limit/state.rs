@@ -52,7 +52,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// # The answer
+/// # The response
 ///
 /// ```json
 /// {
@@ -107,8 +107,8 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
 }
 
 impl<B> StateService<B> {
-    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers). The first layer that
-    /// rejects a request answers it.
+    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers). If one of the layers
+    /// rejects the request, the response is the rejection of the first one.
     ///
     /// ```
     /// use axum::body::{Body, to_bytes};

@@ -36,9 +36,12 @@ pub enum Reason<'a> {
     Forbidden,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),
-    /// The request has no key.
+    /// The request has no key, or the service is [set up wrongly](crate::key::KeyErrorKind::Misconfigured).
     MissingKey(&'a KeyError),
-    /// The store did not decide, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
+    /// There is no decision. Most often, the store did not answer, and the limiter is
+    /// [closed](tollgate::Outage::Closed) in an outage. The other causes are limits of a tenant that
+    /// [could not be fetched](tollgate::tenants::SourceOutage::Closed), and a
+    /// [lost permit](crate::concurrency#lost-permits).
     Unavailable(&'a Error),
     /// The key holds as many permits as it may: too many of its requests are in flight. A
     /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) rejects the request.

@@ -41,12 +41,12 @@
 //! |---|---|
 //! | none | closes the socket with the code 1008 (policy violation). The reason names the policy and the wait |
 //! | [`RequestLimiter::wait`] | waits for its turn. The socket is not read meanwhile, so the client is slowed down by TCP. A message whose turn would come too late closes the socket, or is dropped |
-//! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). The closure receives it |
+//! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). Your closure receives it |
 //!
 //! In a [leaky bucket](tollgate::Policy::leaky_bucket) a message waits with and without an option. If the layer is in
 //! [shadow mode](crate::RateLimitBuilder::shadow), each message passes.
 //!
-//! The code says to the client whether a new connection helps:
+//! The close code shows the client whether a new connection helps:
 //!
 //! | code | when |
 //! |---|---|

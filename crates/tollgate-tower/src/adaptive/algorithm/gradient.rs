@@ -3,9 +3,9 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Compares the latency of the last window with the latency of the service without a queue.
 ///
-/// The quotient is the *gradient*. While the latency stays below the baseline times the tolerance, the gradient is 1, and
-/// the limit grows by the square root of itself, the *queue*. When requests begin to wait in the service, the gradient
-/// falls, and the limit with it:
+/// The latency without a queue is the *baseline*. The quotient is the *gradient*. While the latency stays below the
+/// baseline times the tolerance, the gradient is 1, and the limit grows. Its square root is the room for a *queue*.
+/// When requests begin to wait in the service, the gradient falls, and the limit with it:
 ///
 /// ```text
 /// gradient = baseline × tolerance ÷ latency, between 0.5 and 1
@@ -65,7 +65,7 @@ impl Gradient {
     ///
     /// # Panics
     ///
-    /// Panics if the part is not between 0 and 1. In a `const` this fails the build.
+    /// Panics if the share is not between 0 and 1. In a `const` this fails the build.
     #[must_use]
     pub const fn smoothing(mut self, smoothing: f64) -> Self {
         assert_share(smoothing, "the smoothing must be between 0 and 1");

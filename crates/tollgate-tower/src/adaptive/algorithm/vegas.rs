@@ -3,10 +3,11 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Keeps the number of requests that wait in the service between two bounds.
 ///
-/// From the latency, it computes how many of the requests in flight wait: `limit × (1 − baseline ÷ latency)`. The
-/// baseline is the latency without a queue. While fewer than the lower bound wait, the limit rises. While more than the
-/// upper bound wait, it falls. Both bounds grow with the logarithm of the limit. This is the rule of TCP Vegas, as in
-/// `VegasLimit` of Netflix' [concurrency-limits](https://github.com/Netflix/concurrency-limits).
+/// From the latency, the algorithm computes how many of the requests in flight wait:
+/// `limit × (1 − baseline ÷ latency)`. The baseline is the latency without a queue. While fewer than the lower bound
+/// wait, the limit rises. While more than the upper bound wait, it falls. Both bounds grow with the logarithm of the
+/// limit. This is the rule of TCP Vegas, as in `VegasLimit` of Netflix'
+/// [concurrency-limits](https://github.com/Netflix/concurrency-limits).
 ///
 /// Compared with [`Gradient`](super::Gradient) it keeps a shorter queue, and reacts to smaller changes: use it for a
 /// service whose requests all take about the same time.

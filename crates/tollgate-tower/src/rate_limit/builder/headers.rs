@@ -58,8 +58,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Names the unit that the policies count. The default is [`QuotaUnit::REQUESTS`].
     ///
     /// The parameter `qu` of `RateLimit-Policy` shows the unit, unless it is the default. The formats
-    /// [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have headers for each unit. All other
-    /// formats show no units. [`quota_units`](Self::quota_units) names the units of single policies.
+    /// [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have headers for each unit. All
+    /// other formats show no units. If the policies count different units, use [`quota_units`](Self::quota_units).
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -84,7 +84,8 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Names the unit that each of these policies counts. [`quota_unit`](Self::quota_unit) applies to all others.
+    /// Names the units of some policies, by the name of the policy. [`quota_unit`](Self::quota_unit) applies to all
+    /// others.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -43,8 +43,8 @@ impl<K> RateLimitBuilder<K> {
 impl<K, R> RateLimitBuilder<K, R> {
     /// Sets the cost of a request. The default is one unit.
     ///
-    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost
-    /// above the burst of a policy can never fit and is answered with 413.
+    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost above the burst of
+    /// a policy can never fit: the response is 413.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -174,8 +174,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     ///
     /// The layer searches the lists before it checks its limiter. `address` finds the address of the client, as
     /// [`PeerIp::address`](crate::key::PeerIp::address) or [`ForwardedIp::address`](crate::key::ForwardedIp::address)
-    /// does. A request without an address is rejected as a request without a key is. [Exempt](Self::exempt) requests
-    /// are not looked up. In [shadow mode](Self::shadow) no request is rejected.
+    /// does. A request without an address is rejected in the same way as a request without a key.
+    /// [Exempt](Self::exempt) requests are not looked up. In [shadow mode](Self::shadow) no request is rejected.
     ///
     /// ```
     /// # use http::{Request, Response};

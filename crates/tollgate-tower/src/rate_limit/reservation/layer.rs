@@ -129,7 +129,7 @@ impl<K, R> ReservationBuilder<K, R> {
         self.with(|builder| builder.metric_labels(labels))
     }
 
-    /// Names the service and the method of a call for the log: see [`RateLimitBuilder::rpc_name`].
+    /// Finds the service and the method of a call, for the log: see [`RateLimitBuilder::rpc_name`].
     pub fn rpc_name(
         self,
         name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
@@ -166,7 +166,7 @@ impl<K, R> ReservationBuilder<K, R> {
         self.with(|builder| builder.quota_unit(unit))
     }
 
-    /// Names the unit that each of these policies counts: see [`RateLimitBuilder::quota_units`].
+    /// Names the units of some policies: see [`RateLimitBuilder::quota_units`].
     pub fn quota_units<N>(self, units: impl IntoIterator<Item = (N, QuotaUnit)>) -> Self
     where
         N: Into<Cow<'static, str>>,
@@ -179,7 +179,7 @@ impl<K, R> ReservationBuilder<K, R> {
         self.with(|builder| builder.partition_key(secret))
     }
 
-    /// Adds a random time to the time at which clients come back: see [`RateLimitBuilder::retry_jitter`].
+    /// Adds a random time to the reported wait: see [`RateLimitBuilder::retry_jitter`].
     pub fn retry_jitter(self, max: Duration) -> Self {
         self.with(|builder| builder.retry_jitter(max))
     }
