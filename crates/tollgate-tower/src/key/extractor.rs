@@ -18,8 +18,8 @@ pub type BoxedKey = Arc<dyn KeyExtractor>;
 
 /// Finds the key of a request.
 ///
-/// Use an extractor of the [module](crate::key), wrap a closure in [`key_fn`](super::key_fn), or implement the trait. An
-/// extractor reads only the head of a request, so it works with axum, tonic and hyper, and with any body.
+/// Use an extractor of the [module](crate::key), wrap a closure in [`key_fn`](super::key_fn), or implement the trait.
+/// An extractor reads only the head of a request, so it works with axum, tonic and hyper, and with any body.
 /// `Arc<dyn KeyExtractor>` is an extractor too.
 ///
 /// ```
