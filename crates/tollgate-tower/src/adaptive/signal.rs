@@ -10,8 +10,8 @@ use crate::charge::Outcome;
 pub enum Signal {
     /// The latency of the request counts.
     Success,
-    /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of the
-    /// requests.
+    /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of
+    /// the requests in a window.
     Overload,
     /// The request does not count, for example because the service did no work for it.
     Ignore,

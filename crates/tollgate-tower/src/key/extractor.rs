@@ -147,6 +147,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Exempts requests in which this extractor finds no key.
     ///
     /// **A client that can omit the key has no limit.**
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate_tower::{KeyExtractor, key::Header};
+    ///
+    /// // Only requests of jobs are limited.
+    /// let key = Header::new("x-job").or_exempt();
+    ///
+    /// let (parts, ()) = Request::new(()).into_parts();
+    /// assert_eq!(key.extract(&parts).unwrap(), None);
+    /// ```
     fn or_exempt(self) -> OrExempt<Self>
     where
         Self: Sized,

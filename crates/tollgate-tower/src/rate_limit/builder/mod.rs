@@ -334,7 +334,7 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Sets the metric labels, from a fixed list.
+    /// Sets the metric labels, from a fixed list: see [`MetricLabels`].
     ///
     /// The metrics `tollgate_decisions_total` and `tollgate_rejections_total` carry them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
