@@ -33,7 +33,7 @@ pub enum Outcome<'a> {
     Failed,
     /// The service panicked.
     Panicked,
-    /// The request was dropped before the service returned. Most often the client has disconnected.
+    /// The request was dropped before the service returned a response. Most often the client has disconnected.
     Cancelled,
 }
 

@@ -5,9 +5,10 @@ use tollgate::{Decision, limiter::PolicyState};
 
 /// Lists the decisions of all layers around a service, the outermost first.
 ///
-/// A layer with [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) inserts it into the
-/// extensions of the request, for the service, and into those of the response, for outer layers such
-/// as an access log. With the feature `axum` it is also an extractor.
+/// A layer with [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) inserts the list into the extensions of
+/// the request, for the service, and into those of the response, for outer layers such as an access log. With the
+/// feature `axum` it is also an extractor. Without a list, for example when the request is exempt, the extractor
+/// answers 500, and `Option<Decisions>` is `None`.
 ///
 /// ```
 /// use axum::{Router, body::{Body, to_bytes}, routing::get};

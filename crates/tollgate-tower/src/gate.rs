@@ -86,7 +86,7 @@ pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
     mem::replace(service, clone)
 }
 
-/// Puts a layer `L` of this crate in front of a service.
+/// A service with a layer `L` of this crate around it.
 ///
 /// Each layer has an alias for its service, such as [`RateLimit`](crate::RateLimit). `poll_ready` forwards to the inner
 /// service and spends nothing: the layer decides when the request arrives.
@@ -117,7 +117,7 @@ impl<S, L> Gated<S, L> {
         &self.inner
     }
 
-    /// Returns the inner service for changes.
+    /// Returns the inner service, mutably.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
@@ -170,10 +170,10 @@ impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Gated<S, L> {
 pin_project! {
     /// Resolves to the response of the inner service of a [`Gated`] service, or to a rejection.
     ///
-    /// A decision in the process is made before this future exists. A remote store is checked, limits are fetched, and
-    /// permits are waited for, while the future is polled. Dropping the future cancels the request: it leaves its queue and
-    /// gives its permit or its slot back. Its charge is not refunded, unless the layer sets a [final
-    /// cost](crate::RateLimitBuilder::final_cost) or [reserves](crate::RateLimitBuilder::reserve).
+    /// A limiter in the process decides before this future exists. Polling the future checks a remote store, fetches
+    /// limits, and waits for permits. Dropping it cancels the request: the request leaves its queue, and gives its
+    /// permit or its slot back. Its charge is not refunded, unless the layer sets a
+    /// [final cost](crate::RateLimitBuilder::final_cost) or [reserves](crate::RateLimitBuilder::reserve).
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, L, B>
     where

@@ -32,7 +32,7 @@ type Find = Arc<dyn Fn(&Parts) -> Option<usize> + Send + Sync>;
 const OTHER: &str = "other";
 
 impl MetricLabels {
-    /// Creates labels with these names and with all lists of values that they can have.
+    /// Creates labels with these names, and with each list of values that they can have.
     ///
     /// `find` returns the index in `values` that applies to a request. When it returns `None`, or an
     /// index beyond the end, each label of the request has the value `other`.

@@ -1,11 +1,12 @@
 //! Limits requests as Tower middleware.
 //!
-//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, outgoing calls, tests of your service, types
-//! to write down. The [guide of `tollgate`](tollgate::guide) is about algorithms, outages and production.
+//! **Start with the [guide]**: keys, proxies and clients that lie, several limits, outgoing calls, tests of your
+//! service, the types of layers. The [guide of `tollgate`](tollgate::guide) is about algorithms, outages and
+//! production.
 //!
-//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service. When
-//! the quota is spent, the layer responds with 429, `Retry-After`, the rate limit headers and a problem
-//! document, and the service is not called. A [key extractor](key) says which requests share a quota.
+//! A [`RateLimitLayer`] checks a [`Limiter`](tollgate::Limiter) before it calls the inner service. When the quota is
+//! spent, the layer responds with 429, `Retry-After`, the rate limit headers and a problem document, and the service is
+//! not called. A [key extractor](key) finds the key of a request. Requests with the same key share a quota.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -38,42 +39,41 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] is an extractor |
+//! | `axum` | yes | [`PeerIp`](key::PeerIp) reads the peer's address from axum; `key::MatchedPath`; [`Decisions`] and [`Meter`] are extractors |
 //! | `tonic` | no | [`PeerIp`](key::PeerIp) reads the peer's address from tonic, with and without TLS |
 //! | `ws` | no | `ws::LimitedSocket` charges the messages of axum's WebSockets |
 //! | `outgoing` | no | `outgoing::OutgoingLayer` keeps outgoing calls below the limit of another service, and repeats what it refused |
-//! | `reqwest` | no | `outgoing::ReqwestClient` makes a service of the client of reqwest; with `outgoing` |
+//! | `reqwest` | no | `outgoing::ReqwestClient` makes a Tower service of a `reqwest::Client`; enables `outgoing` |
 //! | `metrics` | no | the metrics below, through the `metrics` facade |
 //! | `test-util` | no | `test_util`, with stores for the tests of a service: fixed answers, and outages on command |
 //!
 //! # Stacked layers
 //!
-//! Put policies for the same key into one limiter: it charges all of them or none. Stack layers for different keys. The
-//! [guide](guide::layers) says in which order, what a client then sees, and which mistakes the layer finds.
+//! Put policies for the same key into one limiter: it charges all of them or none. For different keys, put one layer
+//! around the other. The [guide](guide::layers) describes the order, the headers of the response, and the mistakes that
+//! the layers log.
 //!
 //! # Keys in the body
 //!
-//! A layer sees the head of a request. Where the key is in the body, such as a user name in JSON, the handler checks a
-//! [`HandlerLimiter`]. It rejects requests with the responses of the layer, and its headers are combined with those of the
-//! layers around the handler.
+//! A layer sees only the head of a request. When the key is in the body, such as a user name in JSON, the handler
+//! checks a [`HandlerLimiter`]. Its rejections and headers are the same as from a layer.
 //!
-//! A handler that refuses a request whose body it has not read needs a [`DrainLayer`](drain::DrainLayer) outside: see the
-//! module [`drain`].
+//! A handler that rejects a request before it has read the body needs a [`DrainLayer`](drain::DrainLayer) around it.
 //!
 //! # A caller's own state
 //!
-//! A [`StateService`] answers a caller how much of its quotas is left, as JSON, with the limiters and the key extractor of a
-//! layer.
+//! A [`StateService`] reports to a caller how much of its quotas is left, as JSON. It uses the limiters and the key
+//! extractor of a layer.
 //!
 //! # Costs that are known later
 //!
-//! [`RateLimitBuilder::reserve`] charges an estimate, and settles what the service has counted when the response body ends.
-//! The module [`reservation`] describes it.
+//! [`RateLimitBuilder::reserve`] charges an estimate. When the response body ends, the layer charges what the service
+//! has counted instead: see the module [`reservation`].
 //!
 //! # Requests at the same time
 //!
 //! A [`ConcurrencyLayer`] limits how many requests of a key are in flight, over all replicas: see the module
-//! [`concurrency`]. An [adaptive] limit follows the latency of the service, in one process.
+//! [`concurrency`]. An [adaptive] limiter bounds the requests in flight in one process, by the latency of the service.
 //!
 //! # Logs and metrics
 //!
@@ -82,20 +82,19 @@
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|
-//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement); of policies that are [looked up](LimiterSource), 64 lists of names have counters of their own, and further ones are `other` |
-//! | `tollgate_rejections_total` | `reason` | rejections: `denied`, `blocked`, `cost_never_fits`, `missing_key`, `unavailable`, `no_permit`, `overloaded` |
+//! | `tollgate_decisions_total` | `policy`, `outcome` | decisions: `allowed`, `denied`, or `shadowed` for a denial in [shadow mode](RateLimitBuilder::shadow) or outside of the [enforced share](RateLimitBuilder::enforcement). Policies that are [looked up](LimiterSource) are counted by name for the first 64 lists of names, and as `other` after that |
+//! | `tollgate_rejections_total` | `reason` | rejections: the reason is one of the words of [`Reason::as_str`](rejection::Reason::as_str) |
 //! | `tollgate_waiting` | | number of requests that wait for quota |
-//! | `tollgate_outgoing_pauses_total` | `limiter` | answers of another service that paused outgoing calls |
-//! | `tollgate_outgoing_retries_total` | `limiter`, `outcome` | refused outgoing calls that could be sent again: `repeated`, `late` (the pause ends after the longest wait), `no_budget`, or `spent` (as often as allowed) |
+//! | `tollgate_outgoing_pauses_total` | `limiter` | responses of another service that paused outgoing calls |
+//! | `tollgate_outgoing_retries_total` | `limiter`, `outcome` | outgoing calls that another service refused and that may be sent again: `repeated`, `late` (the pause ends after the longest wait), `no_budget`, or `spent` (repeated as often as allowed) |
 //! | `tollgate_adaptive_limit` | `limiter` | the limit of an [adaptive limiter](adaptive) |
-//! | `tollgate_adaptive_in_flight` | `limiter` | most requests in flight in its last window |
+//! | `tollgate_adaptive_in_flight` | `limiter` | greatest number of requests in flight in its last window |
 //! | `tollgate_adaptive_latency_seconds` | `limiter` | mean latency of its last window |
 //!
-//! The feature also enables the metrics of the limiters: see [the list](tollgate#metrics). They count every check, of
-//! layers and of all other callers, with durations, outages and errors by the name of the limiter. The layer counts none of
-//! these. Install the recorder before the first request. No label value comes from a request.
-//! [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the first two
-//! metrics.
+//! The feature also enables the [metrics of the limiters](tollgate#metrics): checks of layers and of all other callers,
+//! durations, outages and errors, by the name of the limiter. Install the recorder before the first request. No label
+//! value comes from a request. [`metric_labels`](RateLimitBuilder::metric_labels) adds labels from a fixed list to the
+//! first two metrics.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -122,7 +121,7 @@ mod rpc;
 #[cfg(feature = "ws")]
 pub mod ws;
 
-/// Names the service and the future of all layers that admit or reject requests, and the future of a [`StateService`].
+/// The service and the future of all layers that admit or reject requests, and the future of a [`StateService`].
 pub mod future {
     pub use crate::{
         gate::{Gated, ResponseFuture},

@@ -10,14 +10,15 @@ use std::{
 
 use tollgate::{Cost, Costs, Policy, PolicySet};
 
-/// Counts the units that a request costs, while its service finds them out.
+/// Counts the units that a request costs, while the service works on it.
 ///
-/// The cost of some work is known only when the work is done: the tokens of a language model, the bytes of an
-/// export. The handler counts them here, as it writes the response. Clones count together, so the stream of the
-/// response body can own a clone.
+/// The cost of some work is known only when the work is done: the tokens of a language model, the bytes of an export.
+/// The handler adds them to the meter as it writes the response. Clones share the counts, so the stream of the response
+/// body can own a clone.
 ///
-/// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts it into the extensions of each request that it admits.
-/// With the feature `axum` it is also an extractor.
+/// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts a meter into the extensions of each request that
+/// it admits. With the feature `axum` it is also an extractor. Without such a layer, or for an exempt request, the
+/// extractor returns a meter that nobody reads.
 ///
 /// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at `u64::MAX - 1` instead of
 /// overflowing.
@@ -124,7 +125,7 @@ impl Meter {
 
     /// Returns the counter of the policy with this name. `None` when the set of the meter has no such policy.
     ///
-    /// Keep the counter where many small amounts are counted: it needs no search.
+    /// Keep the counter when you add many small amounts: it does not search for the name again.
     #[must_use]
     pub fn counter(&self, policy: &str) -> Option<Counter> {
         let at = self.0.names()?.position(|name| name == policy)?;
@@ -206,8 +207,7 @@ impl fmt::Debug for Counter {
 impl<S: Sync> axum::extract::FromRequestParts<S> for Meter {
     type Rejection = std::convert::Infallible;
 
-    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve). A request without one
-    /// receives a meter that nobody reads: it may be exempt.
+    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve), or a new meter.
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
         Ok(parts.extensions.get().cloned().unwrap_or_default())
     }

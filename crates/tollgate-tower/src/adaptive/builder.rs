@@ -13,19 +13,19 @@ pub struct AdaptiveBuilder<R = Problem> {
     pub(super) shared: Shared<R>,
 }
 
-/// Selects the end of the latency of a request.
+/// Selects where the latency of a request ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Latency {
-    /// The latency ends with the head of the response. The default.
+    /// At the head of the response. This is the default.
     ///
     /// A client that reads slowly does not make the service look slow.
     #[default]
     Head,
-    /// The latency ends with the body of the response.
+    /// At the end of the response body.
     ///
-    /// Use it when the service works while it sends, and its clients read at once: a proxy of uploads, for example. A body
-    /// that fails does not count.
+    /// Use it when the service works while it sends the body, and its clients read without delay: a proxy between your
+    /// own services, for example. A body that fails does not count.
     Body,
 }
 
@@ -39,14 +39,14 @@ impl AdaptiveBuilder {
 impl<R> AdaptiveBuilder<R> {
     /// Sets the class of a request. By default all requests are [critical](Class::CRITICAL).
     ///
-    /// A client must not be able to choose its class freely. Read it from the route, or from something that an outer
-    /// layer has checked.
+    /// A client must not be able to choose its class freely. Choose it by the route, or by something that an outer
+    /// layer has checked. [`AdaptiveLayer`](super::AdaptiveLayer) has an example.
     pub fn class(mut self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         self.shared.class = Some(Box::new(class));
         self
     }
 
-    /// Exempts requests: they are not counted as in flight, are never shed, and do not count as samples.
+    /// Exempts requests: they do not count as in flight, they are never shed, and their latency does not count.
     ///
     /// Exempt health checks, so that a busy replica is not restarted, and connections that stay open without work.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
@@ -54,7 +54,8 @@ impl<R> AdaptiveBuilder<R> {
         self
     }
 
-    /// Sets the signal that the outcome of a request gives. The default is [`Signal::of`].
+    /// Sets what the outcome of a request means for the limit. The default is [`Signal::of`]. The closure is not called
+    /// for requests that panic or are cancelled.
     ///
     /// ```
     /// use http::StatusCode;
@@ -74,7 +75,7 @@ impl<R> AdaptiveBuilder<R> {
         self
     }
 
-    /// Sets the end of the latency of a request. The default is the [head](Latency::Head) of the response.
+    /// Sets where the latency of a request ends. The default is the [head](Latency::Head) of the response.
     pub fn latency(mut self, end: Latency) -> Self {
         self.shared.latency = end;
         self

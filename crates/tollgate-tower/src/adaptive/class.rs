@@ -1,10 +1,10 @@
-/// Names the class of a request: the order in which requests are shed.
+/// The importance of a request: the least important requests are shed first.
 ///
-/// The class with the number 0 is the most important one. Each class may use a share of the concurrency limit, which
-/// [`AdaptiveLimiterBuilder::shares`](super::AdaptiveLimiterBuilder::shares) sets. The shares count all requests in
-/// flight, not those of the class: the last class is shed first, and the others may use what it leaves.
+/// Class 0 is the most important one. Each class may use a share of the limit, which
+/// [`AdaptiveLimiterBuilder::shares`](super::AdaptiveLimiterBuilder::shares) sets. A request is shed when the requests
+/// in flight of *all* classes have used up the share of its class.
 ///
-/// A class beyond the last share has the last share.
+/// If there are fewer shares than classes, the last share is for all further classes.
 ///
 /// ```
 /// use tollgate_tower::adaptive::Class;
@@ -16,15 +16,16 @@
 pub struct Class(u8);
 
 impl Class {
-    /// The class 0: requests that keep the service in use, such as a log-in or a payment. It may use the whole limit.
+    /// Class 0: requests that the service exists for, such as a log-in or a payment. By default it may use the whole
+    /// limit.
     pub const CRITICAL: Self = Self(0);
-    /// The class 1: requests that a user waits for. By default it may use 70 % of the limit.
+    /// Class 1: requests that a user waits for. By default it may use 70 % of the limit.
     pub const NORMAL: Self = Self(1);
-    /// The class 2: requests that can be sent again later, such as a prefetch or a batch. By default it may use 50 % of
-    /// the limit.
+    /// Class 2: requests that can be sent again later, such as a prefetch or a batch. By default it may use 50 % of the
+    /// limit.
     pub const LOW: Self = Self(2);
 
-    /// Creates a class. The class 0 is the most important one.
+    /// Creates a class. Class 0 is the most important one.
     #[must_use]
     pub const fn new(class: u8) -> Self {
         Self(class)

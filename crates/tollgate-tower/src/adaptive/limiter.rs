@@ -24,16 +24,18 @@ use crate::{metrics::AdaptiveMetrics, rejection::Overload};
 ///
 /// The limit follows what the service can do: an [algorithm](LimitAlgorithm) computes it from the latencies of finished
 /// requests. A request takes a [`Slot`](super::Slot), and gives it back when it ends. Without a free slot the request
-/// is shed at once: there is no queue.
+/// is shed: [`try_acquire`](Self::try_acquire) fails at once. An [`AdaptiveLayer`](super::AdaptiveLayer) does this for
+/// a service.
 ///
 /// Clones share the slots and the limit. Give clones to several layers whose requests share one resource, such as a
-/// database. Services with different resources, or with latencies that differ by an order of magnitude, have a limiter
-/// each.
+/// database. Give each service a limiter of its own when the resources differ, or when the latencies differ by an order
+/// of magnitude.
 ///
-/// Admission takes no lock: it reads the limit, and counts the request in one atomic number. In flight are never more
-/// requests than the limit at the time of the last admission.
+/// Admission takes no lock: it reads the limit, and counts the request in one atomic number. When a request is
+/// admitted, no more requests are in flight than the limit allows.
 ///
-/// To limit all replicas together, use a permit of the core crate. To limit requests over time, use a
+/// To limit the requests in flight of all replicas together, use a
+/// [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter). To limit requests over time, use a
 /// [`Limiter`](tollgate::Limiter).
 ///
 /// ```
@@ -265,8 +267,8 @@ impl AdaptiveLimiterBuilder {
 
     /// Sets the lowest and the highest limit. The default is 5 to 1000.
     ///
-    /// Choose the lowest one so that the most important requests fit when the service is as slow as it can be:
-    /// requests per second × latency in seconds.
+    /// Choose the lowest limit so that the most important requests fit when the service is at its slowest: their number
+    /// per second × the latency in seconds.
     ///
     /// # Panics
     ///
@@ -278,21 +280,24 @@ impl AdaptiveLimiterBuilder {
         self
     }
 
-    /// Sets the limit at the start. The default is 20. It is cut to the bounds that [`limits`](Self::limits) sets.
+    /// Sets the limit at the start. The default is 20. A value outside of [`limits`](Self::limits) is moved to the
+    /// nearest bound.
     pub fn initial_limit(mut self, limit: u32) -> Self {
         self.initial_limit = limit;
         self
     }
 
-    /// Sets the length of a window. The limit changes once in each window. The default is 100 ms.
+    /// Sets the length of a window. The algorithm computes a new limit at the end of each window. The default is
+    /// 100 ms.
     ///
-    /// A window that has not seen [`min_samples`](Self::min_samples) requests goes on until it has.
+    /// A window with fewer than [`min_samples`](Self::min_samples) samples goes on until it has as many.
     pub fn window(mut self, length: Duration) -> Self {
         self.window = length;
         self
     }
 
-    /// Sets the number of requests that a window has at least. The default is 10.
+    /// Sets the least number of samples in a window. The default is 10. A sample is a request that ended with another
+    /// signal than [`Ignore`](crate::adaptive::Signal::Ignore).
     pub fn min_samples(mut self, samples: u32) -> Self {
         self.min_samples = samples;
         self
@@ -301,9 +306,9 @@ impl AdaptiveLimiterBuilder {
     /// Sets the share of the limit that each class of requests may use, the most important class first.
     ///
     /// The default is 100 %, 70 % and 50 %, for [`CRITICAL`](crate::adaptive::Class::CRITICAL),
-    /// [`NORMAL`](crate::adaptive::Class::NORMAL) and [`LOW`](crate::adaptive::Class::LOW). A request is shed
-    /// when that share of the limit is in flight, whatever the classes of the requests in flight. A share is rounded
-    /// down to whole requests, and is at least one request.
+    /// [`NORMAL`](crate::adaptive::Class::NORMAL) and [`LOW`](crate::adaptive::Class::LOW). A request is shed when as
+    /// many requests as the share of its class are in flight, whatever their classes. A share is rounded down to whole
+    /// requests, and is at least one request.
     ///
     /// # Panics
     ///

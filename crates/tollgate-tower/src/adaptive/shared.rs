@@ -23,7 +23,7 @@ pub(super) struct Shared<R> {
 /// Returns the signal of an outcome. Boxed, as [`FromParts`] is.
 type SignalOf = Box<dyn Fn(&Outcome<'_>) -> Signal + Send + Sync>;
 
-/// The body of a response of an [`AdaptiveLimit`](super::AdaptiveLimit) service: that of the inner service, and a slot.
+/// The response body of an [`AdaptiveLimit`](super::AdaptiveLimit) service: the body of the inner service, with a slot.
 pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
 
 /// Holds the slot of a request while the service works on it.

@@ -2,7 +2,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::charge::Outcome;
 
-/// Says what a finished request means for the load of the service.
+/// Says what a finished request means for the limit of an [`AdaptiveLimiter`](super::AdaptiveLimiter).
 ///
 /// [`AdaptiveBuilder::signal`](super::AdaptiveBuilder::signal) chooses it for the outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,10 +10,10 @@ use crate::charge::Outcome;
 pub enum Signal {
     /// The latency of the request counts.
     Success,
-    /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of the
-    /// requests.
+    /// The service, or something that it needs, was overloaded. The limit falls when this happens to more than 5 % of
+    /// the requests in a window.
     Overload,
-    /// The request means nothing: the service did no work for it, for example.
+    /// The request does not count, for example because the service did no work for it.
     Ignore,
 }
 
@@ -23,7 +23,7 @@ const GRPC_OVERLOADS: [&[u8]; 2] = [b"4", b"14"];
 const GRPC_STATUS: &str = "grpc-status";
 
 impl Signal {
-    /// Returns the signal of an outcome, as a layer chooses it by default.
+    /// Returns the signal that a layer uses by default.
     ///
     /// | outcome | signal |
     /// |---|---|
@@ -33,9 +33,11 @@ impl Signal {
     /// | all other 5xx | [`Ignore`](Self::Ignore), because a mistake in a handler is no overload |
     /// | all other responses | [`Success`](Self::Success) |
     /// | the request panicked | [`Ignore`](Self::Ignore) |
-    /// | the request was cancelled | [`Success`](Self::Success) if it took longer than the mean of the last window, otherwise [`Ignore`](Self::Ignore) |
+    /// | the request was cancelled | [`Success`](Self::Success) |
     ///
-    /// A timeout in a layer outside cancels the request, and so counts with the time that the request took.
+    /// A layer does not ask for the signal of a request that panics or is cancelled. The time of such a request counts
+    /// as a latency if it is longer than the mean latency of the last window. So a timeout in an outer layer, which
+    /// cancels the request, counts as a slow request.
     ///
     /// ```
     /// use http::{Response, StatusCode};

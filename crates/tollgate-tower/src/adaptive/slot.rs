@@ -8,10 +8,11 @@ use crate::{
     rejection::Overload,
 };
 
-/// Counts a request as in flight until it is dropped.
+/// A slot of an [`AdaptiveLimiter`]: a request counts as in flight until its slot is dropped.
 ///
 /// [`AdaptiveLimiter::try_acquire`] returns it. A slot that is dropped without a signal belongs to a request that was
-/// cancelled: its time counts if it is longer than the mean latency of the last window.
+/// cancelled or has panicked: its time counts as a latency only if it is longer than the mean latency of the last
+/// window.
 ///
 /// As a [`BodyGuard`], the slot is given back when the body of the response ends.
 #[must_use = "dropping the slot ends the request"]
@@ -40,7 +41,7 @@ impl Slot {
         Self { limiter, started_us, in_flight, is_recorded: false }
     }
 
-    /// Ends the request.
+    /// Ends the request, and reports its signal to the limiter.
     pub fn finish(mut self, signal: Signal) {
         self.record(signal);
     }

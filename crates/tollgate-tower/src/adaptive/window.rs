@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::signal::Signal;
 
-/// Sums up the requests that ended in some time, for a [`LimitAlgorithm`](super::LimitAlgorithm).
+/// A summary of the requests that ended in one window of time, for a [`LimitAlgorithm`](super::LimitAlgorithm).
 #[derive(Clone, Debug)]
 pub struct SampleWindow {
     pub(super) samples: u64,
@@ -24,20 +24,20 @@ impl SampleWindow {
         Self { samples: 0, overloads: 0, latency_sum_us: 0, in_flight: 0, has_shed: false, limit, lowest_limit }
     }
 
-    /// Returns the mean latency of the requests, in whole microseconds. `None` when all of them met an overload: they are
-    /// left out, because an error is often fast.
+    /// Returns the mean latency, in whole microseconds. Requests that met an [overload](Signal::Overload) are left out,
+    /// because an error is often fast. `None` when no other request ended.
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         self.latency_sum_us.checked_div(self.samples).map(Duration::from_micros)
     }
 
-    /// Returns the greatest number of requests in flight, counted as each request was admitted.
+    /// Returns the greatest number of requests in flight, counted when each request was admitted.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Returns the limit in this window, with its fraction.
+    /// Returns the limit in this window, with its fractional part.
     #[must_use]
     pub fn limit(&self) -> f64 {
         self.limit
@@ -55,8 +55,8 @@ impl SampleWindow {
         self.overloads * 100 > (self.samples + self.overloads) * OVERLOADED_PERCENT
     }
 
-    /// Returns whether the requests used at least half of the limit, or requests were shed. Otherwise a fast service does
-    /// not show that it could do more.
+    /// Returns whether the requests used at least half of the limit, or requests were shed. In any other window, a low
+    /// latency does not show that the service could do more.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.has_shed || f64::from(self.in_flight) * 2.0 >= self.limit

@@ -5,8 +5,9 @@ use http::HeaderMap;
 
 /// Follows a response body to its end.
 ///
-/// Implement it for a value that something has to be done with when the response is complete. [`Held`]
-/// holds a value that needs no more than to be dropped, and [`guard_fn`] wraps a closure.
+/// Implement it to do something when the body of a response ends: log its length, or give a permit back. [`Held`] only
+/// drops a value then, and [`guard_fn`] calls a closure. [`GuardedBody`](crate::body::GuardedBody) wraps a body with a
+/// guard.
 ///
 /// The methods run while the server polls or drops the body. They must not block. To await something,
 /// spawn a task.
@@ -21,7 +22,7 @@ pub trait BodyGuard {
         let _ = trailers;
     }
 
-    /// Ends the guard. It is called once, and then the guard is dropped.
+    /// Reports how the body ended. The method is called once, and then the guard is dropped.
     fn on_end(&mut self, end: BodyEnd);
 }
 
@@ -37,7 +38,8 @@ pub enum BodyEnd {
     Failed,
     /// The server dropped the body before its end. Most often the client has disconnected.
     ///
-    /// The body of a response to a HEAD request is dropped too, unless it is empty, because the server sends its head only.
+    /// The server also drops the body of a response to a HEAD request, unless it is empty, because it sends only the
+    /// head.
     Dropped,
 }
 

@@ -12,13 +12,13 @@ use pin_project_lite::pin_project;
 use super::guard::{BodyEnd, BodyGuard};
 
 pin_project! {
-    /// Passes the frames of a body on, and ends a guard when the body ends, fails or is dropped.
+    /// A body that ends a guard when it ends, fails or is dropped. Frames pass unchanged.
     ///
-    /// The guard ends once, and as early as possible: with the last frame when the body says that no further one follows. A
-    /// body that is dropped before its end is dropped before its guard ends, so that its work is over by then. The wrapper
-    /// allocates nothing, neither for the body nor for a frame. The size hint is that of the body.
+    /// The guard ends once, and as early as possible: with the last frame, if the body says that no further one
+    /// follows. If the body is dropped before its end, the guard ends after the inner body was dropped. The wrapper
+    /// allocates nothing. Its size hint is that of the inner body.
     ///
-    /// The module [describes](crate::body) guards. [`guard_response`] wraps the body of a response.
+    /// The [module](crate::body) has an example. To wrap the body of a response, use [`guard_response`].
     pub struct GuardedBody<B, G>
     where
         G: BodyGuard,
@@ -115,7 +115,7 @@ impl<B: Body, G: BodyGuard> GuardedBody<B, G> {
 }
 
 impl<B, G: BodyGuard> GuardedBody<B, G> {
-    /// Wraps a body without a guard, for a response to which nothing has to be done.
+    /// Wraps a body without a guard, for a function that returns bodies with and without one.
     #[must_use]
     pub fn unguarded(body: B) -> Self {
         Self { body, guard: LastGuard::new(None), missing: None, is_polled: false }
@@ -127,7 +127,7 @@ impl<B, G: BodyGuard> GuardedBody<B, G> {
         self.guard.guard.as_ref()
     }
 
-    /// Returns the body.
+    /// Returns the inner body.
     #[must_use]
     pub fn get_ref(&self) -> &B {
         &self.body

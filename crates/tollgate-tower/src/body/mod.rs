@@ -1,8 +1,8 @@
-//! Response bodies that hold a guard until they end.
+//! Response bodies that report how they ended.
 //!
-//! Work that a response stands for goes on after its head: a stream of events, a file, a gRPC stream. A
-//! [`GuardedBody`] keeps a [`BodyGuard`] for as long as the body lives, and reports to the guard once how
-//! the body ended. The frames pass unchanged, trailers included.
+//! A response is not over when its head is sent: the body may be a file, a stream of events, or a gRPC stream. A
+//! [`GuardedBody`] holds a [`BodyGuard`] for as long as the body lives, and reports to the guard, once, how the body
+//! ended. Frames and trailers pass unchanged.
 //!
 //! ```
 //! use bytes::Buf;

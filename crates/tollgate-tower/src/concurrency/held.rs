@@ -52,11 +52,11 @@ impl BodyGuard for HeldPermit {
 }
 
 pin_project! {
-    /// Passes the frames of a body on, and holds a permit until the body ends, fails or is dropped.
+    /// A body that holds a permit until it ends, fails or is dropped. Frames pass unchanged.
     ///
-    /// A body whose permit is lost fails with [`Lost`](tollgate::permits::Lost), if the limit says
-    /// [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel). The body inside is dropped then. No frame costs an
-    /// allocation.
+    /// If the permit is lost and the limit has the option [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel), the
+    /// inner body is dropped, and this body fails with [`Lost`](tollgate::permits::Lost). Passing a frame allocates
+    /// nothing.
     pub struct PermitBody<B> {
         // `None` once the permit is lost.
         #[pin]

@@ -22,13 +22,13 @@ use crate::{
     rejection::{Problem, Respond},
 };
 
-/// Limits the requests of each key that a service works on at the same time.
+/// Limits how many requests of each key a service works on at the same time.
 ///
-/// The permits belong to a [`ConcurrencyLimiter`]. A request waits for one for up to the [longest
-/// wait](tollgate::permits::Concurrency::max_wait) of the limit, which is zero by default, and in a [bounded
-/// number](tollgate::permits::Concurrency::max_waiting). Dropping the request leaves the queue. The body of the
-/// response is a [`PermitBody`](super::PermitBody) around that of the service. The [module](crate::concurrency) has an
-/// example.
+/// Each request takes a permit of a [`ConcurrencyLimiter`]. It waits for a permit for up to the
+/// [longest wait](tollgate::permits::Concurrency::max_wait) of the limit, which is 0 by default. The number of waiting
+/// requests is [bounded](tollgate::permits::Concurrency::max_waiting). A request that is dropped leaves the queue. The
+/// body of the response is a [`PermitBody`](super::PermitBody) around the body of the service. The
+/// [module](crate::concurrency) has an example.
 ///
 /// The layer reads the body of a rejected request [as a `RateLimitLayer`
 /// does](crate::RateLimitLayer#the-body-of-a-rejected-request).
@@ -100,7 +100,7 @@ impl<K, R> fmt::Debug for ConcurrencyLayer<K, R> {
     }
 }
 
-/// Limits the requests of an inner service that are in flight. [`ConcurrencyLayer`] creates it.
+/// Limits how many requests of an inner service are in flight. [`ConcurrencyLayer`] creates it.
 pub type ConcurrencyLimit<S, K = BoxedKey, R = Problem> = Gated<S, ConcurrencyLayer<K, R>>;
 
 impl<S, K, R, ReqBody, ResBody> Gate<S, ReqBody> for ConcurrencyLayer<K, R>
@@ -175,13 +175,13 @@ impl<K> ConcurrencyBuilder<K> {
 }
 
 impl<K, R> ConcurrencyBuilder<K, R> {
-    /// Exempts requests: they need no key and no permit.
+    /// Exempts requests: an exempt request needs no key and no permit.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.gate.exempt = Some(Box::new(exempt));
         self
     }
 
-    /// Answers a request without a permit with 503 instead of 429, and with the problem type
+    /// Responds to a request that gets no permit with 503 instead of 429, and with the problem type
     /// `temporary-reduced-capacity`.
     ///
     /// Use it for a limit that all clients share, such as one by [`Global`](crate::key::Global): the client has done
@@ -194,7 +194,8 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Sets whether responses carry the headers `RateLimit-Policy` and `RateLimit`. The default is `true`.
     ///
     /// The headers have the syntax of [`HeaderFormat::Ietf08`](crate::HeaderFormat::Ietf08), with the unit
-    /// `concurrent-requests`. Turn them off around a layer whose header format is another one of the IETF.
+    /// `concurrent-requests`. Turn them off around a layer with the format `Ietf07` or `Ietf06`, because a client
+    /// cannot parse a mixture.
     pub fn headers(mut self, has_headers: bool) -> Self {
         self.has_headers = has_headers;
         self

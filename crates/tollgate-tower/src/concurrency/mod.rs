@@ -1,8 +1,8 @@
 //! Limits requests at the same time, over all replicas.
 //!
 //! A [`ConcurrencyLayer`] takes a permit of a [`ConcurrencyLimiter`](tollgate::permits::ConcurrencyLimiter) before it
-//! calls the service, and gives it back when the body of the response ends, fails or is dropped. So a stream counts
-//! for as long as it lives.
+//! calls the service. It gives the permit back when the body of the response ends, fails or is dropped. So a stream
+//! counts for as long as it lives.
 //!
 //! ```
 //! use axum::{Router, body::Body, routing::get};
@@ -31,27 +31,27 @@
 //!
 //! # Place the layer
 //!
-//! It is a layer of its own, as an [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) is: a limit of permits needs no rate
-//! limit beside it.
+//! The layer works with and without a rate limit. To limit the requests of one process by the latency of the service,
+//! use an [`AdaptiveLayer`](crate::adaptive::AdaptiveLayer) instead.
 //!
 //! Place it outside of a [`RateLimitLayer`](crate::RateLimitLayer) or a
-//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request without a permit is then charged
-//! nothing, and a request that the rate limit denies gives its permit back with its response. The other order charges
-//! requests that get no permit.
+//! [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer). A request that gets no permit is then not
+//! charged, and a request that the rate limit denies gives its permit back with its response. In the other order,
+//! requests that get no permit are charged.
 //!
 //! # Status
 //!
-//! A request without a permit is answered with 429, because its key holds as many as it may. Where all requests share a
-//! key, the limit protects the service: [`service_unavailable`](ConcurrencyBuilder::service_unavailable) answers with
-//! 503. `Retry-After` is an [estimate](tollgate::permits::PermitDenied::retry_after) in both cases: no clock says when
-//! the work of others ends.
+//! The response to a request that gets no permit is 429, because too many requests of its key are in flight. If all
+//! requests share a key, the limit protects the service: choose 503 with
+//! [`service_unavailable`](ConcurrencyBuilder::service_unavailable). In both cases `Retry-After` is an
+//! [estimate](tollgate::permits::PermitDenied::retry_after), because nobody knows when other requests end.
 //!
 //! # Lost permits
 //!
-//! A permit is lost when the store could not be reached for a whole [life](tollgate::permits::Concurrency::life). With
-//! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) the request ends then: the future of the service is dropped
-//! and the client receives 503, or the body ends with an error. With
-//! [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on.
+//! A permit is lost when the store could not be reached for the whole [life](tollgate::permits::Concurrency::life) of
+//! the permit. With [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on. With
+//! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) it ends: before the response, the future of the service is
+//! dropped, and the client receives 503. Later, the body ends with an error.
 
 mod held;
 mod layer;

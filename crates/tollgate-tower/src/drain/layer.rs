@@ -13,9 +13,10 @@ use super::{PLACES, is_held_back, read};
 
 /// Reads the rest of request bodies that the service inside of it drops before their end.
 ///
-/// The layers of this crate need it for bodies of other types than axum's and tonic's alone. It belongs **outside** of all
-/// that answers before the body was read: a handler that refuses by a [`HandlerLimiter`](crate::HandlerLimiter), an
-/// interceptor of tonic, a layer of another crate. The [module](crate::drain) says how much it reads, and why.
+/// Place it **outside** of everything that responds before the body was read: a handler that checks a
+/// [`HandlerLimiter`](crate::HandlerLimiter), an interceptor of tonic, a layer of another crate. The layers of this
+/// crate need it only for a body that is no `axum::body::Body` and no `tonic::body::Body`. The [module](crate::drain)
+/// says how much it reads, and why.
 ///
 /// ```
 /// use axum::{Router, body::Body, extract::{Request, State}, response::{IntoResponse, Response}, routing::put};
@@ -62,7 +63,9 @@ impl<S> Layer<S> for DrainLayer {
     }
 }
 
-/// Reads the rest of request bodies that the inner service drops before their end. [`DrainLayer`](crate::drain::DrainLayer) creates it.
+/// Reads the rest of request bodies that the inner service drops before their end.
+///
+/// [`DrainLayer`](crate::drain::DrainLayer) creates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain<S> {
     inner: S,
@@ -78,7 +81,7 @@ impl<S> Drain<S> {
         &self.inner
     }
 
-    /// Returns the inner service for changes.
+    /// Returns the inner service, mutably.
     pub const fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
@@ -108,7 +111,8 @@ where
     }
 }
 
-/// Wraps the body of a request, and reads its rest when it is dropped before its end. [`DrainLayer`](crate::drain::DrainLayer) makes it.
+/// A request body whose rest is read when it is dropped before its end. [`DrainLayer`](crate::drain::DrainLayer)
+/// creates it.
 ///
 /// The frames pass unchanged, trailers included.
 pub struct DrainBody<B: Body + Send + Unpin + 'static> {
@@ -123,7 +127,7 @@ impl<B: Body + Send + Unpin + 'static> DrainBody<B> {
     }
 }
 
-/// A body that has ended. Services such as interceptors need it.
+/// Creates a body that has ended. Services such as interceptors need it.
 impl<B: Body + Send + Unpin + 'static> Default for DrainBody<B> {
     fn default() -> Self {
         Self { body: None, is_held_back: false }

@@ -1,30 +1,36 @@
 //! Reads the rest of request bodies that nobody else reads.
 //!
-//! A request may be answered before its body was read: by a limit, by an interceptor, by a handler that refuses. A server
-//! has to end such a body, and this costs more than the answer. Over HTTP/1.1 it closes the connection, on which a proxy may
-//! have sent its next request already. Over HTTP/2 it resets the stream. Clients that are still sending then report the reset
-//! and not the response (curl, httpx), and h2 (from 0.4.16 on) charges each frame of less than 256 bytes that still arrives to a
-//! budget of the connection, and never gives it back. When the budget is spent, the connection ends with `ENHANCE_YOUR_CALM`, and all its calls fail.
+//! A limit, an interceptor or a handler may respond to a request before its body was read. The server then has to end
+//! the body early, which has side effects:
 //!
-//! The layers of this crate read the rest of what they reject themselves, for the bodies of axum and tonic. A
-//! [`DrainLayer`] does it for everything inside of it, and for every type of body.
+//! - Over HTTP/1.1 it closes the connection. A proxy may already have sent its next request on it.
+//! - Over HTTP/2 it resets the stream. A client that is still sending, such as curl or httpx, then reports the reset
+//!   and not the response. The crate h2 (from 0.4.16 on) also counts each further frame of less than 256 bytes against
+//!   a budget of the connection. When the budget is spent, the connection ends with `ENHANCE_YOUR_CALM`, and all its
+//!   calls fail.
 //!
-//! The response never waits for the body. The rest is read and thrown away: up to 16 MiB, for up to two seconds, and 4096
-//! late bodies at the same time in a process. Nothing of it is kept: a body that is held unread takes the window of its connection
-//! from all other requests on it, and its client may read nothing before it has sent everything. A client that stops when it has the response is not
-//! asked for more. After that the body is dropped, and the server ends it as above. So it does at once with a body that the
-//! client holds back with `Expect: 100-continue`, and outside of a tokio runtime.
+//! When a layer of this crate rejects a request, it reads the rest of the body itself, if the body is an
+//! `axum::body::Body` or a `tonic::body::Body`. A [`DrainLayer`] does it for everything inside of it, and for every
+//! type of body.
+//!
+//! The response never waits for the body. The rest is read in the background and discarded: up to 16 MiB of each body,
+//! for up to 2 s. At most 4096 bodies are read in this way at the same time in a process. A client may stop sending
+//! when it has the response.
+//!
+//! Beyond these bounds the body is dropped, and the server ends it as above. A body is dropped at once if the client
+//! holds it back with `Expect: 100-continue`, or outside of a tokio runtime.
 //!
 //! # The runtime needs its timers
 //!
-//! `enable_time` and `enable_all` start them, and so does `#[tokio::main]`. tokio does not say whether a runtime has
-//! timers, and its `sleep` panics in one that has none. There a late body is read in a task that panics at its start:
+//! `enable_time`, `enable_all` and `#[tokio::main]` start the timers. tokio's `sleep` panics in a runtime without
+//! timers, and the layer cannot know whether a runtime has them. A body that has not arrived with its request is read
+//! in a task. Without timers, this task panics at its start:
 //!
-//! - tokio catches the panic. The body is dropped, and the server ends it as above; nothing else fails. The panic hook prints
-//!   a message for each late body.
-//! - In a program that is compiled with `panic = "abort"` the first late body ends the process.
+//! - tokio catches the panic. The body is dropped, and the server ends it as above. Nothing else fails. The panic hook
+//!   prints a message for each such body.
+//! - In a program that is compiled with `panic = "abort"`, the first such body ends the process.
 //!
-//! A body that has arrived with its request needs no timer.
+//! Bodies that have arrived with their requests need no timer.
 
 mod layer;
 

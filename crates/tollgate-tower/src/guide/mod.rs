@@ -4,12 +4,12 @@
 //! |---|---|
 //! | By what do I limit, and who can lie about it? | [Keys and proxies](keys_and_proxies) |
 //! | How do I limit the whole service and one route, by address and by user? | [Layers](layers) |
-//! | How do the calls of all replicas stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
+//! | How do the calls of all my replicas stay below the limit of another service? | [Outgoing calls](outgoing_calls) |
 //! | How do I test my service, its limits and its outages? | [Testing your service](testing_your_service) |
-//! | What is the type of a layer in a field, or as a result? | [Types to write down](types_to_write_down) |
+//! | How do I name the type of a layer in a field, or as the result of a function? | [Types to write down](types_to_write_down) |
 //!
-//! The [guide of `tollgate`](tollgate::guide) comes first: whether to use this at all, algorithms, outages, and what to set in
-//! production.
+//! Read the [guide of `tollgate`](tollgate::guide) first. It is about whether to use these crates at all, algorithms,
+//! outages, and settings for production.
 //!
 //! The modules of the guide contain no code.
 

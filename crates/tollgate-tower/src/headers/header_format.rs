@@ -10,18 +10,17 @@ use super::{
 /// Selects the names and the syntax of the rate limit headers.
 ///
 /// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. `OpenAi` and
-/// `Anthropic` describe one policy for each unit. The other formats have one value for each header and describe
-/// the [binding](tollgate::Decision::binding) policy: the one with the longest wait, or else the one closest to
-/// exhaustion. [`header_formats`](crate::RateLimitBuilder::header_formats) combines formats.
+/// `Anthropic` describe one policy for each unit. In the other formats each header has one value. They describe the
+/// [binding](tollgate::Decision::binding) policy: the one with the longest wait, or else the one closest to exhaustion.
+/// [`header_formats`](crate::RateLimitBuilder::header_formats) combines formats.
 ///
-/// `limit` is the burst in these formats: the most units that can remain. The policies name the
-/// amount and the period, and the burst where it differs: `20;w=1;burst=40`. A limit of the amount
-/// would report `limit=20, remaining=39` while the burst is unused.
+/// The limit that a header reports is the burst: the most units that can remain. If it were the amount, a quota of 20
+/// with a burst of 40 would report `limit=20, remaining=39`. The policy lists of `Ietf07`, `Ietf06` and `Envoy03` name
+/// the amount and the period, and the burst where it differs: `20;w=1;burst=40`.
 ///
-/// Stacked layers with the same format combine their headers, and so does a layer around a service
-/// that sets headers of this format itself: lists grow, and of single values those of the stricter
-/// layer stay. Headers of another format from inside are replaced where the names are equal, because
-/// a client cannot parse a mixture.
+/// Stacked layers with the same format combine their headers. So does a layer around a service that sets headers of
+/// this format itself. Lists grow. Of single values, those of the stricter layer stay. A layer replaces headers of
+/// another format from inside where the names are equal, because a client cannot parse a mixture.
 ///
 /// The `Ietf` formats follow draft-ietf-httpapi-ratelimit-headers. It is an Internet-Draft, not a
 /// standard, and its syntax changes between revisions.
@@ -51,11 +50,11 @@ pub enum HeaderFormat {
     /// RateLimit: "burst";r=7;t=1, "day";r=49120;t=2
     /// ```
     ///
-    /// `q` is the amount of the quota and `w` its period. With a burst above the amount, `q` is the burst and `w` the time in
-    /// which it accrues: 5 per second with a burst of 10 is `q=10;w=2`. So `r`, the number of remaining units, is never above
-    /// `q`, and `q` in `w` seconds is still the rate: a client that compares the two, or shows their share, is right. The draft
-    /// has no parameter for a burst. `w` is in seconds, rounded up: a period below one second is written as one second. `t` is
-    /// the time in seconds until there are more units.
+    /// `q` is the amount of the quota and `w` its period. With a burst above the amount, `q` is the burst and `w` the
+    /// time in which it accrues: 5 per second with a burst of 10 is `q=10;w=2`. So `r`, the number of remaining units,
+    /// is never above `q`, and `q` in `w` seconds is still the rate. The draft has no parameter for a burst. `w` is in
+    /// seconds, rounded up: a period below one second is written as one second. `t` is the time in seconds until there
+    /// are more units.
     #[default]
     Ietf08,
     /// Follows revision 07: `RateLimit-Policy: 20;w=1, 50000;w=86400` and
@@ -83,8 +82,8 @@ pub enum HeaderFormat {
     /// x-ratelimit-resource: core
     /// ```
     ///
-    /// The limit is the burst, and the resource is the name of the policy. The reset is that of [`Legacy`](Self::Legacy) in
-    /// seconds since the Unix epoch: the time at which there are more units.
+    /// The limit is the burst, and the resource is the name of the policy. The reset is the time at which there are
+    /// more units, in seconds since the Unix epoch.
     ///
     /// Source: [Rate limits for the REST
     /// API](https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
@@ -98,8 +97,8 @@ pub enum HeaderFormat {
     RetryAfter,
     /// Follows the crate `tower_governor`: as [`RetryAfter`](Self::RetryAfter), but a denial carries `X-RateLimit-After`.
     ///
-    /// That crate marks requests that it does not limit with `X-RateLimit-Whitelisted`. Here a request that is
-    /// [exempt](crate::RateLimitBuilder::exempt) has no header.
+    /// That crate marks requests that it does not limit with `X-RateLimit-Whitelisted`. Here the response to an
+    /// [exempt](crate::RateLimitBuilder::exempt) request has no such header.
     TowerGovernor,
     /// Follows the API of OpenAI: a limit, the remaining units and a reset for requests, and the same for tokens.
     ///
@@ -114,8 +113,8 @@ pub enum HeaderFormat {
     ///
     /// The limit is the burst. The reset is the time until the whole burst is available, in the form of Go's
     /// `time.Duration`: `12ms`, `6m0s`, `1h2m3s`. It is rounded up, to milliseconds below one second and to seconds
-    /// above. A denial also carries `retry-after-ms`, the wait of `Retry-After` in milliseconds. The clients of these
-    /// services prefer it.
+    /// above. A denial also carries `retry-after-ms`: the wait in milliseconds. The clients of OpenAI and Azure prefer
+    /// it to `Retry-After`.
     ///
     /// Policies that count [`REQUESTS`](crate::QuotaUnit::REQUESTS) and [`TOKENS`](crate::QuotaUnit::TOKENS) appear.
     /// Set the units with [`quota_units`](crate::RateLimitBuilder::quota_units). Of several policies with one unit, the
@@ -150,15 +149,15 @@ pub enum HeaderFormat {
     /// Writes `Retry-After` on denials and no other header.
     ///
     /// Use it where the client may be an attacker: for log-ins, password resets and codes. Rate limit headers name the
-    /// policies and count down, so a guesser sees which limit to go around, and when to change the user. The problem document
-    /// names the policies, too: use it together with [`Empty`](crate::rejection::Empty), or a response of your own. Everywhere
-    /// else, clients that see their limits keep them.
+    /// policies and count down, so a guesser sees which limit to go around, and when to change the user. The problem
+    /// document names the policies, too: use this format together with [`Empty`](crate::rejection::Empty), or with a
+    /// response of your own. Everywhere else, send the headers: clients that see their limits can keep to them.
     None,
 }
 
 /// Selects the meaning of `X-RateLimit-Reset`.
 ///
-/// Both meanings are in use, and a client cannot distinguish them.
+/// Services use both meanings, and a client cannot distinguish them by the header alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResetFormat {

@@ -284,7 +284,7 @@ pub(crate) fn from_now(reset: u64) -> Duration {
 
 /// Names the unit that a quota counts.
 ///
-/// The parameter `qu` of `RateLimit-Policy` shows it, and the formats [`OpenAi`](crate::HeaderFormat::OpenAi) and
+/// The parameter `qu` of `RateLimit-Policy` shows the unit, and the formats [`OpenAi`](crate::HeaderFormat::OpenAi) and
 /// [`Anthropic`](crate::HeaderFormat::Anthropic) have headers for each unit.
 /// [`quota_units`](crate::RateLimitBuilder::quota_units) sets the unit of each policy, and
 /// [`quota_unit`](crate::RateLimitBuilder::quota_unit) the unit of all others.
@@ -303,7 +303,7 @@ pub(crate) fn from_now(reset: u64) -> Duration {
 pub struct QuotaUnit(&'static str);
 
 impl QuotaUnit {
-    /// Counts requests. This is the unit of every policy that names no other. The parameter `qu` is then omitted.
+    /// Counts requests. This is the default, for which the parameter `qu` is omitted.
     pub const REQUESTS: Self = Self("requests");
 
     /// Counts tokens of a language model, those of the input and of the output together.

@@ -10,9 +10,9 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 /// An outer layer, such as the authentication, inserts a `T`. Implement `From<T>` for [`Key`], or use
 /// [`key_fn`](super::key_fn) if only a part of `T` is the key.
 ///
-/// A request without a `T` is answered with 500, and the mistake is logged: otherwise nobody would
-/// notice that the layer is missing and that nothing is limited. If some requests have no `T`, such as
-/// anonymous ones, use [`optional`](Self::optional).
+/// The response to a request without a `T` is 500, and the mistake is logged once. Otherwise nobody would notice that
+/// the outer layer is missing and that nothing is limited. If some requests have no `T`, such as anonymous ones, use
+/// [`optional`](Self::optional).
 ///
 /// A client cannot write extensions. The key is as trustworthy as the layer that inserts it.
 ///
@@ -48,8 +48,8 @@ impl<T> Extension<T> {
 
     /// Finds an extension of type `T` that some requests do not have.
     ///
-    /// Without it, [`or`](KeyExtractor::or) or [`or_exempt`](KeyExtractor::or_exempt) applies.
-    /// Otherwise the response is 400.
+    /// To requests without a `T`, the response is 400, unless [`or`](KeyExtractor::or) finds another key or
+    /// [`or_exempt`](KeyExtractor::or_exempt) lifts the limit.
     #[must_use]
     pub const fn optional() -> Self {
         Self { is_optional: true, of: PhantomData }

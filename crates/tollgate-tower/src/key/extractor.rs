@@ -3,23 +3,24 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use http::request::Parts;
 use tollgate::Key;
 
-/// Holds the result of an extractor: a key, [`EXEMPT`], or an error.
+/// The result of an extractor: a key, [`EXEMPT`], or an error.
 pub type Extraction = Result<Option<Key>, KeyError>;
 
-/// Exempts a request, as the result of an extractor. A key that was not found is a [missing](KeyError::missing) one.
+/// The result of an extractor that exempts the request from the limit. An extractor that finds no key returns
+/// [`KeyError::missing`] instead.
 pub const EXEMPT: Extraction = Ok(None);
 
-/// Finds keys by any extractor. [`KeyExtractor::boxed`] creates it. Clones share the extractor.
+/// Any extractor, without its type. [`KeyExtractor::boxed`] creates it. Clones share the extractor.
 ///
-/// It is the default type parameter of a layer, so that [`RateLimitLayer`](crate::RateLimitLayer) without parameters is the
-/// name of a type.
+/// It is the default type parameter of a layer, so [`RateLimitLayer`](crate::RateLimitLayer) without parameters is a
+/// complete type.
 pub type BoxedKey = Arc<dyn KeyExtractor>;
 
 /// Finds the key of a request.
 ///
-/// Implement it for a type of your service, or wrap a closure in [`key_fn`](super::key_fn). An
-/// extractor reads only the head of a request. So it works with axum, tonic and hyper, and with any
-/// body. `Arc<dyn KeyExtractor>` is an extractor too.
+/// Use an extractor of the [module](crate::key), wrap a closure in [`key_fn`](super::key_fn), or implement the trait.
+/// An extractor reads only the head of a request, so it works with axum, tonic and hyper, and with any body.
+/// `Arc<dyn KeyExtractor>` is an extractor too.
 ///
 /// ```
 /// use http::{Request, request::Parts};
@@ -62,7 +63,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Tries `other` when this extractor finds no key.
     ///
-    /// A client that can omit the first key chooses between the two, and so has both quotas.
+    /// A client that can omit the first key has both quotas: it chooses the key for each request.
     fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
     where
         Self: Sized,
@@ -72,9 +73,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Puts the key of `other` beside the key of this extractor, as a [branch](Key::beside).
     ///
-    /// Use it to limit a request by two keys in one step, such as the address and the API key. A policy meters the key of
-    /// this extractor by default, and that of `other` with [`Policy::at_branch`](tollgate::Policy::at_branch). A key has up
-    /// to four branches. A request that one of the extractors exempts is exempt.
+    /// Use it to limit a request by two keys in one step, such as the address and the API key. A policy limits the key
+    /// of this extractor. With [`Policy::at_branch(2)`](tollgate::Policy::at_branch) it limits the key of `other`. A
+    /// key has up to four branches. A request that one of the extractors exempts is exempt.
     ///
     /// A tuple of extractors joins their keys into one key instead.
     ///
@@ -109,9 +110,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Beside { first: self, second: other }
     }
 
-    /// Erases the type of the extractor, so that it can be written down: in a field, or beside other extractors.
+    /// Erases the type of the extractor, so that a field or a list can hold layers with different extractors.
     ///
-    /// A request then costs one virtual call more.
+    /// Each request then takes one virtual call more.
     ///
     /// ```
     /// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
@@ -144,6 +145,19 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 
     /// Exempts requests in which this extractor finds no key.
+    ///
+    /// **A client that can omit the key has no limit.**
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate_tower::{KeyExtractor, key::Header};
+    ///
+    /// // Only requests of jobs are limited.
+    /// let key = Header::new("x-job").or_exempt();
+    ///
+    /// let (parts, ()) = Request::new(()).into_parts();
+    /// assert_eq!(key.extract(&parts).unwrap(), None);
+    /// ```
     fn or_exempt(self) -> OrExempt<Self>
     where
         Self: Sized,
@@ -244,8 +258,8 @@ tuple!(A, B, C, D);
 
 /// Reports that a request has no key.
 ///
-/// The client reads the message of a [missing](Self::missing) key. The message must not contain the
-/// value that the client sent.
+/// The client receives the message of a [missing](Self::missing) key. The message must not contain the value that the
+/// client sent.
 ///
 /// ```
 /// use tollgate_tower::key::{KeyError, KeyErrorKind};
@@ -266,8 +280,8 @@ pub struct KeyError {
 pub enum KeyErrorKind {
     /// The client did not send the key, or sent an invalid one. The response is 400.
     Missing,
-    /// The service is set up wrongly, so that no request can have a key. The response is 500, and the
-    /// message is logged.
+    /// The service is set up wrongly, so that no request can have a key. The response is 500, and the message is logged
+    /// once.
     Misconfigured,
 }
 

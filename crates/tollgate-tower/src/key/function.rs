@@ -9,9 +9,9 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 ///
 /// The closure returns a [`Key`], an `Option<Key>`, a `Result` with [`KeyError`], or an [`Extraction`].
 ///
-/// `None` of an `Option<Key>` means that the request has no key. The response is 400, as with any other extractor, unless
-/// [`or`](KeyExtractor::or) finds another key or [`or_exempt`](KeyExtractor::or_exempt) lifts the limit. A closure that exempts
-/// requests by itself returns [`EXEMPT`](super::EXEMPT).
+/// `None` means that the request has no key. The response is then 400, as with any other extractor, unless
+/// [`or`](KeyExtractor::or) finds another key or [`or_exempt`](KeyExtractor::or_exempt) lifts the limit. To exempt a
+/// request, return [`EXEMPT`](super::EXEMPT).
 ///
 /// ```
 /// use http::Request;
@@ -80,7 +80,7 @@ impl IntoExtraction for Key {
 }
 
 impl IntoExtraction for Option<Key> {
-    /// Takes `None` for a missing key.
+    /// Returns the error of a missing key for `None`.
     fn into_extraction(self) -> Extraction {
         self.map(Some).ok_or_else(|| KeyError::missing("the request has no key"))
     }

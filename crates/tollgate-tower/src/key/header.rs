@@ -5,8 +5,8 @@ use super::extractor::{Extraction, KeyError, KeyExtractor};
 
 /// Finds the key in a request header, such as an API key.
 ///
-/// The header must appear exactly once, with a value that is not blank. The value may contain any
-/// bytes. Otherwise the key is missing.
+/// The header must appear exactly once, with a value that is not blank. Otherwise the key is missing, and the response
+/// is 400. The value may contain any bytes.
 ///
 /// **A client that can choose the value freely has no limit**, because each new value has its own
 /// quota. Use it where an outer layer has checked the value, or behind a gateway that overwrites the
@@ -34,7 +34,7 @@ pub struct Header {
 impl Header {
     /// Finds the key in the header with this lower-case name.
     ///
-    /// `From<HeaderName>` takes a name that is known only at run time.
+    /// For a name that is known only at run time, use `Header::from` with a [`HeaderName`].
     ///
     /// # Panics
     ///

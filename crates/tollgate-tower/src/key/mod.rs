@@ -1,23 +1,27 @@
-//! Finds the [`Key`](tollgate::Key) of a request.
+//! Extractors that find the [`Key`](tollgate::Key) of a request.
 //!
-//! Requests with the same key share a quota. There is no default extractor. Choose one, and read in its description how
-//! a client could avoid a limit by that key:
+//! Requests with the same key share a quota. There is no default extractor. Choose one. Its page says how a client
+//! could avoid the limit:
 //!
 //! | extractor | requests with the same quota |
 //! |---|---|
 //! | [`PeerIp`] | from the same address at the other end of the connection |
 //! | [`ForwardedIp`] | from the same client address in front of trusted proxies |
 //! | [`Header`] | with the same value of a header, such as an API key |
-//! | [`Extension`] | with the same extension of an outer layer, such as a user |
+//! | [`Extension`] | with the same value, such as a user, that an outer layer has inserted |
 //! | [`Method`], [`Path`], `MatchedPath` | with the same method, path or route; mostly in a tuple with another extractor |
 //! | [`Global`] | all requests |
 //! | [`key_fn`] | with the same result of a closure |
 //!
-//! [`Prefixes`] makes `PeerIp` and `ForwardedIp` return nested keys, against clients that own a large network.
+//! With [`Prefixes`], `PeerIp` and `ForwardedIp` return nested keys: use them against clients that own a large network.
+//! [`Networks`] lists networks that are never limited, or never served.
 //!
-//! A tuple of extractors joins their keys into one: put an extractor of nested keys first or last. [`KeyExtractor::beside`]
-//! puts two keys side by side, each with policies of its own. [`KeyExtractor::or`] tries a second extractor when
-//! the first finds no key. [`KeyExtractor::or_exempt`] exempts such requests from the limit.
+//! To combine extractors:
+//!
+//! - A tuple of extractors joins their keys into one key. Put an extractor of nested keys first or last.
+//! - [`KeyExtractor::beside`] puts two keys side by side, each with policies of its own.
+//! - [`KeyExtractor::or`] tries a second extractor when the first finds no key.
+//! - [`KeyExtractor::or_exempt`] exempts requests without a key from the limit.
 
 mod extension;
 mod extractor;

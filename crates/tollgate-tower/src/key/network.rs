@@ -4,7 +4,7 @@ use std::{
     str::FromStr,
 };
 
-/// Describes a network by an address and a prefix length, such as `10.0.0.0/8`.
+/// A network: an address and a prefix length, such as `10.0.0.0/8`.
 ///
 /// ```
 /// use tollgate_tower::key::Network;
@@ -28,7 +28,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// Returns an error if the prefix is longer than the address.
+    /// Fails if the prefix is longer than the address: 32 bits for IPv4, 128 bits for IPv6.
     pub fn try_new(address: IpAddr, prefix: u8) -> Result<Self, NetworkError> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         if prefix > width {

@@ -10,11 +10,12 @@ use super::network::{Network, NetworkError};
 
 /// Lists networks whose clients are never limited, and networks whose clients are never served.
 ///
-/// A layer asks the lists before its limiter: see [`RateLimitBuilder::networks`](crate::RateLimitBuilder::networks). Of several
-/// networks that contain an address, the smallest decides. So an allowed address may lie in a denied network, and the other way
-/// round. A look-up is one binary search, also among a hundred thousand networks.
+/// A layer searches the lists before it checks its limiter: see
+/// [`RateLimitBuilder::networks`](crate::RateLimitBuilder::networks). If several networks contain an address, the
+/// smallest decides. So an allowed address may lie in a denied network, and the other way round. A look-up is one
+/// binary search, also among a hundred thousand networks.
 ///
-/// Clones share the lists. [`replace`](Self::replace) exchanges them while requests run.
+/// Clones share the lists. [`replace`](Self::replace) exchanges them while the service runs.
 ///
 /// ```
 /// use tollgate_tower::key::{NetworkVerdict, Networks};
@@ -33,7 +34,7 @@ use super::network::{Network, NetworkError};
 #[derive(Clone)]
 pub struct Networks(Arc<ArcSwap<Lists>>);
 
-/// Tells what becomes of the requests of an address.
+/// Says what happens to the requests of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NetworkVerdict {
@@ -41,7 +42,7 @@ pub enum NetworkVerdict {
     Allowed,
     /// The requests are rejected.
     Denied,
-    /// No list has the address: the limiter decides.
+    /// No list contains the address: the limiter decides.
     Limited,
 }
 
@@ -72,12 +73,12 @@ impl Networks {
     ///
     /// # Errors
     ///
-    /// Fails when a line is no network, and when one network is in both lists.
+    /// Fails when a line is not a network, or when one network is in both lists.
     pub fn parse(allowed: &str, denied: &str) -> Result<Self, NetworkError> {
         Self::try_new(Network::parse_lines(allowed)?, Network::parse_lines(denied)?)
     }
 
-    /// Exchanges both lists. Requests that are under way keep what the old lists said.
+    /// Replaces both lists. The old lists apply to requests that are already under way.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl Networks {
         Ok(())
     }
 
-    /// Returns what becomes of the requests of an address. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns what happens to the requests of an address. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn verdict(&self, address: IpAddr) -> NetworkVerdict {
         let lists = self.0.load();
@@ -110,11 +111,11 @@ impl fmt::Debug for Networks {
 }
 
 impl Network {
-    /// Reads a text with one network in each line. Empty lines, and what follows a `#`, are skipped.
+    /// Parses a text with one network in each line. Empty lines, and what follows a `#`, are skipped.
     ///
     /// # Errors
     ///
-    /// Fails when a line is no network. The error names the line.
+    /// Fails when a line is not a network. The error names the line.
     pub fn parse_lines(text: &str) -> Result<Vec<Self>, NetworkError> {
         let lines = (1..).zip(text.lines()).map(|(at, line)| (at, line.split('#').next().unwrap_or_default().trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty());

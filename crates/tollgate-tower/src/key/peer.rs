@@ -25,8 +25,8 @@ use super::{
 /// - tonic (feature `tonic`): nothing to do.
 /// - Any other server: insert the [`SocketAddr`] into the extensions of the request.
 ///
-/// A request without an address is answered with 500, and the mistake is logged once. So is a request
-/// over a Unix socket.
+/// The response to a request without an address is 500, and the mistake is logged once. Requests over a Unix socket
+/// have no address.
 ///
 /// ```
 /// use http::Request;
@@ -70,7 +70,8 @@ impl PeerIp {
         self.prefixes(one_prefix(bits))
     }
 
-    /// Sets the networks of the key. Several networks make a nested key, so that policies can limit each of them.
+    /// Sets the networks of the key. With several networks the key is [nested](Prefixes), so that policies can limit
+    /// each of them.
     ///
     /// ```
     /// use http::Request;
@@ -93,7 +94,7 @@ impl PeerIp {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not provide the address.
+    /// Fails if the server does not provide the address.
     pub fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
         peer(parts).map(|address| address.to_canonical())
     }

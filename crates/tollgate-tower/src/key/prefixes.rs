@@ -2,17 +2,18 @@ use std::net::IpAddr;
 
 use tollgate::{Error, ErrorKind, Key};
 
-/// Sets the networks by which an address is limited: prefix lengths in bits, outermost network first.
+/// The networks by which an address is limited: prefix lengths in bits, the outermost network first.
 ///
 /// One network makes a key of one level. Several networks make a [nested](Key::child) key, with one level for each. A
 /// [`Policy`](tollgate::Policy) then limits the whole key, which is the innermost network, or an outer network with
 /// [`at_level`](tollgate::Policy::at_level).
 ///
-/// Use nested networks against clients that own many addresses. The owner of an IPv6 /48 has 65 536 networks of 64 bits,
-/// and each is a new key. A policy on the /48 bounds all of them together. A request that it denies creates no state for
-/// the /64.
+/// Use nested networks against clients that own many addresses. The owner of an IPv6 /48 has 65 536 networks of
+/// 64 bits, and each is a new key. A policy on the /48 limits all of them together. A request that this policy denies
+/// creates no state for the /64.
 ///
-/// An IPv4 address has as many levels, and each is the whole address by default. [`ipv4`](Self::ipv4) sets their lengths.
+/// An IPv4 address has as many levels as an IPv6 address. By default, each level is the whole address.
+/// [`ipv4`](Self::ipv4) sets other lengths.
 ///
 /// ```
 /// use http::Request;
@@ -60,7 +61,8 @@ const IPV6_BITS: u8 = 128;
 const IPV4_BITS: u8 = 32;
 
 impl Prefixes {
-    /// Creates 1 to 4 IPv6 networks of ascending length, from 1 to 128 bits. IPv4 addresses are limited as a whole.
+    /// Creates prefixes from 1 to 4 ascending lengths of IPv6 networks, each from 1 to 128 bits. IPv4 addresses are
+    /// limited as a whole.
     ///
     /// # Panics
     ///
@@ -73,7 +75,7 @@ impl Prefixes {
         }
     }
 
-    /// Creates IPv6 networks of lengths that are known only at run time.
+    /// Creates prefixes from lengths of IPv6 networks that are known only at run time.
     ///
     /// ```
     /// use tollgate_tower::key::Prefixes;
@@ -94,7 +96,8 @@ impl Prefixes {
         Self::of_ipv6(bits).ok_or_else(|| Error::new(ErrorKind::Config, message()))
     }
 
-    /// Sets the lengths of the IPv4 networks, from 1 to 32 bits: as many as those of IPv6. Equal lengths are allowed.
+    /// Sets the lengths of the IPv4 networks, from 1 to 32 bits: as many as for IPv6, in ascending order. Equal lengths
+    /// are allowed.
     ///
     /// # Panics
     ///

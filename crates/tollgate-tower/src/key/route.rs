@@ -7,10 +7,10 @@ use super::extractor::{Extraction, KeyExtractor};
 
 /// Uses the path of the request as the key.
 ///
-/// The path is not normalised: another case, `%2f`, `//`, `/./` or a slash at the end make another
-/// key. **A client that can write one path in several ways has several quotas.** A path that contains
-/// an identifier has one quota for each identifier. With axum use `MatchedPath`. Use this extractor for
-/// files and for services without routes.
+/// The path is not normalised: with another case, `%2f`, `//`, `/./` or a slash at the end, it is another key. **A
+/// client that can write one path in several ways has several quotas.** A path that contains an identifier has one
+/// quota for each identifier. With axum use `MatchedPath`. Use this extractor for files and for services without
+/// routes.
 ///
 /// ```
 /// use http::Request;
@@ -62,9 +62,9 @@ impl KeyExtractor for Method {
 
 /// Uses the route of an axum router as the key, such as `/users/{id}`.
 ///
-/// All values of a parameter share the quota of the route. A request that matches no route has no key.
-/// Add the layer with `Router::route_layer`, which does not apply to such requests, or give them a key
-/// with [`or`](KeyExtractor::or).
+/// All values of a parameter share the quota of the route. A request that matches no route has no key, and the response
+/// is 400. Add the layer with `Router::route_layer`, which does not apply to such requests, or give them a key with
+/// [`or`](KeyExtractor::or).
 ///
 /// ```
 /// use axum::{Router, body::Body, routing::get};

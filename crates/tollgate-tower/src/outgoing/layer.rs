@@ -14,10 +14,10 @@ use crate::{
     rejection::Problem,
 };
 
-/// Keeps the calls of all replicas below the limit of another service: the [module](super) describes it.
+/// Keeps the calls of all replicas below the limit of another service. The [module](super) describes how.
 ///
-/// The key of a call says whose limit it spends: [`Global`](crate::key::Global) for one limit of all calls, or the account by
-/// an [`Extension`](crate::key::Extension).
+/// Calls with the same key share a limit. Use [`Global`](crate::key::Global) for one limit of all calls, or an
+/// [`Extension`](crate::key::Extension) for one limit of each account.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -41,7 +41,7 @@ pub struct OutgoingLayer<K, C = NoRetries, R = Problem> {
 }
 
 impl<K: KeyExtractor> OutgoingLayer<K> {
-    /// Creates a layer that waits for up to 30 s, obeys what a [`RetryAfterLayer`] obeys, and repeats nothing.
+    /// Creates a layer that waits for up to 30 s, obeys the same headers as a [`RetryAfterLayer`], and repeats nothing.
     #[must_use]
     pub fn new(limiter: Limiter, key: K) -> Self {
         Self::builder(limiter, key).build()
@@ -106,21 +106,22 @@ const BUDGET_TIME: Duration = Duration::from_secs(10);
 impl<K, C, R> OutgoingBuilder<K, C, R> {
     /// Sets the longest wait. The default is 30 s.
     ///
-    /// No attempt begins later than this after the call. It counts the wait for a turn, the pauses, and the time of
-    /// earlier attempts. A call that would wait for longer gets a 429 of the layer at once, whose `Retry-After` says after which
-    /// time its turn is within reach. A refused call whose pause ends later returns the answer of the service.
+    /// No attempt begins later than this after the call. The time includes the wait for a turn, the pauses, and earlier
+    /// attempts. If a call would have to wait for longer, the layer responds with 429 at once. Its `Retry-After` is the
+    /// time after which the wait of a call is short enough. If the service refuses a call and the pause ends too late,
+    /// the caller receives the response of the service.
     pub fn wait(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
     }
 
-    /// Sets which answers pause the calls, and for how long: the cap, the fallback and
-    /// [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden) of the given layer. Its jitter is not used, because the
-    /// limiter spaces the calls.
+    /// Sets which responses pause the calls, and for how long. The layer uses the [cap](RetryAfterLayer::cap), the
+    /// [fallback](RetryAfterLayer::fallback) and [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden) of
+    /// `answers`. It does not use the jitter, because the limiter spaces the calls.
     ///
     /// # Panics
     ///
-    /// When the cap is zero or longer than a day.
+    /// Panics if the cap is zero or longer than a day.
     pub fn retry_after(mut self, answers: RetryAfterLayer) -> Self {
         let cap = answers.settings().cap;
         assert!(
@@ -131,15 +132,18 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
         self
     }
 
-    /// Repeats a refused call up to `most` times. The default is never.
+    /// Repeats a refused call up to `most` times. By default no call is repeated.
     ///
-    /// A 429 is repeated for every method, because the service has not worked on the call. So is a 403, where
-    /// [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden) makes it a refusal. A 503 is repeated if it names a
-    /// `Retry-After` and the method is idempotent. An error of the client is not repeated. A repeated call waits for the end of
-    /// the pause, and takes a turn of its own.
+    /// A repeated call waits for the end of the pause, and takes a turn of its own. These calls are repeated:
     ///
-    /// `copy` returns the body to send again. It is called before each attempt, and returns `None` for a body that can be sent
-    /// only once, such as a stream. That call is not repeated.
+    /// - After a 429, calls of every method, because the service has not worked on the call. A 403 counts as a 429 with
+    ///   [`delay_on_forbidden`](RetryAfterLayer::delay_on_forbidden).
+    /// - After a 503 with `Retry-After`, calls of idempotent methods.
+    ///
+    /// A call that fails with an error of the client is not repeated.
+    ///
+    /// `copy` returns a copy of the body, to send it again. The layer calls it before each attempt. If it returns
+    /// `None`, as for a stream, the call is not repeated.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -160,15 +164,15 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
         OutgoingBuilder { limiter, key, longest, answers, most, copy, budget, gate }
     }
 
-    /// Bounds the retries of all calls together: a `share` of the answers that were no refusals, and `per_second` besides. The
-    /// default is 0.1 and 1.
+    /// Limits the retries of all calls together, in each process: to a `share` of the calls that the service has not
+    /// refused, plus `per_second` retries each second. The default is 0.1 and 1.
     ///
-    /// Both count over 10 s. A service that refuses everything thus gets no more than `10 × per_second` retries in 10 s from each
-    /// process. The budget is the [`TpsBudget`] of tower.
+    /// Both count over 10 s. So a service that refuses everything gets up to `10 × per_second` retries in 10 s from
+    /// each process. The budget is the [`TpsBudget`] of tower.
     ///
     /// # Panics
     ///
-    /// When the share is not between 0 and 1, or `per_second` is above 1000.
+    /// Panics if the share is not between 0 and 1, or if `per_second` is above 1000.
     pub fn budget(mut self, share: f32, per_second: u32) -> Self {
         assert!((0.0..=1.0).contains(&share), "the budget must be a share of 0 to 1, got {share}");
         assert!(per_second <= 1_000, "the budget must be at most 1000 retries per second, got {per_second}");
@@ -176,7 +180,8 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
         self
     }
 
-    /// Sets the metric labels, from a fixed list. The metrics of decisions and rejections carry them.
+    /// Sets the metric labels, from a fixed list. The metrics `tollgate_decisions_total` and
+    /// `tollgate_rejections_total` carry them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
         self.gate.labels = labels;
         self

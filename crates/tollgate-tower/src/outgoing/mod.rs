@@ -1,12 +1,12 @@
 //! Keeps the calls of all replicas below the limit of another service.
 //!
-//! An [`OutgoingLayer`] goes around a client. It is one stack for somebody else's API:
+//! An [`OutgoingLayer`] goes around a client of somebody else's API. It combines:
 //!
-//! 1. **Its known limit.** A call waits for its turn in the limiter, which all replicas share over their store.
-//! 2. **What it says.** An answer with `Retry-After`, or with rate limit headers without remaining units, pauses the calls of
-//!    all replicas, not only those of the one that got it. A [`RetryAfterLayer`](crate::RetryAfterLayer) lists what is obeyed.
-//! 3. **Retries.** [`OutgoingBuilder::retries`] repeats what the service refused, within a budget. A call whose body cannot
-//!    be sent again is never repeated.
+//! 1. **The known limit.** A call waits for its turn in the limiter, which all replicas share over the store.
+//! 2. **What the service says.** A response with `Retry-After`, or with rate limit headers without remaining units,
+//!    pauses the calls of all replicas. [`RetryAfterLayer`](crate::RetryAfterLayer) lists the headers.
+//! 3. **Retries.** [`OutgoingBuilder::retries`] repeats the calls that the service refused, within a budget. A call
+//!    whose body cannot be sent again is never repeated.
 //! 4. **The longest wait.** No attempt begins later than [`OutgoingBuilder::wait`] after the call. A call whose turn would
 //!    come later is not made: the caller gets a 429 of the layer at once.
 //!
@@ -42,18 +42,20 @@
 //!
 //! # Pauses
 //!
-//! A pause is kept on the store of the limiter, by its clock, under the key of the call and the name `NAME/pause`, where `NAME`
-//! is the first policy of the limiter. It ends by itself. [`Limiter::reset`](tollgate::Limiter::reset) and `tollgate reset` end
-//! it earlier. A shorter pause does not end a longer one. In an outage of the store, each replica obeys what it was answered itself.
+//! A pause belongs to the key of a call. The store of the limiter keeps it under this key and the name `NAME/pause`,
+//! where `NAME` is the first policy of the limiter. A pause ends by itself.
+//! [`Limiter::reset`](tollgate::Limiter::reset) and `tollgate reset` end it earlier. A shorter pause does not end a
+//! longer one. In an outage of the store, each replica obeys only the responses that it received itself.
 //!
-//! A call asks for a pause after its turn, which takes one trip to the store. In a pause it waits, and then takes another turn:
-//! so the calls that waited leave with the spacing of the limit, and not together.
+//! When its turn comes, a call looks in the store whether calls are paused. This takes one round trip. In a pause the
+//! call waits, and then takes another turn. So the calls that waited leave with the spacing of the limit, and not all
+//! at once.
 //!
-//! Only *nothing is left* pauses. A greater number of remaining units is not obeyed: it does not say which of the calls that are
-//! under way from other replicas it counts, and the limiter counts all of them.
+//! Rate limit headers cause a pause only when no units remain. Any other number of remaining units is ignored: nobody
+//! knows which of the calls that are under way it includes, and the limiter counts all of them.
 //!
-//! The calls that are under way when the service begins to refuse are refused, too. There is no shadow mode: a call that does
-//! not wait for its turn would break the limit of others.
+//! When the service begins to refuse calls, it also refuses those that are under way. There is no shadow mode, because
+//! a call that does not wait for its turn would exceed the limit of the other service.
 
 mod layer;
 mod pauses;

@@ -13,9 +13,11 @@ use tower_service::Service;
 use super::{CopyBody, Outgoing};
 use crate::{key::KeyExtractor, rejection::Respond};
 
-/// Makes a service of HTTP requests of a `reqwest::Client`, which has a request type of its own.
+/// A `reqwest::Client` as a Tower service for requests of the crate `http`. The client alone is a service for
+/// `reqwest::Request`, with which the layers of this crate do not work.
 ///
-/// [`Outgoing::execute`] takes and returns the types of reqwest.
+/// Behind an [`OutgoingLayer`](super::OutgoingLayer), call [`Outgoing::execute`]: it takes and returns the types of
+/// reqwest.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -65,7 +67,8 @@ where
     ///
     /// # Errors
     ///
-    /// As `reqwest::Client::execute`. A call that would wait for too long is no error, but a response with the status 429.
+    /// Fails as `reqwest::Client::execute` does. If the call would have to wait for too long, the result is no error,
+    /// but a response with the status 429.
     pub async fn execute(&self, request: reqwest::Request) -> Result<reqwest::Response, Error> {
         let url = request.url().clone();
         // A client of reqwest is always ready.

@@ -13,10 +13,10 @@ use tower::retry::{
 
 use crate::metrics;
 
-/// Copies the body of a call, so that it can be sent again. Closures and functions do.
+/// Copies the body of a call, so that it can be sent again. Closures and functions `Fn(&B) -> Option<B>` implement it.
 ///
-/// [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries) takes one. Where the type of a layer has to be written down, give it
-/// a function:
+/// [`OutgoingBuilder::retries`](super::OutgoingBuilder::retries) takes one. To name the type of a layer, pass a
+/// function:
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -24,10 +24,11 @@ use crate::{
     rpc::RpcName,
 };
 
-/// Holds what is left to do for a request that a [`HandlerLimiter`](HandlerLimiter) has admitted.
+/// A request that a [`HandlerLimiter`](HandlerLimiter) has admitted. [`complete`](Self::complete) finishes its
+/// response.
 ///
-/// Dropping it counts as a request that was [cancelled](crate::Outcome::Cancelled), which matters with the options
-/// [`final_cost`](crate::RateLimitBuilder::final_cost), [`charge_on`](crate::RateLimitBuilder::charge_on) and
+/// If it is dropped instead, the request counts as [cancelled](crate::Outcome::Cancelled). This matters with the
+/// options [`final_cost`](crate::RateLimitBuilder::final_cost), [`charge_on`](crate::RateLimitBuilder::charge_on) and
 /// [`charge_after`](crate::RateLimitBuilder::charge_after).
 #[must_use = "the response carries the rate limit headers only after `complete`"]
 pub struct Admitted(Admission);
@@ -35,8 +36,8 @@ pub struct Admitted(Admission);
 impl Admitted {
     /// Completes the response of the handler.
     ///
-    /// Adds the rate limit headers, and settles the final cost where the layer has one. Headers of the same format that
-    /// the response has already are combined with them, as those of [stacked layers](crate::guide::layers#headers).
+    /// Adds the rate limit headers, and settles the final cost where the layer has one. If the response already has
+    /// headers of the same format, both are combined, as in [stacked layers](crate::guide::layers#headers).
     pub fn complete<B>(mut self, mut response: Response<B>) -> Response<B> {
         self.0.complete(&mut response);
         response
@@ -104,19 +105,21 @@ pub(crate) trait Judge<B>: Charger {
 
 /// Limits requests inside a handler, with the answers of a layer.
 ///
-/// A layer sees the head of a request. A key in the body, such as a user name in JSON, is known to the handler alone.
-/// [`RateLimitLayer::handler_limiter`](crate::RateLimitLayer::handler_limiter) joins a limiter with the options of a
-/// layer. A request that the handler limiter rejects receives the same response as from the layer, byte for byte:
-/// status, problem document, `Retry-After`, rate limit headers and exposed names. Denials are logged and counted as
-/// those of the layer.
+/// A layer sees only the head of a request. When the key is in the body, such as a user name in JSON, only the handler
+/// knows it. [`RateLimitLayer::handler_limiter`](crate::RateLimitLayer::handler_limiter) creates a handler limiter from
+/// a limiter and the options of a layer. A request that it rejects receives the same response as from the layer:
+/// status, problem document, `Retry-After`, rate limit headers and exposed names. Denials are logged and counted in the
+/// same way.
 ///
-/// The options apply as in the layer, with these exceptions. The key comes from the handler. The
-/// [exemption](crate::RateLimitBuilder::exempt) does not apply. A handler that panics counts as
-/// [cancelled](crate::Outcome::Cancelled). `B` is the type of the body of the handler's responses.
+/// The options apply as in the layer, with these exceptions. The key comes from the handler.
+/// [`exempt`](crate::RateLimitBuilder::exempt) and [`networks`](crate::RateLimitBuilder::networks) do not apply. A
+/// handler that panics counts as [cancelled](crate::Outcome::Cancelled). `B` is the body type of the handler's
+/// responses.
 ///
-/// Stacked with a layer it is the inner one: see [stacked layers](crate::guide::layers#headers). Give its policies other names. To
-/// limit a request by its head, use the layer. A handler that has not read the body when it checks needs a
-/// [`DrainLayer`](crate::drain::DrainLayer) outside, so that a client that still sends receives the refusal.
+/// Use a layer to limit requests by their head. When a layer is around the handler too, give the policies of both
+/// different names: see [stacked layers](crate::guide::layers#headers). A handler that checks before it has read the
+/// body needs a [`DrainLayer`](crate::drain::DrainLayer) around it, so that a client that is still sending receives the
+/// rejection.
 ///
 /// ```
 /// use axum::{
@@ -181,14 +184,16 @@ impl<B> HandlerLimiter<B> {
         self.limit.get(&[]).limiter
     }
 
-    /// Checks the limiter, at the [cost](crate::RateLimitBuilder::cost) that the layer charges for the request.
+    /// Checks the limiter. The request costs as much as the [layer](crate::RateLimitBuilder::cost) charges for it.
     ///
-    /// The extensions of the request are changed as by a layer.
+    /// `request` is the head of the request. As in a layer, options such as
+    /// [`expose_decisions`](crate::RateLimitBuilder::expose_decisions) insert into its extensions.
     ///
     /// # Errors
     ///
-    /// Returns the response to a request that is rejected: 429 when it is denied, 413 when its cost never fits, 503
-    /// when a closed limiter has no decision, 500 when the key has too few levels for a policy.
+    /// Returns the response to a rejected request: 429 when it is denied, 413 when its cost never fits, 503 when the
+    /// store did not decide and the limiter is [closed](tollgate::Outage::Closed), and 500 when the key has too few
+    /// levels for a policy.
     pub fn check(
         &self,
         request: &mut Parts,
@@ -198,11 +203,11 @@ impl<B> HandlerLimiter<B> {
         self.check_costs(request, key, costs)
     }
 
-    /// Checks the limiter at this cost: one [`Cost`] for all policies, or [`Costs`] for each.
+    /// Checks the limiter at the given cost: one [`Cost`] for all policies, or [`Costs`] for each.
     ///
     /// # Errors
     ///
-    /// The same as [`check`](Self::check). 500 also when the costs do not name each policy.
+    /// The same as [`check`](Self::check). The status is also 500 when the costs do not name each policy.
     pub fn check_costs(
         &self,
         request: &mut Parts,
@@ -215,7 +220,8 @@ impl<B> HandlerLimiter<B> {
         }
     }
 
-    /// Turns the result of a check into the answer, for a handler that checks the [`limiter`](Self::limiter) itself.
+    /// Turns the result of a check into an admission or a rejection, for a handler that checks the
+    /// [`limiter`](Self::limiter) itself.
     ///
     /// ```
     /// # use http::Request;
@@ -300,9 +306,9 @@ impl<B> fmt::Debug for HandlerLimiter<B> {
     }
 }
 
-/// Holds the response to a request that a [`HandlerLimiter`](HandlerLimiter) has rejected.
+/// The response to a request that a [`HandlerLimiter`](HandlerLimiter) has rejected.
 ///
-/// With the feature `axum` it is a response of a handler, so `?` returns it.
+/// With the feature `axum`, it implements `IntoResponse`: a handler returns it with `?`.
 #[must_use = "the client must receive the response"]
 pub struct Rejected<B> {
     // Boxed, so that the result of a check stays small.
@@ -348,11 +354,11 @@ impl<B> fmt::Debug for Rejected<B> {
 
 /// Charges further units for a request while the service handles it.
 ///
-/// It joins a limiter with the key of the request. A layer with
-/// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the
-/// extensions of each request that it admits. Its checks wait, log and count as those of the layer
-/// do, and follow its [`enforcement`](crate::RateLimitBuilder::enforcement). tollgate-tonic uses it to charge each message of a
-/// stream, and `ws::LimitedSocket` to charge those of a WebSocket.
+/// It is a limiter with the key of one request. A layer with
+/// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the extensions of each
+/// request that it admits. Its checks wait as the layer does, are logged and counted as those of the layer, and follow
+/// the [`enforcement`](crate::RateLimitBuilder::enforcement) of the layer. tollgate-tonic charges each message of a
+/// stream with it, and `ws::LimitedSocket` each message of a WebSocket.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -391,9 +397,9 @@ pub struct RequestLimiter {
 }
 
 impl RequestLimiter {
-    /// Joins a limiter with a key, for a service without a layer.
+    /// Creates a request limiter from a limiter and a key, for a service without a layer.
     ///
-    /// Its checks log and count as those of a layer without options.
+    /// Its checks are logged and counted as those of a layer with the default options.
     ///
     /// ```
     /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
@@ -463,7 +469,7 @@ impl RequestLimiter {
 
     /// Charges `cost` more units, or none when they do not fit.
     ///
-    /// Waits for quota where the layer [waits](crate::RateLimitBuilder::wait), or for as long as [`wait`](Self::wait) says.
+    /// Waits for quota for as long as the layer [does](crate::RateLimitBuilder::wait), or as [`wait`](Self::wait) says.
     /// Pass the result to [`admits`](Self::admits).
     ///
     /// # Errors

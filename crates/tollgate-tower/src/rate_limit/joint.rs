@@ -9,9 +9,9 @@ use crate::{key::KeyError, rate_limit::wait};
 
 /// Decides requests to which several limiters and keys apply at once.
 ///
-/// [`LimiterSource::from_decider`](crate::LimiterSource::from_decider) makes a source of one. The rules of
-/// `tollgate-rules` are one: a request has a limit for each of its descriptors. Use a [`Limiter`](tollgate::Limiter)
-/// with several policies where one key is enough: it decides all of them in one step.
+/// [`LimiterSource::from_decider`](crate::LimiterSource::from_decider) gives a decider to a layer. The rules of
+/// `tollgate-rules` are a decider: a request has a limit for each of its descriptors. When one key is enough, use a
+/// [`Limiter`](tollgate::Limiter) with several policies instead: it decides all of them in one step.
 ///
 /// ```
 /// use http::{Request, Response, request::Parts};
@@ -68,10 +68,10 @@ use crate::{key::KeyError, rate_limit::wait};
 /// # }
 /// ```
 pub trait RequestDecider: fmt::Debug + Send + Sync + 'static {
-    /// Decides the request with this head. `None` when no limit applies to it.
+    /// Decides on the request with this head. The future resolves to `None` when no limit applies to the request.
     ///
-    /// `cost` is what the layer charges for the request. An error of the future is answered as the error of a limiter:
-    /// with 413 for a cost that never fits, and with 503 otherwise.
+    /// `cost` is what the layer charges for the request. When the future fails, the response is 413 for a cost that
+    /// never fits, and 503 otherwise.
     ///
     /// # Errors
     ///
@@ -82,10 +82,10 @@ pub trait RequestDecider: fmt::Debug + Send + Sync + 'static {
 /// Resolves to the decision of a [`RequestDecider`].
 pub type JointFuture = StoreFuture<Option<JointDecision>>;
 
-/// Holds the decisions of all limits that apply to one request.
+/// A decision by all limits that apply to one request.
 ///
-/// A [`RequestDecider`](crate::RequestDecider) returns it. The layer turns it into the same answer as the decision of one
-/// limiter: the header fields list the policies of all decisions, and the wait of a denial is the longest of all.
+/// A [`RequestDecider`](crate::RequestDecider) returns it. The layer responds as it does to the decision of one
+/// limiter. The header fields list the policies of all decisions, and the wait of a denial is the longest of all.
 #[derive(Clone, Debug)]
 #[must_use = "a decision that is ignored limits nothing"]
 pub struct JointDecision {
@@ -108,23 +108,23 @@ pub(crate) struct KeyDecision {
 }
 
 impl JointDecision {
-    /// Lets the request pass.
+    /// Creates a decision that lets the request pass.
     pub fn allowed() -> Self {
         Self { is_allowed: true, decisions: Vec::new(), forbidden: None }
     }
 
-    /// Denies the request.
+    /// Creates a decision that denies the request.
     ///
-    /// Add the decisions that deny it, and no others: the response lists these. A denial without decisions is one that no
-    /// wait ends. Its response has no `Retry-After`.
+    /// Add only the decisions that deny the request, because the response lists them. A denial without decisions means
+    /// that waiting does not help: its response has no `Retry-After`.
     pub fn denied() -> Self {
         Self { is_allowed: false, decisions: Vec::new(), forbidden: None }
     }
 
-    /// Rejects the request with 403, because its client is never served.
+    /// Creates a decision that rejects the request with 403, because its client is never served.
     ///
-    /// In shadow mode the request passes. `key` stands for the client: it says whether the client belongs to the
-    /// [share](crate::RateLimitBuilder::enforcement) for which the layer is enforced.
+    /// In shadow mode the request passes. `key` is the key of the client: it decides whether the client belongs to the
+    /// [enforced share](crate::RateLimitBuilder::enforcement).
     pub fn forbidden(key: Key) -> Self {
         Self { forbidden: Some(Box::new(key)), ..Self::denied() }
     }
@@ -134,12 +134,13 @@ impl JointDecision {
         self.forbidden.as_deref()
     }
 
-    /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds it.
+    /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds units of
+    /// it.
     pub fn with(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, false)
     }
 
-    /// Adds a decision that is counted in the metrics, and has no part in the answer: a limit that is tried out.
+    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not change the response.
     pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, true)
     }
@@ -160,7 +161,8 @@ impl JointDecision {
         self.is_allowed
     }
 
-    /// Returns the decisions that have a part in the answer, in the order in which they were added.
+    /// Returns the decisions in the order in which they were added, without those of
+    /// [`with_shadow`](Self::with_shadow).
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.parts().map(|part| &part.decision)
     }

@@ -36,10 +36,10 @@ use crate::{
 
 /// Limits the requests of a service.
 ///
-/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that
-/// does not fit is [rejected](crate::rejection), and the service is not called. Every response carries
-/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of
-/// draft-ietf-httpapi-ratelimit-headers, revisions 08 to 11.
+/// Each request spends one unit of every policy of the [`Limiter`](tollgate::Limiter). A request that does not fit is
+/// [rejected](crate::rejection), and the service is not called. The response to each request that was checked carries
+/// the headers `RateLimit-Policy` and `RateLimit`, in the syntax of draft-ietf-httpapi-ratelimit-headers, revisions 08
+/// to 11.
 ///
 /// To limit something that is not an HTTP request, use the [`Limiter`](tollgate::Limiter) itself.
 ///
@@ -86,10 +86,10 @@ use crate::{
 ///
 /// # The body of a rejected request
 ///
-/// The response to a rejected request does not wait for the body of the request. The layer reads the rest of a body of axum
-/// or tonic, so that a client that still sends receives the response, and the server can go on with the connection. It drops
-/// bodies of other types (hyper's `Incoming`), unless a [`DrainLayer`](crate::drain::DrainLayer) is outside of it. The
-/// module [`drain`](crate::drain) has the bounds.
+/// The response to a rejected request does not wait for the body of the request. The layer reads the rest of a body of
+/// axum or tonic in the background. So a client that is still sending receives the response, and the server can keep
+/// the connection. The layer drops a body of another type, such as hyper's `Incoming`: put a
+/// [`DrainLayer`](crate::drain::DrainLayer) around it. The module [`drain`](crate::drain) has the bounds.
 pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
     pub(super) shared: Arc<Shared<K, R>>,
 }
@@ -111,10 +111,9 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
 }
 
 impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
-    /// Joins a limiter with the options of this layer, for handlers that check it themselves.
+    /// Returns a [`HandlerLimiter`] that checks `limiter` inside a handler, with the options of this layer.
     ///
-    /// The handler then answers as this layer does: see [`HandlerLimiter`]. `B` is the type of the body of the handler's
-    /// responses. The limiters of the layer are not checked.
+    /// The limiters of the layer are not checked. `B` is the body type of the handler's responses.
     #[must_use]
     pub fn handler_limiter<B>(&self, limiter: Limiter) -> HandlerLimiter<B>
     where

@@ -120,9 +120,10 @@ impl LimiterTable {
     }
 }
 
-/// Provides the limiter of each request of a layer.
+/// Finds the limiter of each request of a layer.
 ///
-/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes every row of this table by `Into<LimiterSource>`:
+/// [`RateLimitLayer::new`](crate::RateLimitLayer::new) takes every type of this table, because each converts into a
+/// source:
 ///
 /// | limits | type |
 /// |---|---|
@@ -133,9 +134,8 @@ impl LimiterTable {
 /// | fetched and cached, by the tenant of a request | [`TenantLimiters`], [`LimiterSource::by_tenant`] |
 /// | several limiters and keys at once, such as rules in files | [`LimiterSource::from_decider`] |
 ///
-/// The headers, the problem document and the metrics of a response are those of the policies that decided. Two layers
-/// around one route, [`final_cost`](crate::RateLimitBuilder::final_cost) and all other options work with every row but
-/// the last one, which [has no single key](LimiterSource::from_decider).
+/// The headers, the problem document and the metrics show the policies that decided the request. All options of the
+/// layer work with every row except the last one, for which [some options have no effect](LimiterSource::from_decider).
 ///
 /// ```
 /// use tollgate::{Limiter, LimiterHandle, MemoryStore, Policy, Quota};
@@ -161,12 +161,16 @@ pub struct LimiterSource {
 impl LimiterSource {
     /// Selects the limits of each request by a function.
     ///
-    /// The function returns policies in every form that [`Limiter::new`] takes, a limiter, an `Option` of one of them,
-    /// or a [`Selection`]. Policies have the store and all options of `default`. `None` selects `default`. Make that
-    /// one the strictest. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request.
-    /// Policies that make no set are a wrong set-up: the response is 500.
+    /// The function returns one of these:
     ///
-    /// The layer keeps the headers of 1024 policy sets. Further sets cost some allocations for each request.
+    /// - Policies, in every form that [`Limiter::new`] takes. They use the store and all options of `default`. If two
+    ///   of them have the same name, or the set is invalid in another way, the response is 500.
+    /// - A [`Limiter`].
+    /// - An `Option` of either. `None` selects `default`, so make `default` the strictest.
+    /// - A [`Selection`]. [`Selection::Exempt`] lifts the limit, and [`Selection::Blocked`] denies the request.
+    ///
+    /// The layer caches the headers of 1024 policy sets. With more sets in use, some requests allocate memory to build
+    /// their headers again.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -201,14 +205,14 @@ impl LimiterSource {
         Self::of(ByFunction { default, select: move |parts: &Parts| select(parts).into() })
     }
 
-    /// Limits each request by the limits of its tenant, which are fetched and cached.
+    /// Selects the limits of the tenant of each request. They are fetched and cached.
     ///
-    /// `find` returns the tenant of a request. A request without one (`None`) is limited by the
-    /// [default limiter](TenantLimiters::default_limiter). Find the tenant in what an authentication has verified: a
-    /// client that chooses its tenant chooses its limits.
+    /// `find` returns the tenant of a request. With `None`, the [default limiter](TenantLimiters::default_limiter)
+    /// limits the request. Use only a tenant that an authentication has verified: a client that chooses its tenant
+    /// chooses its limits.
     ///
-    /// `TenantLimiters<T>` converts into a source as it is, where an outer layer inserts a `T` into the extensions of
-    /// the request.
+    /// If an outer layer inserts a `T` into the extensions of the request, pass the `TenantLimiters<T>` itself: no
+    /// `find` is needed.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -246,12 +250,13 @@ impl LimiterSource {
 
     /// Limits each request by several limiters and keys at once: see [`RequestDecider`].
     ///
-    /// The decider finds the keys, so the key extractor of the layer is not asked. Pass [`Global`](crate::key::Global).
-    /// The options that need one key have no effect, and the layer logs them once at `warn`:
-    /// [`wait`](crate::RateLimitBuilder::wait), [`partition_key`](crate::RateLimitBuilder::partition_key) and
-    /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter).
-    /// [`charge_after`](crate::RateLimitBuilder::charge_after) charges as
-    /// [`charge_on`](crate::RateLimitBuilder::charge_on) does: before the response.
+    /// The decider finds the keys, so the layer does not use its key extractor. Pass [`Global`](crate::key::Global) to
+    /// it. Options that need one key have no effect, and the layer logs them once at `warn`:
+    /// [`wait`](crate::RateLimitBuilder::wait), [`costs`](crate::RateLimitBuilder::costs),
+    /// [`reserve`](crate::RateLimitBuilder::reserve), [`partition_key`](crate::RateLimitBuilder::partition_key) and
+    /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). With
+    /// [`charge_after`](crate::RateLimitBuilder::charge_after), the layer charges before the response, as
+    /// [`charge_on`](crate::RateLimitBuilder::charge_on) does.
     pub fn from_decider(decider: impl RequestDecider) -> Self {
         let mut limiters = LimiterTable::default();
         let target = limiters.add_decider(Box::new(decider));
@@ -261,8 +266,8 @@ impl LimiterSource {
     /// Sets the metric labels of the layer, unless its builder sets
     /// [others](crate::RateLimitBuilder::metric_labels).
     ///
-    /// Use it in a table of limiters that knows the names of the limited methods or routes. A source inside another one,
-    /// such as the limiters of a tier, has no labels.
+    /// Use it when the source knows the names of the limited methods or routes. The labels of a source inside another
+    /// one, such as the limiters of a tier, have no effect.
     #[must_use]
     pub fn with_metric_labels(mut self, labels: MetricLabels) -> Self {
         self.labels = Some(labels);
@@ -273,8 +278,9 @@ impl LimiterSource {
     ///
     /// # Errors
     ///
-    /// [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the tier of the request. A
-    /// [decider](Self::from_decider) has no single limiter.
+    /// Fails when [`TieredLimiters::strict`](crate::TieredLimiters::strict) has no limiter for the tier of the request,
+    /// when the policies of [`from_fn`](Self::from_fn) are no valid set, and for a [decider](Self::from_decider), which
+    /// has no single limiter.
     pub fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
         Lookup::limiter_for(self, parts)
     }
@@ -344,13 +350,12 @@ impl fmt::Debug for LimiterSource {
 
 /// Selects a limiter by the tier of a request, such as the plan of a customer.
 ///
-/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions of
-/// the request. [`by`](Self::by) finds the tier by a closure instead. A request without a tier, or
-/// with a tier that is not listed, is limited by the default limiter. Make that one the strictest.
+/// A tier is a value that an outer layer, such as the authentication, inserts into the extensions of the request.
+/// [`by`](Self::by) finds the tier by a closure instead. The default limiter limits a request without a tier, or with a
+/// tier that is not listed. Make it the strictest.
 ///
-/// A counter belongs to the name of a policy and to a key. A caller that changes its tier starts with
-/// a fresh quota if the policies of the tiers have different names. If the names are equal, the units
-/// that it has spent stay spent.
+/// The store counts by the name of a policy and by the key. If the policies of two tiers have different names, a caller
+/// that changes its tier starts with a fresh quota. If the names are equal, the spent units stay spent.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -402,8 +407,8 @@ type Find<T> = Box<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
     /// Creates tiers with a default limiter, for requests whose tier is missing or not listed.
     ///
-    /// The default, like the limiter of each tier, may be any [`LimiterSource`]: a
-    /// [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
+    /// The default, like the limiter of each tier, may be any [`LimiterSource`], such as a
+    /// [`LimiterHandle`](tollgate::LimiterHandle) or the limits of tenants.
     pub fn new(default: impl Into<LimiterSource>) -> Self {
         let mut tiers = Self::strict();
         tiers.default = Ok(default.into().add_to(&mut tiers.limiters));
@@ -412,8 +417,8 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
 
     /// Creates tiers without a default limiter.
     ///
-    /// A request whose tier is missing or not listed is answered with 500: the layer that inserts the
-    /// tier is missing, or is not outside of the rate limit.
+    /// The response to a request whose tier is missing or not listed is 500, and the mistake is logged once: the layer
+    /// that inserts the tier must be outside of the rate limit.
     pub fn strict() -> Self {
         Self {
             limiters: LimiterTable::default(),

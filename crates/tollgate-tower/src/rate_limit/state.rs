@@ -21,11 +21,11 @@ use crate::{
     rejection::Respond,
 };
 
-/// Answers a caller with its own state as JSON: what is left of each policy, as `/rate_limit` of GitHub's API. It spends
-/// nothing.
+/// A service that reports to a caller how much of its quotas is left, as JSON, in the form of `/rate_limit` of GitHub's
+/// API. It spends nothing.
 ///
-/// [`RateLimitLayer::state_service`] creates it with the limiters and the key extractor of the layer, so that a caller sees
-/// what the layer will decide. Put it on a route outside of the layer. `B` is the type of the body of its responses.
+/// [`RateLimitLayer::state_service`] creates it with the limiters and the key extractor of the layer. Put it on a route
+/// outside of the layer. `B` is the body type of its responses.
 ///
 /// ```
 /// use axum::{Router, body::{Body, to_bytes}, routing::get};
@@ -52,7 +52,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// # The answer
+/// # The response
 ///
 /// ```json
 /// {
@@ -61,22 +61,25 @@ use crate::{
 /// }
 /// ```
 ///
-/// Each policy is a resource, with the numbers of [`HeaderFormat::GitHub`](crate::HeaderFormat::GitHub): the limit is the
-/// burst, and the reset is the time at which there are more units, in seconds since the Unix epoch. `rate` is the policy with
-/// the smallest part left. Two policies of one name are one resource, the one with fewer units left.
+/// Each policy is a resource, with the numbers of [`HeaderFormat::GitHub`](crate::HeaderFormat::GitHub): the limit is
+/// the burst, and the reset is the time at which there are more units, in seconds since the Unix epoch. `rate` is the
+/// policy with the smallest part left. Of two policies with the same name, only the one with fewer units left is a
+/// resource.
 ///
-/// - A [leased](tollgate::Policy::leased) policy shows the state of the server: units that replicas hold count as used.
-/// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. While it locks out none is left, and the reset is
-///   its end.
+/// - A [leased](tollgate::Policy::leased) policy shows the state of the store: units that replicas hold count as used.
+/// - A [lockout](tollgate::Policy::lockout) shows the failures that are left. During a lockout none is left, and the
+///   reset is the end of the lockout.
 /// - Concurrent requests are no units, so a [`ConcurrencyLayer`](crate::ConcurrencyLayer) shows nothing.
-/// - A caller without limits has no resources, and no `rate`: one that is exempt, or
-///   [outside of the enforced share](crate::RateLimitBuilder::enforcement).
+/// - A caller that is exempt, or [outside of the enforced share](crate::RateLimitBuilder::enforcement), has no
+///   resources and no `rate`.
 ///
-/// `HEAD` has the headers alone, and other methods than `GET` are answered with 405. A request that the layer rejects without a
-/// check is rejected here by the same [responder](crate::rejection): without its key with 400, and with 503 in an outage, also
-/// where the layer decides in process. A [decider](crate::LimiterSource::from_decider) is asked to decide at a cost of zero.
+/// `GET`, `HEAD` and `OPTIONS` are allowed: the response to other methods is 405. The service rejects a request that
+/// the layer would reject without a check, with the same [responder](crate::rejection): for example with 400 when the
+/// key is missing. In an outage of the store it responds with 503, whatever the [`Outage`](tollgate::Outage) of the
+/// limiter is. A [decider](crate::LimiterSource::from_decider) decides at a cost of zero.
 ///
-/// Requests to the service are not limited. Each costs the store one call: put a limit around it where that matters.
+/// Requests to the service are not limited, and each one calls the store once. Put a limit around the service where
+/// that matters.
 pub struct StateService<B> {
     layers: Arc<[Arc<dyn Look<B>>]>,
 }
@@ -92,7 +95,7 @@ pub(crate) trait Look<B>: Send + Sync {
 pub(crate) type Looking<'a, B> = Pin<Box<dyn Future<Output = Result<(), Response<B>>> + Send + 'a>>;
 
 impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
-    /// Returns a service that answers a caller how much of the quotas of this layer is left.
+    /// Returns a service that reports to a caller how much of the quotas of this layer is left.
     #[must_use]
     pub fn state_service<B>(&self) -> StateService<B>
     where
@@ -104,8 +107,8 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
 }
 
 impl<B> StateService<B> {
-    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers). The first layer that
-    /// rejects a request answers it.
+    /// Adds the policies of another layer, for routes with [stacked layers](crate::guide::layers). If one of the layers
+    /// rejects the request, the response is the rejection of the first one.
     ///
     /// ```
     /// use axum::body::{Body, to_bytes};

@@ -58,14 +58,16 @@ const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 impl Problem {
-    /// Creates a responder with the type that the draft describes.
+    /// Creates a responder with the types that the draft describes.
     #[must_use]
     pub const fn new() -> Self {
         Self { denial: Cow::Borrowed(DENIAL), overload: Cow::Borrowed(OVERLOAD) }
     }
 
-    /// Creates a responder with types of your own. The type of a denial is `base` followed by
-    /// `#quota-exceeded`, and that of an overload `base` followed by `#temporary-reduced-capacity`.
+    /// Creates a responder with types of your own.
+    ///
+    /// The type of a denial is `base` followed by `#quota-exceeded`. The type of an overload is `base` followed by
+    /// `#temporary-reduced-capacity`.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -27,24 +27,27 @@ pub struct Rejection<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Reason<'a> {
-    /// The quota is spent. Of several limits that deny, this is the one that the client waits for longest.
+    /// The quota is spent. If several limits deny, this is the decision with the longest wait.
     Denied(&'a Decision),
-    /// A limit has an [amount of 0](tollgate::Quota::is_blocked): a tenant that is
-    /// [suspended](tollgate::limiter::Selection::Blocked), or a rule of 0 requests.
+    /// A limit has an [amount of 0](tollgate::Quota::is_blocked): the tenant is
+    /// [suspended](tollgate::limiter::Selection::Blocked), or a rule allows 0 requests.
     Blocked,
     /// The client is in a [denied network](crate::RateLimitBuilder::networks).
     Forbidden,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),
-    /// The request has no key.
+    /// The request has no key, or the service is [set up wrongly](crate::key::KeyErrorKind::Misconfigured).
     MissingKey(&'a KeyError),
-    /// The store did not decide, and the limiter is [closed](tollgate::Outage::Closed) during an outage.
+    /// There is no decision. Most often, the store did not answer, and the limiter is
+    /// [closed](tollgate::Outage::Closed) in an outage. The other causes are limits of a tenant that
+    /// [could not be fetched](tollgate::tenants::SourceOutage::Closed), and a
+    /// [lost permit](crate::concurrency#lost-permits).
     Unavailable(&'a Error),
     /// The key holds as many permits as it may: too many of its requests are in flight. A
     /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) rejects the request.
     NoPermit(&'a PermitDenied),
-    /// An [adaptive limiter](crate::adaptive) sheds the request, because the service is overloaded, or all permits of a
-    /// limit that [protects the service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
+    /// The service is overloaded: an [adaptive limiter](crate::adaptive) sheds the request, or all permits of a limit
+    /// that [protects the service](crate::concurrency::ConcurrencyBuilder::service_unavailable) are held.
     Overloaded(&'a Overload),
 }
 
@@ -133,7 +136,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Returns the decision, if the request was denied. Of several limits that deny, it is the one with the longest wait.
+    /// Returns the decision, if the request was denied. If several limits deny, it is the decision with the longest
+    /// wait.
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
@@ -144,7 +148,7 @@ impl<'a> Rejection<'a> {
 
     /// Returns the states of the policies, in the order of the limiter. Empty unless the request was denied.
     ///
-    /// Of several limits that deny, the states of the one with the longest wait come first.
+    /// If several limits deny, the states of the limit with the longest wait come first.
     #[must_use]
     pub fn states(&self) -> &'a [PolicyState<'a>] {
         self.states
@@ -163,11 +167,11 @@ impl<'a> Rejection<'a> {
         Some(state.policy().name())
     }
 
-    /// Returns the time until the request fits, if it was denied, or an estimate of it, if it was shed or got no permit.
+    /// Returns the time until the request fits, if it was denied. If it was shed or got no permit, the time is an
+    /// estimate.
     ///
-    /// For a denial it is exact for this layer, and grows by the
-    /// [jitter](crate::RateLimitBuilder::retry_jitter). If an outer layer has no unit left for a longer
-    /// time, it is the time of that layer.
+    /// For a denial it is the exact time of this layer, plus the [jitter](crate::RateLimitBuilder::retry_jitter). If an
+    /// outer layer has no unit left for a longer time, it is the time of that layer.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -188,7 +192,7 @@ impl fmt::Debug for Rejection<'_> {
     }
 }
 
-/// Describes a request that was shed, because as many requests as the service can work on are in flight.
+/// Describes a request that was shed, because too many requests are in flight.
 ///
 /// An [`AdaptiveLimiter`](crate::adaptive::AdaptiveLimiter) returns it. A
 /// [`ConcurrencyLayer`](crate::concurrency::ConcurrencyLayer) that protects the service reports it too.
@@ -206,7 +210,8 @@ impl Overload {
         self.in_flight
     }
 
-    /// Returns the number of requests in flight that the limiter allows, or the priority of the request.
+    /// Returns the number of requests in flight that the limiter allows. For an adaptive limiter, it is the share of
+    /// the limit that the [class](crate::adaptive::Class) of the request may use.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
@@ -214,9 +219,9 @@ impl Overload {
 
     /// Returns the time after which the client should try again.
     ///
-    /// It is an estimate, unlike the wait for a quota: no clock says when a service is less busy. An adaptive limiter
-    /// takes the mean latency of the last window, or the length of a window if that is longer. A concurrency limit takes
-    /// [its own](tollgate::permits::PermitDenied::retry_after).
+    /// It is an estimate, unlike the wait for a quota: nobody knows when a service is less busy. An adaptive limiter
+    /// returns the mean latency of the last window, or the length of a window if that is longer. A concurrency limit
+    /// returns [its own estimate](tollgate::permits::PermitDenied::retry_after).
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.retry_after

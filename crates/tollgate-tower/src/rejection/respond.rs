@@ -9,9 +9,8 @@ use crate::headers::{
 
 /// Builds the response to a request that the middleware rejects.
 ///
-/// Implement it to reject requests in the format of your service, or wrap a closure in
-/// [`respond_fn`]. `B` is the body type of the inner service: a rejection has the same type as its
-/// responses.
+/// Implement it to reject requests in the format of your service, or wrap a closure in [`respond_fn`]. `B` is the body
+/// type of the inner service, because a rejection has the same type as a response of the service.
 ///
 /// ```
 /// use http::Response;
@@ -45,8 +44,8 @@ pub trait Respond<B>: Send + Sync + 'static {
     /// Returns whether the middleware adds `Retry-After` and `Cache-Control` to this response. The
     /// default is `true`.
     ///
-    /// Return `false` when the client speaks a protocol that has other fields for the wait. gRPC is such
-    /// a protocol. The rate limit headers do not depend on this method.
+    /// Return `false` when the protocol of the client has other fields for the wait, as gRPC has. The rate limit
+    /// headers do not depend on this method.
     fn adds_retry_after(&self, rejection: &Rejection<'_>) -> bool {
         let _ = rejection;
         true

@@ -4,9 +4,9 @@
 //! cost. A [`LimitedSocket`] wraps the socket of axum, and charges each message before the handler sees it: one unit, its
 //! [bytes](LimitedSocket::bytes), or [any cost](LimitedSocket::cost).
 //!
-//! The [`RequestLimiter`] says what is charged, and under which key. A layer around the route inserts one for its own
-//! key: see [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). [`RequestLimiter::new`] joins any
-//! limiter with any key.
+//! A [`RequestLimiter`] holds the limiter and the key. A layer around the route inserts one for the key of the request:
+//! see [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). [`RequestLimiter::new`] takes any
+//! limiter and any key.
 //!
 //! ```
 //! use std::{net::SocketAddr, time::Duration};
@@ -39,26 +39,26 @@
 //!
 //! | option | a message beyond the limit |
 //! |---|---|
-//! | none | closes the socket with the code 1008 (policy violation), and a reason that names the policy and the wait |
+//! | none | closes the socket with the code 1008 (policy violation). The reason names the policy and the wait |
 //! | [`RequestLimiter::wait`] | waits for its turn. The socket is not read meanwhile, so the client is slowed down by TCP. A message whose turn would come too late closes the socket, or is dropped |
-//! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). The closure receives it |
+//! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). Your closure receives it |
 //!
-//! A message waits in a [leaky bucket](tollgate::Policy::leaky_bucket) with and without the option. In
-//! [shadow mode](crate::RateLimitBuilder::shadow) of the layer each message passes.
+//! In a [leaky bucket](tollgate::Policy::leaky_bucket) a message waits with and without an option. If the layer is in
+//! [shadow mode](crate::RateLimitBuilder::shadow), each message passes.
 //!
-//! Other ends have codes of their own, so that a client knows whether a new connection helps:
+//! The close code shows the client whether a new connection helps:
 //!
 //! | code | when |
 //! |---|---|
 //! | 1008 | the limit is exceeded, or blocked |
 //! | 1009 | the cost of the message is above the burst of a policy: it would never fit. With `drop_denied` it is dropped |
 //! | 1011 | the limiter is misconfigured: the key has too few levels, or no runtime has been started |
-//! | 1013 | the store did not decide, and the limiter is [closed](tollgate::Outage::Closed) in an outage. Any other `Outage` decides |
+//! | 1013 | the store did not decide, and the limiter is [closed](tollgate::Outage::Closed) in an outage. With any other `Outage` the limiter decides itself |
 //!
-//! [`close_with`](LimitedSocket::close_with) chooses another code or reason. After the close frame the socket waits for the
-//! one of the client, for two seconds at most, and discards what still comes: a connection that ends with unread
-//! messages is reset, and the client would lose the close frame. Then the handler receives a [`Refusal`] as an error, and
-//! the stream ends. The sink returns errors from the close frame on.
+//! [`close_with`](LimitedSocket::close_with) chooses another code or reason. After the close frame, the socket waits
+//! for the close frame of the client, for up to 2 s, and discards all other messages. Otherwise the connection would be
+//! reset, and the client could lose the close frame. Then the handler receives a [`Refusal`] as an error, and the
+//! stream ends. After the close frame, sending returns an error.
 //!
 //! # What is not charged
 //!
@@ -67,8 +67,8 @@
 //! - Frames. A message of several frames is one message. It is in memory before it is charged, so set
 //!   [`max_message_size`](axum::extract::ws::WebSocketUpgrade::max_message_size).
 //!
-//! A message that waits delays the pings behind it. Keep the longest wait below the time after which the client, or a
-//! proxy, takes a silent connection for dead.
+//! A message that waits delays the pings behind it. Keep the longest wait below the time after which the client or a
+//! proxy closes a silent connection.
 
 mod closing;
 mod refusal;
@@ -94,17 +94,18 @@ pub use refusal::Refusal;
 
 /// Charges the messages that a WebSocket receives, and passes on those that are paid for.
 ///
-/// It is a stream and a sink, as the socket is. See the [module](self) for an example, and for what happens at the limit.
+/// It is a stream and a sink, as the socket is. The [module](self) has an example, and describes what happens at the
+/// limit.
 ///
 /// # Cancellation
 ///
-/// The socket holds the message that is being charged. A dropped future of [`recv`](Self::recv), or of a stream
-/// combinator, loses no message and charges none twice: the next call goes on. A socket that is dropped while a message
-/// waits refunds it. One that is dropped while the store decides may have spent the units.
+/// The socket holds the message that is being charged. Dropping a future of [`recv`](Self::recv), or of a stream
+/// combinator, loses no message and charges none twice: the next call goes on with it. If the socket is dropped while a
+/// message waits, its units are refunded. If it is dropped while the store decides, the units may be spent.
 ///
 /// # Panics
 ///
-/// Closing waits with a timer. It panics outside a tokio runtime, and in one without timers.
+/// Reading panics when the limit closes the socket outside of a tokio runtime, or in a runtime without timers.
 #[must_use = "streams do nothing unless polled"]
 pub struct LimitedSocket<S = WebSocket> {
     socket: S,
@@ -158,16 +159,15 @@ impl<S> LimitedSocket<S> {
 
     /// Sets the cost of a ping or a pong. The default is zero.
     ///
-    /// A ping is answered by axum, also when it is dropped.
+    /// axum answers each ping, also one that is dropped.
     pub fn control_cost(mut self, cost: Cost) -> Self {
         self.options.control_cost = cost;
         self
     }
 
-    /// Drops messages beyond the limit instead of closing the socket, and passes them to a closure.
+    /// Passes messages beyond the limit to a closure instead of closing the socket.
     ///
-    /// The closure is called in the task that reads, so it must not block. Without a decision of the store the socket
-    /// closes.
+    /// The closure runs in the task that reads, so it must not block. If the store does not decide, the socket closes.
     pub fn drop_denied(mut self, on_dropped: impl FnMut(Message, Refusal) + Send + 'static) -> Self {
         self.options.on_dropped = Some(Box::new(on_dropped));
         self
@@ -175,7 +175,7 @@ impl<S> LimitedSocket<S> {
 
     /// Sets the code and the reason of the close frame. The default is [`Refusal::close_frame`].
     ///
-    /// A reason is at most 123 bytes long.
+    /// The reason may be up to 123 bytes long.
     pub fn close_with(mut self, frame: impl Fn(&Refusal) -> CloseFrame + Send + 'static) -> Self {
         self.options.close_frame = Some(Box::new(frame));
         self
@@ -187,13 +187,13 @@ impl<S> LimitedSocket<S> {
         self.dropped
     }
 
-    /// Returns the socket.
+    /// Returns the inner socket.
     #[must_use]
     pub fn get_ref(&self) -> &S {
         &self.socket
     }
 
-    /// Returns the socket without its limit. A message that is being charged is lost.
+    /// Returns the inner socket without the limit. A message that is being charged is lost.
     #[must_use]
     pub fn into_inner(self) -> S {
         self.socket
@@ -254,7 +254,7 @@ where
     ///
     /// # Errors
     ///
-    /// Returns the error of the socket, and an error when the limit has closed it.
+    /// Returns the error of the socket, or an error when the limit has closed it.
     pub async fn send(&mut self, message: Message) -> Result<(), Error> {
         poll_fn(|cx| Pin::new(&mut *self).poll_ready(cx)).await?;
         Pin::new(&mut *self).start_send(message)?;

@@ -5,7 +5,7 @@ use tollgate::{Decision, Error, ErrorKind};
 
 use crate::headers::round_up;
 
-/// Says why a message was not passed on, and why the socket was closed.
+/// The reason why a message was dropped, or why the socket was closed.
 ///
 /// The stream of a [`LimitedSocket`](super::LimitedSocket) returns it inside an [`axum::Error`]. `Display` is the reason in
 /// the close frame.
@@ -28,22 +28,21 @@ impl Refusal {
         Self { result }
     }
 
-    /// Returns the decision that denied the message.
+    /// Returns the decision that denied the message, if the limiter decided.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         self.result.as_ref().ok()
     }
 
-    /// Returns the error of a check without a decision.
+    /// Returns the error of the check, if there is no decision.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         self.result.as_ref().err()
     }
 
-    /// Returns the code that fits, and `Display` as the reason.
+    /// Returns the close frame for this refusal, with the text of `Display` as the reason.
     ///
-    /// The code is 1008 for a denied message, 1009 for one that never fits, 1013 without a decision, and 1011 for a
-    /// limiter that is misconfigured.
+    /// The [module](super) lists the codes.
     #[must_use]
     pub fn close_frame(&self) -> CloseFrame {
         let code = match self.error().map(Error::kind) {

@@ -3,9 +3,9 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Compares the latency of the last window with the latency of the service without a queue.
 ///
-/// The quotient is the *gradient*. While the latency stays below the baseline times the tolerance, the gradient is 1, and
-/// the limit grows by the square root of itself, the *queue*. When requests begin to wait in the service, the gradient
-/// falls, and the limit with it:
+/// The latency without a queue is the *baseline*. The quotient is the *gradient*. While the latency stays below the
+/// baseline times the tolerance, the gradient is 1, and the limit grows. Its square root is the room for a *queue*.
+/// When requests begin to wait in the service, the gradient falls, and the limit with it:
 ///
 /// ```text
 /// gradient = baseline × tolerance ÷ latency, between 0.5 and 1
@@ -13,16 +13,18 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 /// limit    = limit + smoothing × (target − limit)
 /// ```
 ///
-/// A service that works on *c* requests at a time gets a limit of about 1.5 *c* + √*c*: all of them have work, and
-/// others wait for about half of the service time.
+/// A service that works on *c* requests at a time gets a limit of about 1.5 *c* + √*c*. So the service always has *c*
+/// requests to work on, and the others wait for about half of the service time.
 ///
-/// The form is that of `Gradient2Limit` in Netflix'
+/// The formula is that of `Gradient2Limit` in Netflix'
 /// [concurrency-limits](https://github.com/Netflix/concurrency-limits). The baseline differs. There it is a mean of all
 /// windows, and a service that is always saturated gets a limit that grows up to its maximum. Here windows with a queue
-/// do not raise the baseline. When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit
-/// falls to a third until no more requests are in flight, usually for two windows, and the baseline is measured anew.
-/// When a third fewer requests in flight leave the latency as it was, the service itself has become slow. The baseline
-/// becomes this latency, and the limit falls no further.
+/// do not raise the baseline:
+///
+/// - When the service was saturated for [`probe_every`](Self::probe_every) windows, the limit falls to a third, until
+///   no more requests than that are in flight. This usually takes two windows. Then the baseline is measured again.
+/// - When the latency stays the same with a third fewer requests in flight, the service itself has become slow. The
+///   baseline becomes this latency, and the limit falls no further.
 ///
 /// ```
 /// use tollgate_tower::adaptive::{AdaptiveLimiter, Gradient};
@@ -47,7 +49,7 @@ impl Gradient {
 
     /// Sets the multiple of the baseline from which on a latency counts as slow. The default is 1.5.
     ///
-    /// Raise it when the latencies of the service vary much without any load.
+    /// Raise it when the latencies of the service vary much even without load.
     ///
     /// # Panics
     ///
@@ -59,11 +61,11 @@ impl Gradient {
         self
     }
 
-    /// Sets the part of the way to the target that one window moves the limit. The default is 0.2.
+    /// Sets the share of the way to the target by which one window moves the limit. The default is 0.2.
     ///
     /// # Panics
     ///
-    /// Panics if the part is not between 0 and 1. In a `const` this fails the build.
+    /// Panics if the share is not between 0 and 1. In a `const` this fails the build.
     #[must_use]
     pub const fn smoothing(mut self, smoothing: f64) -> Self {
         assert_share(smoothing, "the smoothing must be between 0 and 1");
@@ -84,7 +86,7 @@ impl Gradient {
         self
     }
 
-    /// Sets the number of windows that the baseline is the mean of. The default is 600: a minute at the default length.
+    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the default length.
     #[must_use]
     pub const fn baseline_windows(mut self, windows: u32) -> Self {
         self.baseline = self.baseline.windows(windows);

@@ -37,8 +37,9 @@ use super::window::SampleWindow;
 pub trait LimitAlgorithm: fmt::Debug + Send {
     /// Returns the limit for the next window.
     ///
-    /// The limiter keeps the fraction, so that a limit can grow by less than one in a window. It cuts the limit to the
-    /// bounds that the builder sets, and keeps the old limit when this one is not a number.
+    /// The limiter keeps the fractional part, so that a limit can grow by less than one in a window. A limit outside of
+    /// the [bounds](super::AdaptiveLimiterBuilder::limits) is moved to the nearest bound. If the result is not a
+    /// number, the old limit stays.
     fn next_limit(&mut self, window: &SampleWindow) -> f64;
 }
 

@@ -3,8 +3,9 @@ use crate::adaptive::{baseline::Baseline, window::SampleWindow};
 
 /// Keeps the number of requests that wait in the service between two bounds.
 ///
-/// The latency says how many of the requests in flight wait: `limit × (1 − baseline ÷ latency)`. While fewer than the lower
-/// bound wait, the limit rises. While more than the upper bound wait, it falls. Both bounds grow with the logarithm of the
+/// From the latency, the algorithm computes how many of the requests in flight wait:
+/// `limit × (1 − baseline ÷ latency)`. The baseline is the latency without a queue. While fewer than the lower bound
+/// wait, the limit rises. While more than the upper bound wait, it falls. Both bounds grow with the logarithm of the
 /// limit. This is the rule of TCP Vegas, as in `VegasLimit` of Netflix'
 /// [concurrency-limits](https://github.com/Netflix/concurrency-limits).
 ///
@@ -43,7 +44,7 @@ impl Vegas {
         self
     }
 
-    /// Sets the number of windows that the baseline is the mean of. The default is 600: a minute at the default length.
+    /// Sets over how many windows the baseline is averaged. The default is 600: a minute at the default length.
     #[must_use]
     pub const fn baseline_windows(mut self, windows: u32) -> Self {
         self.baseline = self.baseline.windows(windows);

@@ -14,17 +14,17 @@ pub use trusted::TrustedProxies;
 
 /// Uses the address of the client in front of trusted proxies as the key.
 ///
-/// Configure the one header that the proxies write, and the [trusted proxies](TrustedProxies). The list
-/// in the header is read from the right, where the nearest proxy has appended. The first address that
-/// is not a trusted proxy is the client. Addresses further left are ignored, because the client can
-/// write them. A peer that is not a trusted proxy is the client itself, and its headers are ignored.
+/// Configure the one header that the proxies write, and the [trusted proxies](TrustedProxies). The extractor reads the
+/// list in the header from the right, where the nearest proxy has appended. The first address that is not a trusted
+/// proxy is the client. Addresses further left are ignored, because the client can write them. A peer that is not a
+/// trusted proxy is the client itself, and its headers are ignored.
 ///
 /// **Trust only your own proxies.** A client in a trusted network can choose another address for each
 /// request and so has no limit. If a proxy is not trusted, all clients behind it share one quota.
 ///
-/// **The proxy must write the configured header**, by replacing or appending. A proxy passes a header
-/// that it does not know on, and then the client writes it. Most proxies that write `X-Forwarded-For`
-/// pass `Forwarded` on.
+/// **The proxy must write the configured header**, by replacing or appending. A proxy forwards a header that it does
+/// not know unchanged, so the client can write it. Most proxies that write `X-Forwarded-For` forward `Forwarded`
+/// unchanged.
 ///
 /// **Envoy passes `X-Forwarded-For` on unchanged** with `use_remote_address: false`, which is the default
 /// of its API, and with `skip_xff_append: true`. A client then writes its own address. Set
@@ -104,12 +104,26 @@ impl ForwardedIp {
 
     /// Reads a header with one address, such as `cf-connecting-ip` or `x-real-ip`.
     ///
-    /// The header counts if the peer is a trusted proxy and if the header appears exactly once.
-    /// Otherwise the key is the address of the peer.
+    /// If the peer is a trusted proxy, and the header appears exactly once with an address, the key is this address.
+    /// Otherwise it is the address of the peer.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use std::net::SocketAddr;
+    /// use tollgate_tower::key::{ForwardedIp, Network, TrustedProxies};
+    ///
+    /// let proxies: [Network; 1] = ["10.0.0.0/8".parse().unwrap()];
+    /// let client = ForwardedIp::header("x-real-ip", TrustedProxies::networks(proxies));
+    ///
+    /// let peer: SocketAddr = "10.0.0.1:80".parse().unwrap();
+    /// let request = Request::builder().extension(peer).header("x-real-ip", "203.0.113.7");
+    /// let (parts, ()) = request.body(()).unwrap().into_parts();
+    /// assert_eq!(client.address(&parts).unwrap().to_string(), "203.0.113.7");
+    /// ```
     ///
     /// # Panics
     ///
-    /// Panics if the name is not a valid header name in lower case.
+    /// Panics if the name is not a valid header name in lower case. In a `const` this fails the build.
     #[must_use]
     pub const fn header(name: &'static str, proxies: TrustedProxies) -> Self {
         Self::from(Source::Single(HeaderName::from_static(name)), proxies)
@@ -124,14 +138,13 @@ impl ForwardedIp {
     ///
     /// # Panics
     ///
-    /// Panics if the length is not between 32 and 128.
+    /// Panics if the length is not between 32 and 128. In a `const` this fails the build.
     #[must_use]
     pub const fn ipv6_prefix(self, bits: u8) -> Self {
         self.prefixes(peer::one_prefix(bits))
     }
 
-    /// Sets the networks of the key, as [`PeerIp::prefixes`](super::PeerIp::prefixes) does. Several networks make a
-    /// nested key, so that policies can limit each of them.
+    /// Sets the networks of the key, as [`PeerIp::prefixes`](super::PeerIp::prefixes) does.
     #[must_use]
     pub const fn prefixes(mut self, prefixes: Prefixes) -> Self {
         self.prefixes = prefixes;
@@ -142,7 +155,7 @@ impl ForwardedIp {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server does not provide the address of the peer.
+    /// Fails if the server does not provide the address of the peer.
     pub fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
         let peer = peer::peer(parts)?;
         let client = match &self.source {

@@ -52,20 +52,20 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Charges responses with a matching status after the response. All other responses cost nothing.
     ///
-    /// A request passes if its cost fits at this moment, and is charged when the service has responded.
-    /// Thirty right log-ins at once all pass a limit of three wrong ones. When the cost does not fit, the
-    /// request is denied.
+    /// A request passes if its cost fits at this moment, and is charged when the service has responded. For example, a
+    /// limit of three failed log-ins lets thirty correct log-ins at once pass. When the cost does not fit, the request
+    /// is denied.
     ///
-    /// **The bound is weaker** than the one of [`charge_on`](Self::charge_on): requests that are under way
-    /// at the same time do not see the charges of each other. A key can exceed its quota by the number of
-    /// its concurrent requests, minus one. Limit their number elsewhere where that matters, or use
-    /// `charge_on`.
+    /// **The bound is weaker** than the one of [`charge_on`](Self::charge_on): requests that are under way at the same
+    /// time do not see the charges of each other. A key can exceed its quota by the number of its concurrent requests,
+    /// minus one. Where that matters, use `charge_on`, or limit the concurrent requests with a
+    /// [`ConcurrencyLayer`](crate::ConcurrencyLayer).
     ///
-    /// A service that fails or panics counts as 500. A request that is cancelled before the response is
-    /// charged, because otherwise a client could avoid the limit by disconnecting early. The charge runs
-    /// in the background and delays no response. The rate limit headers show the units before the
-    /// charge. A leaky bucket does not delay these requests. The option replaces `charge_on` and
-    /// [`final_cost`](Self::final_cost), and costs a second call of the store for each charged request.
+    /// A service that fails or panics counts as 500. A request that is cancelled before the response is charged,
+    /// because otherwise a client could avoid the limit by disconnecting early. The charge runs in the background and
+    /// delays no response. The rate limit headers show the units before the charge. A leaky bucket does not delay these
+    /// requests. Each charged request takes a second call of the store. The option replaces `charge_on` and
+    /// [`final_cost`](Self::final_cost).
     ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
@@ -97,12 +97,12 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Clears the [lockouts](tollgate::Policy::lockout) of the key after responses with a matching status.
     ///
-    /// The failures and the lockouts of the key are forgotten, as by [`Limiter::reset`](tollgate::Limiter::reset). Policies of
-    /// other algorithms keep what is spent. Failures are charged with [`charge_on`](Self::charge_on) or
+    /// The failures and the lockouts of the key are forgotten, as by [`Limiter::reset`](tollgate::Limiter::reset).
+    /// Policies of other algorithms do not change. Charge the failures with [`charge_on`](Self::charge_on) or
     /// [`charge_after`](Self::charge_after).
     ///
-    /// **Do not clear the lockout of an address**: who has one account of their own would log in to it now and then, and guess
-    /// the passwords of all others. Clear the lockout of the account alone.
+    /// **Do not clear the lockout of an address.** An attacker with an account would log in to it now and then, and go
+    /// on guessing the passwords of other accounts. Clear only the lockout of the account.
     ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
@@ -137,10 +137,10 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Sets the final cost after the response. The difference to the initial charge is refunded.
     ///
-    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost
-    /// with [`cost`](Self::cost): a final cost above the initial charge takes no further units. Where the policies have
-    /// [costs](Self::costs) of their own, the closure receives the greatest, and each policy keeps the final cost at
-    /// most.
+    /// The closure receives the [`Outcome`] and the initial charge. Charge the highest possible cost with
+    /// [`cost`](Self::cost): a final cost above the initial charge takes no further units. When each policy has a
+    /// [cost](Self::costs) of its own, the closure receives the greatest of them, and the final cost is the most that
+    /// each policy keeps.
     ///
     /// The refund runs in the background and delays no response. The rate limit headers of the
     /// response do not include it.
@@ -176,11 +176,11 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Sets the final cost for each policy after the response. The differences to the initial charge are refunded.
+    /// Sets the final cost for each policy after the response. The difference to the initial charge is refunded.
     ///
-    /// The closure receives the [`Outcome`] and the decision, of which each state has its initial
-    /// [cost](tollgate::limiter::PolicyState::cost). A policy without a cost in the result keeps its initial charge.
-    /// All else is as with [`final_cost`](Self::final_cost), which this option replaces.
+    /// The closure receives the [`Outcome`] and the decision. Each state of the decision has its initial
+    /// [cost](tollgate::limiter::PolicyState::cost). A policy that the result does not name keeps its initial charge.
+    /// The option replaces [`final_cost`](Self::final_cost), and otherwise works in the same way.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -212,17 +212,19 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Charges an estimate before the service is called, and what the service has counted when the response body ends.
+    /// Charges an estimate before it calls the service. When the response body ends, the layer charges what the service
+    /// has counted instead.
     ///
-    /// Use it where the cost is known at the end of a stream: tokens of a language model, bytes of an upload, rows of an
-    /// export. The closure returns the estimate from the head of the request, as one [`Cost`] or as [`Costs`] for each
-    /// policy. The service counts with the [`Meter`](crate::Meter) in the extensions of the request. The module
-    /// [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
+    /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes of an upload, rows
+    /// of an export. The closure computes the estimate from the head of the request. It returns one [`Cost`] for all
+    /// policies, or [`Costs`] for each. The service counts with the [`Meter`](crate::Meter) in the extensions of the
+    /// request. The module [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
     /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
     ///
-    /// Replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost) and all options of their
-    /// kind. [`wait`](Self::wait) has no effect. The store must hold reservations: otherwise requests are answered with
-    /// 500.
+    /// The option replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost),
+    /// [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after) and [`clear_on`](Self::clear_on).
+    /// [`wait`](Self::wait) applies to leaky buckets alone: with other policies, a reservation does not wait. With a
+    /// store that has no reservations, the response is 500.
     pub fn reserve<C: Into<Costs>>(
         self,
         estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,
@@ -232,9 +234,9 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.
     ///
-    /// The service charges further units with it, from `limiter`, or with `None` from the limiter that
-    /// admitted the request. The option is off by default, because it allocates memory for each
-    /// request.
+    /// The service charges further units with it: from `limiter`, or, with `None`, from the limiter that admitted the
+    /// request. [`RequestLimiter`](crate::RequestLimiter) has an example. The option is off by default, because it
+    /// allocates memory for each request.
     pub fn expose_request_limiter(mut self, limiter: Option<Limiter>) -> Self {
         self.options.request_limiter = Some(match limiter {
             Some(limiter) => RequestLimiterSource::At(self.limiters.limiters.add_fixed(limiter)),

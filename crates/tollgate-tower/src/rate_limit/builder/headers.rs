@@ -8,8 +8,8 @@ use super::RateLimitBuilder;
 use crate::headers::{HeaderFormat, HeaderFormats, HeaderOptions, QuotaUnit};
 
 impl<K, R> RateLimitBuilder<K, R> {
-    /// Selects the rate limit header format. The default is [`HeaderFormat::Ietf08`]. Hide the fields from attackers with
-    /// [`HeaderFormat::None`].
+    /// Selects the format of the rate limit headers. The default is [`HeaderFormat::Ietf08`]. [`HeaderFormat::None`]
+    /// hides them from attackers. [`HeaderFormat`] has an example.
     pub fn header_format(mut self, format: HeaderFormat) -> Self {
         self.headers().formats = HeaderFormats::one(format);
         self
@@ -48,9 +48,8 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Allows scripts in browsers to read the rate limit headers. The default is `false`.
     ///
-    /// Adds the names of the headers to `Access-Control-Expose-Headers`. A CORS layer outside of this
-    /// layer may replace that header. In that case configure the CORS layer with the
-    /// [names](HeaderFormat::names) instead.
+    /// Adds the names of the headers to `Access-Control-Expose-Headers`. A CORS layer around this layer may replace
+    /// that header. In that case, pass the [names](HeaderFormat::names) to the CORS layer instead.
     pub fn expose_headers(mut self, expose: bool) -> Self {
         self.headers().exposes_headers = expose;
         self
@@ -59,8 +58,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Names the unit that the policies count. The default is [`QuotaUnit::REQUESTS`].
     ///
     /// The parameter `qu` of `RateLimit-Policy` shows the unit, unless it is the default. The formats
-    /// [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have headers for each unit. All other
-    /// formats show no units. [`quota_units`](Self::quota_units) names the units of single policies.
+    /// [`OpenAi`](HeaderFormat::OpenAi) and [`Anthropic`](HeaderFormat::Anthropic) have headers for each unit. All
+    /// other formats show no units. If the policies count different units, use [`quota_units`](Self::quota_units).
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -85,7 +84,8 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Names the unit that each of these policies counts. [`quota_unit`](Self::quota_unit) applies to all others.
+    /// Names the units of some policies, by the name of the policy. [`quota_unit`](Self::quota_unit) applies to all
+    /// others.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -152,12 +152,13 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Adds a random time of up to `max` to the time at which clients come back. The default is zero.
+    /// Adds a random time of up to `max` to the reported wait, so that clients do not come back together. The default
+    /// is 0.
     ///
-    /// A window ends at the same instant for many clients, and without jitter they all come back then.
-    /// The time is drawn once for each response: `Retry-After`, the time of each spent policy in the rate
-    /// limit headers, and the problem document report the same. It is never shorter than the wait. Units
-    /// that remain and times of policies with remaining units do not change.
+    /// A window ends at the same instant for many clients. Without jitter, they all come back then. The reported wait
+    /// is never shorter than the real one. The random time is drawn once for each response. It is the same in
+    /// `Retry-After`, in the problem document, and in the time of each spent policy in the rate limit headers. The
+    /// headers of policies with remaining units do not change.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -183,12 +184,12 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Marks responses that were decided without the store. The default is `false`.
     ///
-    /// The response then carries `Tollgate-Degraded` with the reason, one of the words of
-    /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`. It stands on
-    /// admitted and denied requests, and on the 503 of a [closed](tollgate::Outage::Closed) limiter.
-    /// Clients and tests then see that a number is the share of one replica. The header shows
-    /// strangers the state of your servers, so turn it on for internal services only. With
-    /// [`expose_headers`](Self::expose_headers), scripts in browsers may read it.
+    /// The header `Tollgate-Degraded` then has the reason: one of the words of
+    /// [`ErrorKind::as_str`](tollgate::ErrorKind::as_str), such as `timeout` or `breaker`. Responses to admitted and
+    /// denied requests carry it, and so does the 503 of a [closed](tollgate::Outage::Closed) limiter. Clients and tests
+    /// then see that the numbers are those of one replica. The header shows the state of your servers to strangers, so
+    /// turn it on for internal services only. With [`expose_headers`](Self::expose_headers), scripts in browsers may
+    /// read it.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -43,8 +43,8 @@ impl<K> RateLimitBuilder<K> {
 impl<K, R> RateLimitBuilder<K, R> {
     /// Sets the cost of a request. The default is one unit.
     ///
-    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost
-    /// above the burst of a policy can never fit and is answered with 413.
+    /// A request with a cost of zero passes, and its response carries the rate limit headers. A cost above the burst of
+    /// a policy can never fit: the response is 413.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -67,10 +67,10 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Sets the cost of a request for each policy: one request and so many tokens. Replaces [`cost`](Self::cost).
+    /// Sets the cost of a request for each policy, such as 1 request and 800 tokens. Replaces [`cost`](Self::cost).
     ///
-    /// One step charges all policies, or none. See [`Costs`]. Costs that name a policy which the limiter does not have,
-    /// or that do not name each of its policies, are answered with 500 and logged once.
+    /// One step charges all policies, or none: see [`Costs`]. When the costs name an unknown policy, or leave one of
+    /// the policies out, the response is 500, and the mistake is logged once.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -106,12 +106,14 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Sets the [priority](Priority) of a request. Without this option every request is critical.
     ///
-    /// All requests spend from the same counters, over all replicas. A request is denied where it would leave more than
-    /// the share of its priority spent, so that what is above the share is left for requests that rank higher. Its
-    /// `Retry-After` is exact. `remaining` in the header fields counts the units of the whole burst.
+    /// A priority is a share of the burst. A request is denied if more than the share of its priority would be spent
+    /// after it. So the rest of the burst is left for requests of a higher priority. All requests spend from the same
+    /// counters, over all replicas. `Retry-After` is exact. `remaining` in the header fields counts the units of the
+    /// whole burst.
     ///
-    /// Choose the priority by what the client cannot choose: the route, or the plan of an authenticated caller. A leased
-    /// policy has no priorities: its requests are answered with 500, and that is logged once.
+    /// Choose the priority by what the client cannot choose: the route, or the plan of an authenticated caller. A
+    /// [leased](tollgate::Policy::leased) policy has no priorities: the response is 500, and the mistake is logged
+    /// once.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -170,10 +172,10 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Exempts the clients of some networks, and rejects those of others with 403.
     ///
-    /// The layer asks the lists before its limiter. `address` finds the address of the client, as
-    /// [`PeerIp::address`](crate::key::PeerIp::address) or [`ForwardedIp::address`](crate::key::ForwardedIp::address) does. A
-    /// request without an address is rejected as one without a key. [Exempt](Self::exempt) requests are not looked up. In
-    /// [shadow mode](Self::shadow) no request is rejected.
+    /// The layer searches the lists before it checks its limiter. `address` finds the address of the client, as
+    /// [`PeerIp::address`](crate::key::PeerIp::address) or [`ForwardedIp::address`](crate::key::ForwardedIp::address)
+    /// does. A request without an address is rejected in the same way as a request without a key.
+    /// [Exempt](Self::exempt) requests are not looked up. In [shadow mode](Self::shadow) no request is rejected.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -213,19 +215,21 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Queues denied requests for up to `max`. A cancelled request leaves the queue.
+    /// Lets requests wait for quota, for up to `max`, instead of denying them at once. A cancelled request leaves the
+    /// queue.
     ///
     /// Requests with the same key pass in the order of their arrival. A request is denied at once if it would have to
-    /// wait for longer than `max`, or if [too many requests wait](tollgate::LimiterBuilder::max_waiting). Which
-    /// policies keep the order over all replicas, and how the burst and `max` relate, says
-    /// [`CheckBuilder::wait`](tollgate::limiter::CheckBuilder::wait).
+    /// wait for longer than `max`, or if [too many requests wait](tollgate::LimiterBuilder::max_waiting).
+    /// [`CheckBuilder::wait`](tollgate::limiter::CheckBuilder::wait) says which policies keep the order over all
+    /// replicas, and how the burst and `max` relate.
     ///
-    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer
-    /// delays the requests that it admits, with and without this option. A reservation waits in it for up to `max`, too.
+    /// A [leaky bucket](tollgate::Algorithm::LeakyBucket) is a queue that all replicas share. The layer delays the
+    /// requests that it admits, with and without this option. With it, no request waits in the bucket for longer than
+    /// `max`, also none that [reserves](Self::reserve).
     ///
-    /// The turn of a cancelled request passes unused if another request waits behind it in the store.
+    /// If another request waits behind a cancelled one in the store, the turn of the cancelled one passes unused.
     ///
-    /// A test that pauses the time of tokio gives the store [`Clock::tokio`](tollgate::store::Clock::tokio).
+    /// In a test that pauses the time of tokio, build the store with [`Clock::tokio`](tollgate::store::Clock::tokio).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -261,9 +265,9 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Turns shadow mode on or off: requests are checked and counted, but never rejected.
     ///
-    /// Use it to try out a limit. It is the [`enforcement`](Self::enforcement) of 0 % or of 100 % of the keys. The client receives no rate limit headers. Requests that would be
-    /// denied appear in the log at `debug`, in the metrics with the outcome `shadowed`, and in the
-    /// [`Decisions`](crate::Decisions).
+    /// Use it to try out a limit. `true` is an [`enforcement`](Self::enforcement) for 0 % of the keys, and `false` for
+    /// 100 %. In shadow mode the client receives no rate limit headers. Requests that would be denied appear in the log
+    /// at `debug`, in the metrics with the outcome `shadowed`, and in the [`Decisions`](crate::Decisions).
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -285,13 +289,17 @@ impl<K, R> RateLimitBuilder<K, R> {
         self.enforcement(Enforcement::share(if is_shadow { 0 } else { 100 }))
     }
 
-    /// Enforces the limit for a share of the keys, which can change while the service runs. The others are in
-    /// [shadow mode](Self::shadow).
+    /// Enforces the limit for a share of the keys. All other keys are in [shadow mode](Self::shadow). The share can
+    /// change while the service runs.
     ///
-    /// The share is the same on each replica: see [`Enforcement`]. A request that has no key, or no limiter because a look-up
-    /// failed, is rejected once the share is 100 %. A [denied network](Self::networks) belongs to the share by the address
-    /// of the client, an IPv6 address by its network of 64 bits. Of several limiters that decide one request together, those
-    /// whose key is enforced may deny it.
+    /// Each replica enforces the limit for the same keys: see [`Enforcement`]. Some requests have no key of their own:
+    ///
+    /// - A request without a key, or without a limiter because a look-up failed, is rejected only when the share is
+    ///   100 %.
+    /// - For a [denied network](Self::networks), the key is the address of the client. For an IPv6 address it is the
+    ///   first 64 bits.
+    /// - When [several limiters](crate::LimiterSource::from_decider) decide a request together, each has a key. Only
+    ///   those whose key is enforced can deny the request.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -326,7 +334,7 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Sets the metric labels, from a fixed list.
+    /// Sets the metric labels, from a fixed list: see [`MetricLabels`].
     ///
     /// The metrics `tollgate_decisions_total` and `tollgate_rejections_total` carry them.
     pub fn metric_labels(mut self, labels: MetricLabels) -> Self {
@@ -334,10 +342,10 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    /// Names the service and the method of a remote procedure call, for the log.
+    /// Finds the service and the method of a remote procedure call, for the log.
     ///
-    /// Logged denials and rejections carry the names as `rpc.service` and `rpc.method`, each cut to
-    /// 128 bytes. tollgate-tonic sets this option for gRPC.
+    /// `name` returns both names. Logged denials and rejections carry them as `rpc.service` and `rpc.method`, each cut
+    /// to 128 bytes. tollgate-tonic sets this option for gRPC.
     pub fn rpc_name(
         mut self,
         name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
@@ -364,7 +372,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Reserves estimates instead of charging costs.
     pub(crate) fn reserving(mut self, estimate: EstimateOf, options: ReserveOptions) -> Self {
         if self.options.wait.is_some() {
-            tracing::warn!(option = "wait", "the option has no effect on requests that reserve");
+            tracing::warn!(
+                option = "wait",
+                "the option bounds the wait in leaky buckets alone: with other policies, a reservation does not wait"
+            );
         }
         self.options.cost = Some(CostOf::Estimate(estimate, options));
         self.options.final_cost = None;

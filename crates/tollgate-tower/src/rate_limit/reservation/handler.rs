@@ -11,7 +11,7 @@ use tollgate::{Costs, Key};
 use super::{metered::MeteredReservation, options::ReserveOptions};
 use crate::rate_limit::handler::{Admitted, HandlerLimiter, Rejected};
 
-/// Builds a reservation inside a handler. [`HandlerLimiter::reserve`] returns it. Await it to reserve.
+/// Builds a reservation inside a handler. [`HandlerLimiter::reserve`] creates it. Await it to reserve.
 #[must_use = "nothing is reserved until the builder is awaited"]
 pub struct HandlerReserve<'a, B> {
     limiter: &'a HandlerLimiter<B>,
@@ -22,13 +22,15 @@ pub struct HandlerReserve<'a, B> {
 }
 
 impl<B> HandlerLimiter<B> {
-    /// Charges an estimate, for a request whose estimate is in its body and whose cost is known when its response ends.
+    /// Charges an estimate that the handler has read from the body of the request. The real cost is settled when the
+    /// response ends.
     ///
-    /// Await the returned builder. It returns what completes the response, and a [`MeteredReservation`]. Put the
-    /// reservation into the body with [`guard_response`](crate::body::guard_response), or settle it with
-    /// [`commit`](MeteredReservation::commit). The extensions of the request receive its [`Meter`](crate::Meter). The
-    /// options [`cost`](crate::RateLimitBuilder::cost), [`final_cost`](crate::RateLimitBuilder::final_cost) and their
-    /// kind do not apply. A request does not [wait](crate::RateLimitBuilder::wait) for quota.
+    /// Await the returned builder: it resolves to an [`Admitted`], which completes the response, and a
+    /// [`MeteredReservation`]. Put the reservation into the response body with
+    /// [`guard_response`](crate::body::guard_response), or settle it with [`commit`](MeteredReservation::commit). Its
+    /// [`Meter`](crate::Meter) is also in the extensions of the request. As with
+    /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve), the options for costs do not apply, and
+    /// [`wait`](crate::RateLimitBuilder::wait) applies to leaky buckets alone.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -56,7 +58,7 @@ impl<B> HandlerLimiter<B> {
     ///
     /// # Errors
     ///
-    /// The same as [`check_costs`](Self::check_costs). 500 also when the store holds no reservations.
+    /// The same as [`check_costs`](Self::check_costs). The status is also 500 when the store has no reservations.
     pub fn reserve<'a>(
         &'a self,
         request: &'a mut Parts,
@@ -75,7 +77,8 @@ impl<B> HandlerReserve<'_, B> {
         self
     }
 
-    /// Sets the time after which the reservation can no longer be settled. 10 minutes by default.
+    /// Sets the time after which the reservation can no longer be settled: the estimate stays charged then. The default
+    /// is 10 minutes.
     ///
     /// # Panics
     ///

@@ -28,12 +28,13 @@ use crate::{
 
 /// Limits the requests of a service by a cost that is known when the response body ends.
 ///
-/// It is a [`RateLimitLayer`] that charges an estimate, and settles what the [`Meter`](crate::Meter) in the extensions
-/// of the request has counted when the body of the response ends, fails or is dropped. The [module](crate::rate_limit::reservation)
-/// lists all ends. The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around that of the service:
-/// its frames and trailers pass unchanged.
+/// It is a [`RateLimitLayer`] that charges an estimate before it calls the service. The service counts the real cost
+/// with the [`Meter`](crate::Meter) in the extensions of the request. When the body of the response ends, fails or is
+/// dropped, the layer settles the difference. The [module](crate::rate_limit::reservation) lists what each end costs.
+/// The body of the response is a [`GuardedBody`](crate::body::GuardedBody) around the body of the service: frames and
+/// trailers pass unchanged.
 ///
-/// The rate limit headers show the state after the reservation. A difference of the final cost is not in them.
+/// The rate limit headers show the state after the reservation. They do not include the difference to the final cost.
 ///
 /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve) builds it.
 ///
@@ -128,7 +129,7 @@ impl<K, R> ReservationBuilder<K, R> {
         self.with(|builder| builder.metric_labels(labels))
     }
 
-    /// Names the service and the method of a call for the log: see [`RateLimitBuilder::rpc_name`].
+    /// Finds the service and the method of a call, for the log: see [`RateLimitBuilder::rpc_name`].
     pub fn rpc_name(
         self,
         name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
@@ -165,7 +166,7 @@ impl<K, R> ReservationBuilder<K, R> {
         self.with(|builder| builder.quota_unit(unit))
     }
 
-    /// Names the unit that each of these policies counts: see [`RateLimitBuilder::quota_units`].
+    /// Names the units of some policies: see [`RateLimitBuilder::quota_units`].
     pub fn quota_units<N>(self, units: impl IntoIterator<Item = (N, QuotaUnit)>) -> Self
     where
         N: Into<Cow<'static, str>>,
@@ -178,7 +179,7 @@ impl<K, R> ReservationBuilder<K, R> {
         self.with(|builder| builder.partition_key(secret))
     }
 
-    /// Adds a random time to the time at which clients come back: see [`RateLimitBuilder::retry_jitter`].
+    /// Adds a random time to the reported wait: see [`RateLimitBuilder::retry_jitter`].
     pub fn retry_jitter(self, max: Duration) -> Self {
         self.with(|builder| builder.retry_jitter(max))
     }

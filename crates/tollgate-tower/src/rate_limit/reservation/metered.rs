@@ -12,15 +12,15 @@ use crate::{
     charge::in_background,
 };
 
-/// Holds a reservation with the meter that counts its cost, and settles it once.
+/// A reservation with the [meter](Self::meter) that counts its cost.
 ///
-/// As a [`BodyGuard`] it is settled when the body of the response ends, fails or is dropped. Dropping it settles it
-/// too. It is settled at what the [meter](Self::meter) has counted, for each policy that has a count. A policy without
-/// a count keeps what was reserved.
+/// It is settled once: at the cost that the meter has counted. A policy without a count keeps what was reserved. As a
+/// [`BodyGuard`], it is settled when the body of the response ends, fails or is dropped. Dropping it elsewhere settles
+/// it too.
 ///
-/// A store outside the process gets the commit in the background, in the runtime in which the reservation was made. A
-/// commit that fails is repeated twice. The estimate stays charged when all three fail, or when there is no tokio
-/// runtime.
+/// The cost is committed to a store outside the process in the background, in the tokio runtime in which the
+/// reservation was made. A commit that fails is repeated up to twice. The estimate stays charged if all attempts fail,
+/// or if there is no runtime.
 ///
 /// [`HandlerLimiter::reserve`](crate::HandlerLimiter::reserve) returns it, with an example. A
 /// [`ReservationLayer`](super::ReservationLayer) puts it into the body of each response.
@@ -52,7 +52,7 @@ impl MeteredReservation {
         }
     }
 
-    /// Returns the meter, which counts the cost. A clone of it counts together with it.
+    /// Returns the meter. Its clones share the counts.
     #[must_use]
     pub fn meter(&self) -> &Meter {
         &self.meter
@@ -60,7 +60,8 @@ impl MeteredReservation {
 
     /// Returns the decision: what was charged, and what every policy has left.
     ///
-    /// `None` for a request that [shadow mode](crate::RateLimitBuilder::shadow) has admitted without a reservation.
+    /// Returns `None` for a request that [shadow mode](crate::RateLimitBuilder::shadow) has admitted without a
+    /// reservation.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         self.reservation.as_ref().map(Reservation::decision)
@@ -72,7 +73,7 @@ impl MeteredReservation {
     ///
     /// # Errors
     ///
-    /// As [`Reservation::commit`]. The estimate stays charged then.
+    /// Fails as [`Reservation::commit`] does. The estimate stays charged then.
     pub async fn commit(mut self, costs: impl Into<Costs>) -> Result<Settlement, Error> {
         match self.reservation.take() {
             Some(reservation) => reservation.commit(costs).await,

@@ -57,8 +57,9 @@ impl ReserveOptions {
 
 /// Builds a [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer).
 ///
-/// [`RateLimitBuilder::reserve`] creates it. Options of the layer may be set before and after, in any order. Those that a
-/// reservation replaces, such as [`RateLimitBuilder::cost`], are missing here.
+/// [`RateLimitBuilder::reserve`] creates it. Set the other options of the layer before or after `reserve`. Those that a
+/// reservation replaces, such as [`RateLimitBuilder::cost`], are missing here. So is [`RateLimitBuilder::wait`]: set it
+/// before `reserve`.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -98,7 +99,7 @@ impl<K, R> ReservationBuilder<K, R> {
         Self { builder, estimate, options: ReserveOptions::default() }
     }
 
-    /// Lowers an estimate above the burst of a policy to that burst. By default such a request is answered with 413.
+    /// Lowers an estimate above the burst of a policy to that burst. By default the response to such a request is 413.
     ///
     /// Units that the meter counts beyond the burst are charged as a debt.
     ///
@@ -123,9 +124,10 @@ impl<K, R> ReservationBuilder<K, R> {
         self
     }
 
-    /// Sets the time after which a reservation can no longer be settled. 10 minutes by default.
+    /// Sets the time after which a reservation can no longer be settled: the estimate stays charged then. The default
+    /// is 10 minutes.
     ///
-    /// The estimate stays charged then. Set it longer than a response can take.
+    /// Set it longer than a response can take.
     ///
     /// # Panics
     ///
