@@ -43,7 +43,7 @@ async fn decide(State(service): State<RateLimitService>, body: Body) -> Response
         Err(_) => return (StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response(),
     };
     let Some(request) = json::request(&body) else {
-        return (StatusCode::BAD_REQUEST, "the body is no RateLimitRequest\n").into_response();
+        return (StatusCode::BAD_REQUEST, "the body is not a RateLimitRequest\n").into_response();
     };
     let response = match service.decide(&request).await {
         Ok(response) => response,
