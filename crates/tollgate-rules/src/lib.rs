@@ -97,7 +97,8 @@
 //! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a busy counter in
 //! advance, and spends them without a call to Redis. `lease: {generation: 2s, share: 16}` sets the terms of the
 //! [`Lease`](tollgate::Lease). Of several `limits`, all are leased, or none. A leased limit is not decided in one step
-//! with limits that are not leased. A limit that becomes leased begins with fresh counters.
+//! with limits that are not leased. A limit that becomes leased begins with fresh counters. A domain with a leased
+//! limit must not have a class with a `ceiling` below 100%, because units that are taken in advance have no priority.
 //!
 //! # Networks
 //!
