@@ -118,7 +118,7 @@ impl RuleSetBuilder {
     /// In a directory, all files with these extensions are read, in the order of their names. Subdirectories are
     /// skipped, and so are names that start with a dot, such as the internal entries of a Kubernetes config map.
     ///
-    /// A file that changes while it is read is read again, up to three times.
+    /// A file that changes while it is read is read again, up to three times in all.
     ///
     /// # Errors
     ///

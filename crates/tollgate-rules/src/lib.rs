@@ -85,8 +85,10 @@
 //! its limits. Give it another one for its class, where no other descriptor has that entry. [`RuleSet::find`] has the
 //! details.
 //!
-//! The name of a policy is the `name` of the limit, or else the path of the descriptor. Clients see it in header
-//! fields, and the counters belong to it. So a rule whose amount changes continues its counters.
+//! The name of a policy is the `name` of the limit, or else the path of the descriptor, with the period for one of
+//! several `limits`. A name of more than 64 characters, or with others than `A-Z a-z 0-9 - _ . /`, is changed and ends
+//! in a digest. Clients see the name in header fields, and the counters belong to it. So a rule whose amount changes
+//! continues its counters.
 //!
 //! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30
 //! days. With one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its
