@@ -51,9 +51,9 @@ impl RuleSet {
     /// 2. else the first one, in the order of the file, with the same key and a pattern that matches the value,
     /// 3. else the one with the same key and no value.
     ///
-    /// The last one holds the limit. If it has none, the descriptor is not limited: so a value is made an exception
-    /// from a default. The limit of a descriptor never applies to a longer one. A choice is final: when the other
-    /// entries match nothing below it, its siblings are not tried.
+    /// The one that the last entry selects holds the limit. If it has none, there is no limit: so a value is made an
+    /// exception from a default. The limit of a descriptor never applies to a longer one. A choice is final: when the
+    /// other entries match nothing below it, its siblings are not tried.
     ///
     /// The work is a few hashes for each entry. Nothing is allocated for up to six entries.
     ///
