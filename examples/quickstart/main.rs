@@ -34,7 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Both policies are decided in one step: both are charged, or none.
     let search = Limiter::new(store.clone(), [BURST, DAILY]);
-    // While Redis is away, log-ins get a 503 instead of unlimited attempts. So they wait longer for a decision than the 50 ms.
+    // While Redis is away, log-ins get a 503 instead of unlimited attempts.
+    // So a decision may take 1 s here, instead of the default of 50 ms.
     let closed = Limiter::builder(store).on_outage(Outage::Closed).deadline(Duration::from_secs(1));
     let login = closed.policies(LOGIN).build();
 

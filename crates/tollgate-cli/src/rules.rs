@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// The options of all commands that read rules.
 #[derive(Args, Debug)]
 pub(crate) struct RuleOptions {
-    /// Sets the mode of files that do not name one
+    /// Sets the mode of files without the field compat
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     compat: Mode,
 

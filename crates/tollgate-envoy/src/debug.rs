@@ -9,7 +9,7 @@ use crate::RateLimitService;
 
 /// Returns the routes `/`, `/rlconfig` and `/stats`.
 ///
-/// The pages name rules and, with `detailed_metric`, values of requests. Serve them to operators alone.
+/// **Serve these pages to operators alone.** They show the rules and, with `detailed_metric`, values of requests.
 pub fn router(service: RateLimitService) -> Router {
     Router::new().route("/", get(index)).route("/rlconfig", get(rules)).route("/stats", get(stats)).with_state(service)
 }

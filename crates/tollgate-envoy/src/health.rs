@@ -14,10 +14,22 @@ const SERVICE: &str = "ratelimit";
 
 /// Reports over gRPC and HTTP whether the service can decide requests.
 ///
-/// It can when the store has answered, rules are loaded, and the program is not about to end. gRPC reports it under the
-/// names `ratelimit` and the empty one.
+/// The service is healthy when the store has answered, rules are loaded, and the program is not about to end. gRPC
+/// reports the health under the service names `ratelimit` and the empty one.
 ///
 /// A clone is cheap, and shares the state.
+///
+/// ```
+/// use tollgate_envoy::{Component, Health};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let health = Health::new().await;
+/// assert!(!health.is_healthy());
+/// health.set(Component::Store, true).await;
+/// health.set(Component::Rules, true).await;
+/// assert!(health.is_healthy());
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Health(Arc<HealthInner>);
 
@@ -28,7 +40,7 @@ struct HealthInner {
     reporter: Mutex<HealthReporter>,
 }
 
-/// Names what has to be healthy.
+/// A part that has to be healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Component {

@@ -21,9 +21,11 @@ const READING: Duration = Duration::from_secs(10);
 
 /// Returns the routes `GET /healthcheck` and `POST /json`.
 ///
-/// `/healthcheck` answers with 200 and `OK`, or with 500. `/json` takes a `RateLimitRequest` in the JSON form of
-/// protobuf, and answers with a `RateLimitResponse`: 200 when the request passes, 429 when it does not, and 400 when it
-/// cannot be decided. A body must not have more than 1 MiB (413), and must come within ten seconds (408).
+/// `/healthcheck` answers with 200 and `OK`, or with 500 when the service is not [healthy](Health).
+///
+/// `/json` takes a `RateLimitRequest` in the JSON form of protobuf, and answers with a `RateLimitResponse`. The status
+/// is 200 when the request passes, 429 when it does not, and 400 when it cannot be decided. A body of more than 1 MiB
+/// is answered with 413, and a body that takes longer than ten seconds with 408.
 pub fn router(service: RateLimitService, health: Health) -> Router {
     Router::new()
         .route("/json", post(decide).with_state(service))
@@ -41,7 +43,7 @@ async fn decide(State(service): State<RateLimitService>, body: Body) -> Response
         Err(_) => return (StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response(),
     };
     let Some(request) = json::request(&body) else {
-        return (StatusCode::BAD_REQUEST, "the body is no RateLimitRequest\n").into_response();
+        return (StatusCode::BAD_REQUEST, "the body is not a RateLimitRequest\n").into_response();
     };
     let response = match service.decide(&request).await {
         Ok(response) => response,

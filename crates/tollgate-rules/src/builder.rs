@@ -42,14 +42,14 @@ pub struct RuleSetBuilder {
 }
 
 impl RuleSetBuilder {
-    /// Sets the mode of files that do not name one. The default is [`Compat::Native`].
+    /// Sets the mode of files without the field `compat`. The default is [`Compat::Native`].
     #[must_use]
     pub fn compat(mut self, compat: Compat) -> Self {
         self.options.compat = compat;
         self
     }
 
-    /// Sets the mode of all files, also of those that name another one.
+    /// Sets the mode of all files, and overrides their field `compat`.
     ///
     /// Tools use it to compare the two modes. A service leaves the choice to the files.
     #[must_use]
@@ -58,9 +58,9 @@ impl RuleSetBuilder {
         self
     }
 
-    /// Allows several files for one domain. Their descriptors are joined, in the order of the files.
+    /// Sets whether several files may have one domain. Their descriptors are then joined, in the order of the files.
     ///
-    /// Without it, a domain in two files is a mistake. It is `MERGE_DOMAIN_CONFIG` of Envoy's service.
+    /// By default, a domain in two files is a mistake. Envoy's service calls this option `MERGE_DOMAIN_CONFIG`.
     #[must_use]
     pub fn merge_domains(mut self, merge: bool) -> Self {
         self.options.merge_domains = merge;
@@ -85,7 +85,7 @@ impl RuleSetBuilder {
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
     ///
-    /// Use it for rules that come from elsewhere than files, such as a database or a control plane.
+    /// Use it for rules that do not come from files, but for example from a database or a control plane.
     ///
     /// ```
     /// use tollgate_rules::{Format, RuleSet};
@@ -114,11 +114,11 @@ impl RuleSetBuilder {
 
     /// Loads a file, or all files of a directory.
     ///
-    /// The end of its name decides the format of a file: `.yaml`, `.yml`, `.json`, and with the feature `toml` also
-    /// `.toml`. Of a directory, all files with these ends are read, in the order of their names. Names that start with
-    /// a dot and directories inside it are skipped, as the internal entries of a Kubernetes config map are.
+    /// The extension of a file decides its format: `.yaml`, `.yml`, `.json`, and with the feature `toml` also `.toml`.
+    /// In a directory, all files with these extensions are read, in the order of their names. Subdirectories are
+    /// skipped, and so are names that start with a dot, such as the internal entries of a Kubernetes config map.
     ///
-    /// A file that changes while it is read is read again, up to three times.
+    /// A file that changes while it is read is read again, up to three times in all.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ pub use entry::DescriptorEntry;
 
 /// Describes one aspect of a request by an ordered list of keys and values.
 ///
-/// A request has one or more descriptors. The rules give each at most one limit: see
+/// A request has one or more descriptors. The rules give each descriptor at most one limit: see
 /// [`RuleSet::find`](crate::RuleSet::find).
 ///
 /// ```
@@ -76,26 +76,26 @@ impl<'a> Descriptor<'a> {
         self
     }
 
-    /// Appends an entry to a descriptor that is borrowed.
+    /// Appends an entry in place.
     pub fn push(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
         self.entries.push(DescriptorEntry::new(key.into(), value.into()));
     }
 
-    /// Replaces the limit of the rules.
+    /// Sets a limit for this descriptor, which replaces the limit of the rules.
     #[must_use]
     pub fn with_limit(mut self, limit: LimitOverride) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Sets the units that this descriptor spends, instead of those of the request. 0 only tests the limit.
+    /// Sets the units that this descriptor spends, in place of the `hits` of the request. 0 only tests the limit.
     #[must_use]
     pub fn with_hits(mut self, hits: u64) -> Self {
         self.hits = Some(hits);
         self
     }
 
-    /// Returns the same descriptor with texts of its own.
+    /// Converts the descriptor to one that owns its texts.
     #[must_use]
     pub fn into_owned(self) -> Descriptor<'static> {
         let mut owned = Descriptor { entries: Entries::default(), limit: self.limit, hits: self.hits };
@@ -111,13 +111,13 @@ impl<'a> Descriptor<'a> {
         &self.entries
     }
 
-    /// Returns the limit that replaces the one of the rules.
+    /// Returns the limit that replaces the limit of the rules. `None` when the rules decide.
     #[must_use]
     pub fn limit(&self) -> Option<LimitOverride> {
         self.limit
     }
 
-    /// Returns the units that this descriptor spends, and `None` when it spends those of the request.
+    /// Returns the units that this descriptor spends. `None` when it spends the `hits` of the request.
     #[must_use]
     pub fn hits(&self) -> Option<u64> {
         self.hits

@@ -2,8 +2,8 @@ use std::{fmt, path::Path, sync::Arc};
 
 /// Reports why files of rules were refused.
 ///
-/// It holds every mistake that was found, up to 20. A load is all or nothing: one mistake refuses all files of the load,
-/// and the rules from before stay in force.
+/// The error holds every mistake that was found, up to 20. A load is all or nothing: one mistake refuses all files of
+/// the load, and the rules from before stay in force.
 ///
 /// ```
 /// use tollgate_rules::{Format, RuleSet};
@@ -38,7 +38,7 @@ impl RuleErrors {
         self.errors.iter()
     }
 
-    /// Returns the number of mistakes, also beyond the 20 that are held.
+    /// Returns the number of all mistakes, which may be more than the 20 that are held.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -94,11 +94,12 @@ pub struct RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RuleErrorKind {
-    /// A file cannot be read: it does not exist, it is a directory, or the permission is missing.
+    /// A file cannot be read: it does not exist, it is a directory, the permission is missing, or its extension is
+    /// unknown.
     Io,
-    /// A file is too large, too deeply nested, or changed while it was read.
+    /// A file exceeds the [`Limits`](crate::Limits), or it changed each time it was read.
     Limit,
-    /// A file is no valid YAML, TOML or JSON.
+    /// A file is not valid UTF-8, or not valid YAML, TOML or JSON.
     Syntax,
     /// A field has an unknown name.
     UnknownField,
@@ -108,7 +109,7 @@ pub enum RuleErrorKind {
     Type,
     /// A value or a combination of fields is not allowed.
     Value,
-    /// A field is an addition of Tollgate, and the file asks for strict compatibility.
+    /// A field is an addition of Tollgate, and the mode is [`Compat::Envoy`](crate::Compat::Envoy).
     Addition,
 }
 
@@ -182,13 +183,13 @@ impl RuleError {
         self.file.as_deref()
     }
 
-    /// Returns the line, from 1.
+    /// Returns the line, from 1. `None` for a mistake of a whole file, such as a missing one.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
         self.at.map(|at| at.line)
     }
 
-    /// Returns the column in characters, from 1.
+    /// Returns the column in characters, from 1. `None` for a mistake of a whole file.
     #[must_use]
     pub fn column(&self) -> Option<u32> {
         self.at.map(|at| at.column)

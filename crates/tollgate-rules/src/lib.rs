@@ -1,9 +1,11 @@
 //! Rate limits in files, which change while the service runs.
 //!
-//! The language is that of Envoy's rate limit service: a request is described by lists of keys and values, and a tree
-//! of descriptors in the file gives each list a limit. [`RuleSet`] holds checked rules, [`Rules`] replaces them while
-//! requests run, and [`RuleLimiter`] checks requests against them on a store, alone or in a layer for HTTP and gRPC
-//! (`RequestRules`). Use the `tollgate` crate alone for limits that are constants, and its `TenantLimiters` for limits
+//! The rules have the language of Envoy's rate limit service. A request is described by *descriptors*: lists of keys
+//! and values, such as `tenant=acme`. The descriptors of the file form a tree that gives each list a limit.
+//!
+//! [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run, and [`RuleLimiter`] checks requests
+//! against them on a store. `RequestRules` uses a [`RuleLimiter`] in a layer for HTTP and gRPC. Use the `tollgate`
+//! crate alone for limits that are constants, and its [`TenantLimiters`](tollgate::tenants::TenantLimiters) for limits
 //! that a database holds. The module [`spring`] reads the limits of a Spring Cloud Gateway.
 //!
 //! ```
@@ -43,8 +45,8 @@
 //!
 //! # Files
 //!
-//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and field, and refuses the
-//! whole load. Fields marked with + are additions of Tollgate: [`Compat::Envoy`] refuses them.
+//! A file is one mapping in YAML, JSON or TOML. A mistake is reported with its line, column and field. One mistake
+//! refuses the whole load. Fields marked with + are additions of Tollgate: [`Compat::Envoy`] refuses them.
 //!
 //! | field | of | meaning |
 //! |---|---|---|
@@ -53,7 +55,7 @@
 //! | `compat` + | file | `native` or `envoy`: see [`Compat`] |
 //! | `priorities` + | file | classes of requests, each with the share of every limit that it may spend: see [`PriorityClass`] |
 //! | `networks` + | file | clients that are never limited or never served, see [below](#networks), feature `http` |
-//! | `rate_limits` + | file | how descriptors are made of requests: see `Descriptors`, feature `http` |
+//! | `rate_limits` + | file | how descriptors are made from requests: see `Descriptors`, feature `http` |
 //! | `key` | descriptor | the key of an entry |
 //! | `value` | descriptor | the value of an entry, or a pattern in which `*` stands for any characters; without it, any value |
 //! | `rate_limit` | descriptor | the limit; without it, a descriptor that ends here is not limited |
@@ -74,21 +76,31 @@
 //! | `burst` + | limit | the units that can be spent at once; the limit is a token bucket then |
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
-//! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see below |
+//! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see [below](#leases) |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
-//! A descriptor finds its limit entry by entry: its first entry among the `descriptors` of the file, the next one among those of
-//! the rule that was found, and so on. The rule of the **last** entry has the limit: a descriptor with more entries than there are
-//! levels has none. So a request has a descriptor for each of its limits, and one for its class where no other has that entry.
+//! A descriptor of a request finds its limit entry by entry: the first entry among the `descriptors` of the file, the
+//! next one among the `descriptors` of the rule that was found, and so on. The rule of the **last** entry has the
+//! limit. A descriptor with more entries than there are levels has none. So give a request one descriptor for each of
+//! its limits. Give it another one for its class, where no other descriptor has that entry. [`RuleSet::find`] has the
+//! details.
+//!
+//! The name of a policy is the `name` of the limit, or else the path of the descriptor, with the period for one of
+//! several `limits`. A name of more than 64 characters, or with others than `A-Z a-z 0-9 - _ . /`, is changed and ends
+//! in a digest. Clients see the name in header fields, and the counters belong to it. So a rule whose amount changes
+//! continues its counters.
 //!
 //! Without a time zone, windows start at multiples of their length since the Unix epoch, in UTC, and a month has 30
 //! days. With one, they are periods of the calendar: a day from local midnight, a week from Monday, a month from its
 //! first day. Write `time_zone: UTC` for calendar months in UTC.
 //!
-//! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a counter that is asked
-//! for often, and spends them without a call to Redis. The terms are those of [`Lease`](tollgate::Lease), as in
-//! `lease: {generation: 2s, share: 16}`. Of several `limits`, all are leased, or none. A leased limit is not decided in
-//! one step with limits that are not leased. A limit that becomes leased begins with fresh counters.
+//! # Leases
+//!
+//! A limit with `lease: true` is [leased](tollgate::Policy::leased): a replica takes units of a busy counter in
+//! advance, and spends them without a call to Redis. `lease: {generation: 2s, share: 16}` sets the terms of the
+//! [`Lease`](tollgate::Lease). Of several `limits`, all are leased, or none. A leased limit is not decided in one step
+//! with limits that are not leased. A limit that becomes leased begins with fresh counters. A domain with a leased
+//! limit must not have a class with a `ceiling` below 100%, because units that are taken in advance have no priority.
 //!
 //! # Networks
 //!
@@ -99,14 +111,13 @@
 //!   deny_file: blocked.txt           # one network in each line, comments after #
 //! ```
 //!
-//! `allow_file` is the same for allowed networks. Of several networks that contain an address, the smallest decides. A
-//! path begins at the directory of the rules. The files are watched (`Rules::watch`) and exchanged together with the rules,
-//! and a mistake in them refuses the load. A layer takes the address of its `ClientIp`, and answers a denied client with 403. A
-//! [`RuleLimiter`] and the service for Envoy take the entry `remote_address` of the request, as the action of that name makes
-//! it, and deny. An allowed or denied request spends nothing. In shadow mode of a layer, a denied client passes.
+//! `allow_file` is the same for allowed networks. A relative path begins at the directory of the rules. The files are
+//! watched (`Rules::watch`) and reloaded together with the rules, and a mistake in them refuses the load. When several
+//! networks contain an address, the smallest one decides.
 //!
-//! The name of a policy, which clients see in header fields and which counters belong to, is the `name` of the limit,
-//! or else the path of the descriptor. A rule whose amount changes therefore continues its counters.
+//! A layer reads the address of the client with `ClientIp`, and answers a denied client with 403. A [`RuleLimiter`] and
+//! the service for Envoy read the entry `remote_address` of the descriptors, and deny the request. An allowed or denied
+//! request spends nothing. In shadow mode of a layer, a denied client passes.
 //!
 //! # Features
 //!
@@ -116,17 +127,17 @@
 //! | `toml` | yes | files that end in `.toml` |
 //! | `watch` | yes | `Rules::watch` and `Rules::reload_on_hangup` |
 //! | `metrics` | no | the [metrics](#metrics) below, through the `metrics` facade |
-//! | `http` | no | `Descriptors`, made of the heads of HTTP and gRPC requests, and `RequestRules`, the limits of a layer |
+//! | `http` | no | `Descriptors`, made from the heads of HTTP and gRPC requests, and `RequestRules`, the limits of a layer |
 //! | `axum` | no | `http`, with the matched route and the peer's address of axum |
 //! | `tonic` | no | `http`, with the peer's address of tonic |
 //!
 //! # Metrics
 //!
 //! With the feature `metrics`, [`RuleLimiter`] counts the units of each rule, and [`Rules`] counts its loads. Install
-//! the recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name), of the file
-//! alone: no label value comes from a request. The first 1000 names of a [`Rules`] have counters of their own, and
-//! further ones are `other`. The limits that requests bring along are `override`. The counters have the names and meanings
-//! of Envoy's service: see [`Usage`].
+//! the recorder before the rules are loaded. The label `rule` is the [name of the rule](Rule::metric_name) in the file:
+//! no label value comes from a request. The first 1000 names of a [`Rules`] have counters of their own, and all further
+//! names are counted as `other`. Limits that requests bring along ([`LimitOverride`]) are counted as `override`.
+//! [`Usage`] explains *within*, *near* and *over*, which mean the same in Envoy's service.
 //!
 //! | metric | labels | meaning |
 //! |---|---|---|

@@ -13,7 +13,9 @@ use crate::{
     selector::Selector,
 };
 
-/// Reports a rule that a load accepts, and that probably does not do what its author meant.
+/// Reports a rule that is allowed, but probably does not do what its author meant.
+///
+/// [`RuleSet::warnings`] finds such rules.
 ///
 /// ```
 /// use tollgate_rules::{Format, RuleSet, RuleWarningKind};
@@ -48,10 +50,10 @@ pub struct RuleWarning {
 pub enum RuleWarningKind {
     /// A rule or a class is never selected, because one before it matches all its values.
     NeverSelected,
-    /// A rule has no limit and nothing below it, and no other rule that it could be an exception from.
+    /// A rule has no limit and no descriptors, and is not an exception from another rule.
     NoEffect,
-    /// A name in `replaces` is the name of no limit of the domain, or the `key` of a class is that of no entry that the
-    /// `rate_limits` of the file make.
+    /// No limit of the domain has a name in `replaces`, or no action in `rate_limits` makes an entry with the `key` of
+    /// a class.
     UnknownName,
     /// The meaning of a rule depends on a quirk of the mode `envoy`: see [`Compat`].
     Quirk,
@@ -109,7 +111,7 @@ impl fmt::Display for RuleWarning {
 impl RuleSet {
     /// Finds rules that are allowed and probably mean something else, in the order of the files and their lines.
     ///
-    /// It is meant for tools, and takes a few hashes for each rule.
+    /// Use it in tools that check files.
     #[must_use]
     pub fn warnings(&self) -> Vec<RuleWarning> {
         let mut lint = Lint { set: self, names: HashSet::new(), found: Vec::new() };

@@ -8,12 +8,13 @@ use crate::{Descriptor, DescriptorEntry, pattern::Pattern, rule::Origin};
 
 /// A class of requests with its [`Priority`]: an element of the field `priorities` of a file.
 ///
-/// A request belongs to the first class whose entry it has, in the order of the file: an entry of any of its descriptors
-/// with the `key`, and with the `value` where the class names one. `*` stands for any characters, as in a descriptor. A class
-/// without a `key` is the last, and has all other requests. A request of no class is critical, as without `priorities`.
+/// A request belongs to the first class, in the order of the file, for which one of its descriptors has an entry with
+/// the `key` of the class. If the class has a `value`, the entry must match it. `*` stands for any characters, as in a
+/// descriptor. A class without a `key` is the last, and takes all other requests. A request that belongs to no class
+/// has the priority [`CRITICAL`](Priority::CRITICAL), as without `priorities`.
 ///
-/// All requests spend from the same counters, over all replicas. A request is denied where it would leave more than the
-/// `ceiling` of its class spent, of any of its limits. So the units above are left for requests of a higher class.
+/// All classes spend from the same counters, on all replicas. A request is denied when it would use more of any of its
+/// limits than the `ceiling` of its class. The units above the ceiling are left for requests of a higher class.
 ///
 /// ```
 /// use tollgate::MemoryStore;

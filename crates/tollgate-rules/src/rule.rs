@@ -6,7 +6,7 @@ use crate::{Compat, LimitOverride, Unit, metrics::RuleSeries};
 
 /// One rule of a file: a limit and its options.
 ///
-/// [`RuleSet::find`](crate::RuleSet::find) returns it for a descriptor of a request.
+/// [`RuleSet::find`](crate::RuleSet::find) finds the rule for a descriptor of a request.
 #[derive(Clone)]
 pub struct Rule {
     pub(crate) limit: Limit,
@@ -32,8 +32,8 @@ pub type RuleMetadata = serde_json::Map<String, serde_json::Value>;
 pub enum Limit {
     /// Every request passes, and nothing is counted.
     Unlimited,
-    /// Every request is denied, and nothing is counted: a quota of the rule has an amount of 0, as in `requests_per_unit: 0`
-    /// and `quota: 0/min`.
+    /// Every request is denied, and nothing is counted, because the amount is 0: `requests_per_unit: 0` or `quota:
+    /// 0/min`.
     Blocked {
         /// The period of that quota.
         period: Duration,
@@ -155,7 +155,8 @@ impl Rule {
         }
     }
 
-    /// Returns the length of the window as a unit of the language, and `None` for any other length.
+    /// Returns the length of the window as a [`Unit`]. `None` when no unit has this length, or when the rule is
+    /// unlimited.
     #[must_use]
     pub fn unit(&self) -> Option<Unit> {
         self.amount().and_then(|(_, period)| Unit::from_duration(period))
@@ -167,7 +168,7 @@ impl Rule {
         self.name.as_deref()
     }
 
-    /// Returns the names of the limits that this one replaces where it applies to the same request.
+    /// Returns the names of the limits that do not apply to a request to which this one applies.
     pub fn replaces(&self) -> impl ExactSizeIterator<Item = &str> {
         self.replaces.iter().map(AsRef::as_ref)
     }
@@ -191,7 +192,8 @@ impl Rule {
         self.is_quota
     }
 
-    /// Returns the answer to a check during an outage of the store, when the rule has its own.
+    /// Returns the answer to a check during an outage of the store. `None` when the
+    /// [limiter](crate::RuleLimiterBuilder::on_outage) decides.
     #[must_use]
     pub fn on_outage(&self) -> Option<Outage> {
         self.on_outage
@@ -205,7 +207,7 @@ impl Rule {
 
     /// Returns the name of the rule in metrics: the domain, and the keys and configured values of each level.
     ///
-    /// It is one name for each rule. [`Match::metric_name`](crate::Match::metric_name) may contain values of requests.
+    /// The name holds no value of a request, unlike [`Match::metric_name`](crate::Match::metric_name).
     #[must_use]
     pub fn metric_name(&self) -> &str {
         &self.metric
@@ -217,7 +219,8 @@ impl Rule {
         self.origin.as_ref().and_then(|origin| origin.file.as_deref())
     }
 
-    /// Returns the line of the rule in its file, from 1. `None` for the override of a request.
+    /// Returns the line of the rule in its file, from 1. `None` for a limit that the request brought along
+    /// ([`LimitOverride`]).
     #[must_use]
     pub fn line(&self) -> Option<u32> {
         self.origin.as_ref().map(|origin| origin.line)

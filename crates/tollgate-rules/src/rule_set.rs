@@ -8,7 +8,7 @@ use crate::{Compat, PriorityClass, Rule, rule::Origin, rule_set::level::Level, s
 
 /// The checked rules of one or more domains.
 ///
-/// It is immutable. A load either returns a whole set, or every mistake that was found. [`Rules`](crate::Rules)
+/// A set is immutable. A load returns either a whole set, or every mistake that was found. [`Rules`](crate::Rules)
 /// replaces one set by another while requests run.
 ///
 /// ```
@@ -76,7 +76,7 @@ impl RuleSet {
         self.compat
     }
 
-    /// Returns the names of the domains, in no order.
+    /// Returns the names of the domains, in any order.
     pub fn domains(&self) -> impl ExactSizeIterator<Item = &str> {
         self.domains.keys().map(AsRef::as_ref)
     }
@@ -99,7 +99,7 @@ impl RuleSet {
         self.domains.get(domain)?.networks.as_ref()
     }
 
-    /// Returns the classes of a domain that rank its requests, in the order of the file.
+    /// Returns the [`priorities`](PriorityClass) of a domain, in the order of the file.
     pub fn priorities(&self, domain: &str) -> impl Iterator<Item = &PriorityClass> {
         self.domains.get(domain).into_iter().flat_map(|domain| &domain.priorities)
     }

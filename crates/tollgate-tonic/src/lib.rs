@@ -40,16 +40,17 @@
 //! | decide in a handler, after the message was read | [`Limiter::check`](tollgate::Limiter::check), then [`status`] |
 //! | limit where only an interceptor fits | [`RateLimitInterceptor`], which lists its restrictions |
 //!
-//! Where an interceptor denies calls, put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside. It keeps the
-//! connections of the clients alive, as the layer does by itself: [`RateLimitInterceptor`] says why.
+//! An interceptor that denies calls needs a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside it. Otherwise the
+//! server may close the connection of a client after many denied calls: [`RateLimitInterceptor`] explains why. The
+//! [`layer`] of this crate needs none.
 //!
 //! A stream costs one unit when the client opens it. [`messages`] adds a charge for each message.
 //!
 //! # Test a service
 //!
-//! The feature `test-util` has a store with fixed answers, and one that fails on command. The
-//! [guide](tollgate_tower::guide::testing_your_service) shows both. The address of the client is an extension of the
-//! request.
+//! The feature `test-util` adds a store with fixed answers, and a store that fails on command. The
+//! [guide](tollgate_tower::guide::testing_your_service) shows both. A test passes the address of the client as an
+//! extension of the request:
 //!
 //! ```
 //! use std::{convert::Infallible, net::SocketAddr, time::Duration};
@@ -164,9 +165,9 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateL
 
 /// Returns a builder of a layer that limits gRPC calls, to set options.
 ///
-/// The arguments are those of [`layer`]. Unlike the HTTP middleware, the layer does not send the
-/// remaining quota in the response metadata, and a denied gRPC call has no `retry-after`.
-/// [`header_format`](RateLimitBuilder::header_format) and [`GrpcStatus::retry_after`] turn them on.
+/// The arguments are the same as for [`layer`]. Unlike the HTTP middleware, the layer by default does not send the
+/// remaining quota in the response metadata: [`header_format`](RateLimitBuilder::header_format) turns it on. A denied
+/// gRPC call by default has no `retry-after`: [`GrpcStatus::retry_after`] turns it on.
 ///
 /// ```
 /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};

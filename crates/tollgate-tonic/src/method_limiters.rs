@@ -7,16 +7,16 @@ use crate::{
     path::{checked_method, checked_method_or_service, checked_service, service_and_method},
 };
 
-/// Selects the limiter of a call by its method and its service: all quotas of a server in one table.
+/// A table that gives methods and services limiters of their own.
 ///
-/// A call is limited by the limiter of its method. Without one, it is limited by the limiter of its
-/// service, and without that by the limiter given to [`new`](Self::new).
+/// A call is limited by the limiter of its method. If the method has none, the limiter of its service applies, and
+/// otherwise the limiter given to [`new`](Self::new).
 ///
-/// Each of them may be any [`LimiterSource`]: a [`Limiter`](tollgate::Limiter), a
+/// Each limiter may be any [`LimiterSource`]: a [`Limiter`](tollgate::Limiter), a
 /// [`LimiterHandle`](tollgate::LimiterHandle) whose policies change while the server runs, or the limits of tenants.
 ///
-/// Give each policy its own name when its quota should be counted separately. Two limiters on one
-/// store share a counter when their policies have the same name.
+/// **Give each policy a name of its own.** Two limiters on one store share a counter when their policies have the same
+/// name.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -43,7 +43,7 @@ pub struct MethodLimiters {
 }
 
 impl MethodLimiters {
-    /// Creates a table in which `default` limits all calls. The other methods add exceptions.
+    /// Creates a table in which `default` limits all calls, until exceptions are added.
     pub fn new(default: impl Into<LimiterSource>) -> Self {
         Self { default: default.into(), named: Vec::new() }
     }
@@ -66,7 +66,7 @@ impl MethodLimiters {
         self.add(checked_service(service.into()), Some(limiter.into()))
     }
 
-    /// Removes the limit from a method (`/package.Service/Method`) or a service (`package.Service`).
+    /// Exempts a method (`/package.Service/Method`) or a service (`package.Service`) from every limit.
     ///
     /// # Panics
     ///

@@ -8,9 +8,8 @@ use crate::path::{checked_service, service_and_method};
 
 /// Returns a predicate that selects the calls of the named services.
 ///
-/// Give it for example to [`exempt`](tollgate_tower::RateLimitBuilder::exempt). A service is named by
-/// its full name: `helloworld.Greeter`. The generated code has the name in the constant
-/// `SERVICE_NAME`.
+/// Pass the predicate for example to [`exempt`](tollgate_tower::RateLimitBuilder::exempt). Name a service by
+/// its full name: `helloworld.Greeter`. The code that tonic generates has the name in the constant `SERVICE_NAME`.
 ///
 /// # Panics
 ///

@@ -19,8 +19,8 @@ use crate::{
 ///
 /// Each FILE is a set of rules: one file, or a directory with all of its .yaml, .yml, .json and .toml files.
 ///
-/// Warnings are rules that are allowed and probably mean something else. Quirks are places in a file whose meaning, or
-/// whose acceptance, depends on the mode envoy.
+/// A warning is about a rule that is allowed, but probably does not do what you meant. A quirk is a place in a file
+/// that means something else, or is refused, outside of the mode envoy.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {

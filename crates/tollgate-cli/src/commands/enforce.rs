@@ -11,14 +11,14 @@ use crate::{
     redis::{Published, PublishedLimiter, RedisOptions, set_share},
 };
 
-/// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while it runs. For all other keys
-/// it is in shadow: it decides and counts, and denies nothing.
+/// Sets the share of keys for which a limiter is enforced, on all replicas of a service and while it runs. For all
+/// other keys the limiter is in shadow mode: it decides and counts, but denies nothing.
 ///
-/// Without SHARE, the limiters are listed that services publish. The share reaches each replica within three seconds, and is
-/// in force until it is cleared, also after a restart of the service. It wins over the share that the code sets.
+/// Without SHARE, lists the limiters that services publish. A share reaches each replica within three seconds, and
+/// stays in force until it is cleared, even after a restart of the service. It overrides the share that the code sets.
 ///
-/// A service publishes a limiter with `LimiterBuilder::published_with`. Limits in files of rules have the field `enforce` of
-/// their own.
+/// A service publishes a limiter with `LimiterBuilder::published_with`. Limits in files of rules have their own field
+/// `enforce`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ pub(crate) struct Enforce {
     #[arg(value_name = "SHARE", value_parser = share)]
     share: Option<u8>,
 
-    /// Withdraws the share, so that the one of the code is in force again
+    /// Withdraws the share, so that the share in the code is in force again
     #[arg(long, requires = "limiter", conflicts_with = "share")]
     clear: bool,
 
@@ -106,7 +106,7 @@ impl Enforced {
             }
             ([limiter], None, true) => {
                 let name = shown(&limiter.limiter);
-                format!("the share of {name} is that of the code within three seconds\n")
+                format!("the share of {name} in the code is in force again within three seconds\n")
             }
             ([], ..) => format!("no limiters are published under the prefix {}\n", command.redis.prefix()),
             (limiters, ..) => {

@@ -12,10 +12,10 @@ use crate::{
 
 /// Shows what a key has spent, for each policy. Changes nothing.
 ///
-/// Shows what is left of limits that services publish, or that --rules or --policy name. A state that spends more than its
-/// limit has a debt: units that were charged although they did not fit.
+/// Also shows what is left, where the limit is known: services publish it, or --rules or --policy name it. A key that
+/// has spent more than its limit has a debt: units that were charged although they did not fit.
 ///
-/// Without --rules all keys of the server are scanned, unless KEY is a whole Redis key.
+/// Without --rules, all keys of the server are scanned, unless KEY is a whole Redis key.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub(crate) struct Peek {
     #[command(flatten)]
     key: KeyOptions,
 
-    /// Shows when a check of so many units would be admitted, and spends nothing
+    /// Shows when a check of this many units would be admitted, and spends nothing
     #[arg(long, value_name = "UNITS")]
     cost: Option<u64>,
 

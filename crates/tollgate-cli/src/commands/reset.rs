@@ -13,14 +13,13 @@ use crate::{
     redis::{KeyOptions, RedisOptions, StateEntry, find},
 };
 
-/// Makes a key fresh: removes its states, so that every policy has its whole burst again.
+/// Removes what a key has spent, so that every policy has its whole burst again.
 ///
-/// Only the states of this key are removed. The outer levels of a nested key are shared with other keys, and have keys of
-/// their own.
+/// Only this key changes. The outer levels of a nested key are shared with other keys, and have keys of their own.
 ///
-/// A process that has denied the key remembers that for up to a second (`deny_cache_cap` of its store), and does not ask
-/// Redis meanwhile. The command prints for how long the key may still be denied. --deny-cache-cap names another time than a
-/// second.
+/// A process that has denied the key remembers that for up to a second, and does not ask Redis meanwhile. The command
+/// prints for how long the key may still be denied. Set --deny-cache-cap if the stores of your services have another
+/// `deny_cache_cap`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +34,7 @@ pub(crate) struct Reset {
     #[arg(long)]
     dry_run: bool,
 
-    /// Names the time for which the processes remember a denial, as 1s or 1m
+    /// Sets the time for which the services remember a denial, such as 1s or 1m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = Quota::parse_period)]
     deny_cache_cap: Duration,
 

@@ -16,8 +16,8 @@ use crate::{
 ///
 /// The limits are those that services publish, or those of --rules and --policy. The server is scanned in small steps.
 ///
-/// In the mode envoy the counters of all rules of one unit have one policy name. Their limits are known only when all of
-/// these rules have the same.
+/// In the mode envoy, all rules of one unit have one policy name. Their limits are known only when all of these rules
+/// have the same limit.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -80,7 +80,7 @@ impl KeyOptions {
             return Ok(Named::States(keys.collect()));
         }
         let [text] = &self.key[..] else {
-            return Err(Failure::new("several keys were given, which only entries with --rules may be"));
+            return Err(Failure::new("expected one KEY, got several, which only entries with --rules may be"));
         };
         if let Some(key) = StateKey::parse(prefix, text.as_bytes()) {
             return Ok(Named::States(vec![key]));

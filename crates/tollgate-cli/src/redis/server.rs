@@ -17,7 +17,7 @@ pub(crate) struct RedisOptions {
     #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true, required = true)]
     url: Option<String>,
 
-    /// Sets the prefix of the store's keys; by default that of the URL (`?prefix=`), or else `tollgate`
+    /// Sets the prefix of the store's keys; the default is the prefix in the URL (`?prefix=`), or else `tollgate`
     #[arg(long)]
     prefix: Option<String>,
 
@@ -93,8 +93,8 @@ impl RedisOptions {
             }
             "rediss" => return Err(Failure::new("rediss:// needs tollgate-cli with the feature tls")),
             "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
-                let message = "one server is looked at: name a master by its own redis:// URL, each master of a cluster in \
-                               turn";
+                let message = "the command reads one server: name a master by its own redis:// URL, each master of a \
+                               cluster in turn";
                 return Err(Failure::new(message));
             }
             _ => return Err(invalid_url()),

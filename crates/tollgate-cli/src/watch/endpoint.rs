@@ -23,11 +23,11 @@ use crate::failure::Failure;
 /// The options that name pages of the running services.
 #[derive(Args, Debug)]
 pub(crate) struct EndpointOptions {
-    /// Reads the metrics of a running service at this page, such as http://127.0.0.1:9090/metrics; may be repeated
+    /// Reads the metrics of a running service from this page, such as http://127.0.0.1:9090/metrics; may be repeated
     #[arg(long, value_name = "URL")]
     metrics: Vec<String>,
 
-    /// Reads the keys that are denied most at this page, whose lines are COUNT NAME; may be repeated
+    /// Reads the keys that are denied most from this page, whose lines are COUNT NAME; may be repeated
     #[arg(long, value_name = "URL")]
     denied: Vec<String>,
 }

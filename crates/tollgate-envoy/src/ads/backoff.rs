@@ -2,9 +2,9 @@ use std::time::Duration;
 
 /// Sets the waits between two connections to a control plane.
 ///
-/// The first wait is `initial`, and each further one is twice as long, up to `max`. A connection that brought rules starts
-/// over. Each wait is changed by a random share of up to `jitter`, so that many services do not connect at one moment, and
-/// stays within `initial` and `max`.
+/// The first wait is `initial`, and each further one is twice as long, up to `max`. After a connection that brought
+/// rules, the waits start over. Each wait is changed by a random share of up to `jitter`, so that many services do not
+/// connect at the same moment. It stays between `initial` and `max`.
 ///
 /// ```
 /// use std::time::Duration;

@@ -27,19 +27,19 @@ impl AdsBuilder {
         self
     }
 
-    /// Sets fields that are sent to the control plane.
+    /// Sets the metadata of this service that is sent to the control plane: names and values.
     pub fn node_metadata(mut self, metadata: Vec<(String, String)>) -> Self {
         self.0.node_metadata = metadata;
         self
     }
 
-    /// Sets gRPC metadata of the stream, such as an authorization.
+    /// Sets gRPC metadata of the calls to the control plane, such as `authorization`: names and values.
     pub fn headers(mut self, headers: Vec<(String, String)>) -> Self {
         self.0.headers = headers;
         self
     }
 
-    /// Connects with TLS.
+    /// Connects with TLS. By default, the connection is not encrypted.
     pub fn tls(mut self, tls: AdsTls) -> Self {
         self.0.tls = Some(tls);
         self

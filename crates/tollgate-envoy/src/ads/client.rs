@@ -18,8 +18,9 @@ use crate::proto::discovery::aggregated_discovery_service_client::AggregatedDisc
 /// Takes rules from a control plane over ADS, the aggregated discovery service of xDS.
 ///
 /// The control plane sends all rules with each change (state of the world), as resources of the type
-/// `ratelimit.config.ratelimit.v3.RateLimitConfig`. Rules that are right are in force at once, and the client accepts them.
-/// Wrong rules are refused with the reason, and those from before stay in force, also while the control plane is away.
+/// `ratelimit.config.ratelimit.v3.RateLimitConfig`. Valid rules are in force at once, and the client accepts them
+/// (ACK). The client refuses wrong rules with the reason (NACK). The rules from before then stay in force, as they do
+/// while the control plane is away.
 #[derive(Clone, Debug)]
 #[must_use = "the client does nothing until `run` is polled"]
 pub struct Ads {

@@ -11,9 +11,10 @@ use super::{
 
 const TIME: &str = "ratelimit_service_response_time_seconds";
 
-/// Returns the metrics in the text format of Prometheus, under the names that Envoy's service has there.
+/// Returns the metrics in the text format of Prometheus, under the names that the default mapper of Envoy's service
+/// gives them.
 ///
-/// The names are those of the default mapper of that service. Its histogram has more buckets below 5 ms here.
+/// Unlike there, the histogram also has buckets below 5 ms.
 #[must_use]
 pub fn prometheus_text(metrics: &Metrics, loads: LoadCounts) -> String {
     let mut families: BTreeMap<String, BTreeMap<Series, u64>> = BTreeMap::new();

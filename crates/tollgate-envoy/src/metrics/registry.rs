@@ -28,14 +28,14 @@ use super::{histogram::Histogram, names::Names};
 /// | `ratelimit.service.call.should_rate_limit.service_error` | requests that are wrong, or came before the rules |
 /// | `ratelimit.service.config_load_success`, `…_error` | loads of rules |
 /// | `ratelimit.service.global_shadow_mode` | requests that pass only because of the global shadow mode |
-/// | `ratelimit_server.accept_error` | connections that the system did not accept, as it had no descriptor left |
-/// | `ratelimit_server.connection_limit` | times that a port came to its most connections |
+/// | `ratelimit_server.accept_error` | connections that the system did not accept, because no file descriptor was left |
+/// | `ratelimit_server.connection_limit` | times that a port reached its most connections |
 /// | `ratelimit_server.ShouldRateLimit.total_requests`, `.response_time` | gRPC calls, and their times in milliseconds |
 ///
 /// `RULE` is the domain, and the keys and values of the rule: see
 /// [`Match::metric_name`](tollgate_rules::Match::metric_name). The first 10 000 names have counters of their own, and
-/// further ones are `other`. A name of more than 256 bytes is cut and ends in a digest, and control characters become `_`.
-/// So all names together take some 5 MiB at most.
+/// all further names are counted as `other`. A name of more than 256 bytes is cut and ends in a digest, and control
+/// characters become `_`. So all names together take at most about 5 MiB.
 ///
 /// A clone is cheap, and shares the counts.
 #[derive(Clone, Default)]
@@ -123,7 +123,8 @@ impl Metrics {
         self.0.full_ports.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the names and the values of all counters that are not 0. `loads` are those of the rules.
+    /// Returns the names and the values of all counters that are not 0. `loads` comes from
+    /// [`Rules::loads`](tollgate_rules::Rules::loads).
     #[must_use]
     pub fn counters(&self, loads: LoadCounts) -> Vec<(String, u64)> {
         let value = |count: &AtomicU64| count.load(Ordering::Relaxed);

@@ -15,8 +15,8 @@ use super::{
 
 /// Sends the metrics to a statsd server.
 ///
-/// Counters are sent as differences. Response times are sent as one line for each bucket, with its count as a sample rate:
-/// the server then has as many times as there were calls, rounded up to the bound of their bucket.
+/// Counters are sent as differences. Response times are sent as one line for each bucket, with its count as a sample
+/// rate. So the statsd server counts one time for each call, rounded up to the bound of its bucket.
 #[derive(Clone, Debug)]
 pub struct Statsd {
     host: String,
@@ -43,20 +43,20 @@ const DATAGRAM: usize = 1_432;
 const SENDING: Duration = Duration::from_secs(5);
 
 impl Statsd {
-    /// Creates an exporter that sends each ten seconds.
+    /// Creates an exporter that sends every ten seconds.
     #[must_use]
     pub fn new(host: impl Into<String>, port: u16, protocol: StatsdProtocol) -> Self {
         Self { host: host.into(), port, protocol, interval: Duration::from_secs(10), tags: Vec::new() }
     }
 
-    /// Sets the time between two sends.
+    /// Sets the time between two sends, at least 1 ms.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// Adds tags to each name, as in `name.__zone=a`. That is the form of Envoy's service.
+    /// Adds tags to each name, in the form of Envoy's service: `name.__zone=a`.
     #[must_use]
     pub fn tags(mut self, mut tags: Vec<(String, String)>) -> Self {
         tags.retain(|(name, value)| !name.is_empty() && !value.is_empty());
@@ -65,9 +65,10 @@ impl Statsd {
         self
     }
 
-    /// Sends the metrics until `end`, and then what was counted since the last time.
+    /// Sends the metrics until `end` is ready, and then once more what was counted since the last send.
     ///
-    /// A server that is away is tried again, but not at the end.
+    /// When the statsd server cannot be reached, the counts are part of the next send. A failure of the last send is
+    /// only logged.
     pub async fn run(self, metrics: Metrics, rules: Rules, end: impl Future<Output = ()>) {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -6,7 +6,7 @@
 #[rustfmt::skip]
 mod generated;
 
-/// The descriptors of all messages, for reflection and for the JSON form.
+/// An encoded `FileDescriptorSet` of all messages, for reflection and for the JSON form.
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
 
 /// Contains the messages and the service of rate limits.
@@ -36,7 +36,7 @@ pub mod discovery {
     };
 }
 
-/// Contains the rules as a control plane sends them.
+/// Contains the messages in which a control plane sends rules.
 pub mod config {
     pub use super::generated::ratelimit::config::ratelimit::v3::{
         RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitReplace, RateLimitUnit,

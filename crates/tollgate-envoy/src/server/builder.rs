@@ -84,30 +84,34 @@ impl ServerBuilder {
         self
     }
 
-    /// Closes connections of gRPC on which no call has begun for this time. The default is 15 minutes, and one minute before
-    /// the first call. Calls that last then have the grace of [`max_connection_age`](Self::max_connection_age).
+    /// Sets the time without a new call after which a connection of gRPC is closed. The default is 15 minutes.
+    ///
+    /// The connection is closed after one to two times this time. Calls that are still under way have the grace of
+    /// [`max_connection_age`](Self::max_connection_age). A connection without any call is closed after one minute at
+    /// most.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.options.idle_timeout = timeout;
         self
     }
 
-    /// Sets the most connections of gRPC, and the most of HTTP. The default is 10 000 each. Debug pages and metrics have a
-    /// quarter of it, and 64 at most.
+    /// Sets the most connections of gRPC, and the most connections of HTTP. The default is 10 000 each. Debug pages and
+    /// metrics have a quarter of it each, and at most 64.
     ///
-    /// A port with so many connections accepts the next one when another one ends. Each connection takes a descriptor of the
-    /// process.
+    /// A port with so many connections accepts the next one when another one ends. Each connection takes a file
+    /// descriptor of the process.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.options.max_connections = max.max(1);
         self
     }
 
-    /// Sets the most calls at a time on one connection. The default is 1024. A client waits with further ones.
+    /// Sets the most calls at the same time on one connection. The default is 1024. The client holds further calls
+    /// back.
     pub fn max_streams(mut self, max: u32) -> Self {
         self.options.max_streams = max;
         self
     }
 
-    /// Sets how long calls that are under way may take when the server ends. The default is 20 seconds, which is less
+    /// Sets how long calls that are under way may go on when the server ends. The default is 20 seconds, which is less
     /// than the 30 seconds after which Kubernetes kills a program.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.options.drain_timeout = timeout;
@@ -118,7 +122,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Fails when a port cannot be opened, and when a certificate or a key cannot be read.
+    /// Fails when a port cannot be opened, when a certificate or a key cannot be read, and when TLS is set for a Unix
+    /// socket.
     pub async fn bind(self) -> Result<Server, ServerError> {
         if self.tls.is_some() && matches!(self.grpc, GrpcListen::Unix(_)) {
             return Err(ServerError::new("TLS needs a port, and not a Unix socket"));

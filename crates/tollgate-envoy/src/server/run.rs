@@ -73,14 +73,14 @@ impl Server {
         self.listeners.pages.iter().map(|page| (page.what, page.address))
     }
 
-    /// Serves until `end`, and then until the calls that are under way have ended.
+    /// Serves until `end` is ready, and then until the calls that are under way have ended.
     ///
-    /// At the end, the health fails first. No connection of gRPC is accepted from then on, and those that are open are closed
-    /// when their calls have ended. The pages are served until then. Calls that take longer than the
-    /// [drain timeout](crate::ServerBuilder::drain_timeout) are dropped.
+    /// At the end, the server first reports that it is not healthy. From then on it accepts no connection of gRPC, and
+    /// it closes the open connections when their calls have ended. It serves the pages until then. Calls that take
+    /// longer than the [drain timeout](crate::ServerBuilder::drain_timeout) are dropped.
     ///
-    /// Clients that ask for the health need some time to see that it has failed. Set [`Component::Running`] to `false` that
-    /// long before `end`.
+    /// **Set [`Component::Running`] to `false` some time before `end`**, so that clients which ask for the health turn
+    /// away before connections are closed.
     ///
     /// # Errors
     ///

@@ -16,17 +16,18 @@ use super::ServerError;
 
 /// Names the files for TLS, all in PEM.
 ///
-/// They are read again within a second after they change. Files that are wrong are logged, and the certificates from before
-/// stay in use.
+/// The server reads the files again within a second after they change. If they are wrong, it logs the mistake, and the
+/// certificates from before stay in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate of the server, followed by those of its issuers.
+    /// The certificate of the server, followed by the certificates of its issuers.
     pub certificate: PathBuf,
-    /// The key of the certificate.
+    /// The private key of the certificate.
     pub key: PathBuf,
-    /// The authorities of client certificates. With it, a client without a certificate is refused.
+    /// The CA certificates that verify clients. A client without a certificate is then refused. With `None`, clients
+    /// need no certificate.
     pub client_authorities: Option<PathBuf>,
-    /// The name that the certificate of a client must have.
+    /// The name that the certificate of a client must have. `None` allows any name.
     pub client_name: Option<String>,
 }
 

@@ -46,28 +46,29 @@ impl RateLimitServiceBuilder {
         }
     }
 
-    /// Counts in these metrics. The default is metrics of its own.
+    /// Sets the metrics in which the service counts. By default, it creates its own.
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Adds header fields with these names to responses. By default, there are none.
+    /// Adds header fields with these names to responses. By default, none are added.
     pub fn limit_headers(mut self, names: LimitHeaderNames) -> Self {
         self.headers.names = Some(names);
         self
     }
 
-    /// Adds the header fields `RateLimit-Policy`, `RateLimit` and, to a denial, `Retry-After` to responses. The default is
-    /// `false`.
+    /// Sets whether responses get the header fields `RateLimit-Policy` and `RateLimit`, and denials `Retry-After`. The
+    /// default is `false`.
     ///
-    /// The first two have the form that `tollgate-tower` writes by default.
+    /// `RateLimit-Policy` and `RateLimit` have the form that `tollgate-tower` writes by default.
     pub fn standard_headers(mut self, is_on: bool) -> Self {
         self.headers.has_standard = is_on;
         self
     }
 
-    /// Returns the request and the metadata of its rules as `dynamic_metadata`. The default is `false`.
+    /// Sets whether responses contain the request and the metadata of its rules as `dynamic_metadata`. The default is
+    /// `false`.
     pub fn dynamic_metadata(mut self, is_on: bool) -> Self {
         self.has_dynamic_metadata = is_on;
         self

@@ -24,11 +24,11 @@ pub struct LimitHeaderNames {
 }
 
 impl LimitHeaderNames {
-    /// Creates names.
+    /// Creates the names.
     ///
     /// # Errors
     ///
-    /// Fails when a name is no name of a header field.
+    /// Fails when a name is not a valid name of a header field.
     pub fn new(
         limit: impl Into<String>,
         remaining: impl Into<String>,

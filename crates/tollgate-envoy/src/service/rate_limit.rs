@@ -20,9 +20,9 @@ use crate::{
 
 /// Answers the requests of Envoy's rate limit protocol, version 3.
 ///
-/// It is the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in a server of your own, or use the
-/// program `tollgate-envoy`, which adds health, metrics, TLS and rules from a control plane. The rules and the store
-/// are those of a [`RuleLimiter`].
+/// The type implements the gRPC service `envoy.service.ratelimit.v3.RateLimitService`. Mount it in a server of your
+/// own, or use the program `tollgate-envoy`, which adds health, metrics, TLS and rules from a control plane. A
+/// [`RuleLimiter`] provides the rules and the store.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -90,9 +90,10 @@ impl RateLimitService {
     ///
     /// # Errors
     ///
-    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, an override has no unit, or units
-    ///   shall be given back.
+    /// - `INVALID_ARGUMENT`: the domain is empty, there are no descriptors or too many, the `limit` of a descriptor has
+    ///   no unit, or a descriptor has `is_negative_hits` in native [mode](tollgate_rules::Compat).
     /// - `UNAVAILABLE`: no rules are loaded, or the store failed and a rule denies in an outage.
+    /// - `INTERNAL`: the store is configured wrongly.
     ///
     /// # Cancellation
     ///

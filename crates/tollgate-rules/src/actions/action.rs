@@ -8,9 +8,9 @@ use tollgate_tower::key::{ForwardedIp, KeyError, PeerIp};
 
 use crate::Descriptor;
 
-/// Makes one descriptor from a request: one entry for each action, in order.
+/// A list of actions that make one descriptor from a request: one entry for each action, in order.
 ///
-/// A request for which an action finds no value has no descriptor, unless the action is optional.
+/// When an action finds no value, the request has no such descriptor, unless the action is optional.
 ///
 /// ```
 /// use http::Request;
@@ -61,7 +61,7 @@ enum Value<'a> {
 }
 
 impl Actions {
-    /// Creates a descriptor without entries.
+    /// Creates a list without actions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -74,14 +74,14 @@ impl Actions {
 
     /// Appends the address of the client, as [`ClientIp`] finds it.
     ///
-    /// An owner of many IPv6 addresses has a value for each. Set `prefix_v6` in the rule, or use
-    /// [`client_network`](Self::client_network).
+    /// **The owner of an IPv6 network has a separate quota for each of its addresses.** Set `prefix_v6` in the rule, or
+    /// use [`client_network`](Self::client_network).
     #[must_use]
     pub fn client_ip(self, key: impl Into<Box<str>>) -> Self {
         self.add(key, Source::ClientIp)
     }
 
-    /// Appends the network of the client with these prefix lengths, such as `192.0.2.0/24`.
+    /// Appends the network of the client, such as `192.0.2.0/24`, with these prefix lengths in bits.
     ///
     /// # Panics
     ///
@@ -92,9 +92,9 @@ impl Actions {
         self.add(key, Source::Network { v4, v6 })
     }
 
-    /// Appends the value of a header field. Without it, or with an empty value, the request has no descriptor.
+    /// Appends the value of a header field. When the field is missing or empty, the request has no descriptor.
     ///
-    /// The values of a repeated field are joined by commas. A value that is no UTF-8 is read as Latin-1.
+    /// The values of a repeated field are joined by commas. A value that is not UTF-8 is read as Latin-1.
     ///
     /// # Panics
     ///
@@ -104,7 +104,7 @@ impl Actions {
         self.header_name(HeaderName::from_static(name), key, false)
     }
 
-    /// Appends the value of a header field. Without it, the entry is left out.
+    /// Appends the value of a header field. When the field is missing or empty, the entry is left out.
     ///
     /// # Panics
     ///
@@ -151,13 +151,17 @@ impl Actions {
         self.add(key, Source::Method)
     }
 
-    /// Appends the path. It is not normalised, so a client that can write a path in several ways has several values.
+    /// Appends the path as the client wrote it.
+    ///
+    /// **A client that can write a path in several ways has a separate quota for each**, because the path is not
+    /// normalised.
     #[must_use]
     pub fn path(self, key: impl Into<Box<str>>) -> Self {
         self.add(key, Source::Path)
     }
 
-    /// Appends the route of an axum router, such as `/users/{id}`. Without the feature `axum` there is none.
+    /// Appends the route of an axum router, such as `/users/{id}`. When no route matched, the request has no
+    /// descriptor. The same happens without the feature `axum`.
     #[must_use]
     pub fn matched_path(self, key: impl Into<Box<str>>) -> Self {
         self.add(key, Source::MatchedPath)
@@ -253,15 +257,20 @@ fn grpc(path: &str) -> Option<(&str, &str)> {
     (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, path))
 }
 
-/// Tests a header field of a request.
+/// Tests a header field of a request, for [`Actions::when`].
+///
+/// The values of a repeated field are joined by commas before the test.
 ///
 /// ```
-/// use http::HeaderName;
-/// use tollgate_rules::HeaderMatch;
+/// use http::{HeaderName, Request};
+/// use tollgate_rules::{Actions, ClientIp, Descriptor, Descriptors, HeaderMatch};
 ///
 /// let is_bot = HeaderMatch::contains(HeaderName::from_static("user-agent"), "bot").ignore_case();
-/// let is_browser = HeaderMatch::present(HeaderName::from_static("sec-fetch-mode"));
-/// # let _ = (is_bot, is_browser);
+/// let descriptors = Descriptors::from(Actions::new().when("client", "bot", [is_bot]));
+///
+/// let (parts, ()) = Request::builder().header("user-agent", "ExampleBot/2").body(()).unwrap().into_parts();
+/// let made = descriptors.extract(&parts, &ClientIp::Peer).unwrap();
+/// assert_eq!(made, [Descriptor::from([("client", "bot")])]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct HeaderMatch {
@@ -360,7 +369,7 @@ pub(super) fn header_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Opt
 
 /// Selects where the address of a client is read.
 ///
-/// It is the peer of the connection by default. **Behind a proxy all requests come from the proxy:** use a
+/// The default is the peer of the connection. **Behind a proxy, all requests come from the proxy:** use a
 /// [`ForwardedIp`] there.
 ///
 /// ```

@@ -4,10 +4,10 @@ use tollgate_tower::key::KeyError;
 use super::{Actions, ClientIp};
 use crate::Descriptor;
 
-/// Makes the descriptors of a request.
+/// Makes the [descriptors](Descriptor) of a request.
 ///
-/// Write them in code with [`Actions`], or in the file of the rules with the field `rate_limits`, which has the form of a
-/// route in Envoy:
+/// Write the actions in code with [`Actions`], or in the file of the rules with the field `rate_limits`, which has the
+/// same form as in a route of Envoy:
 ///
 /// ```
 /// use http::Request;
@@ -36,7 +36,7 @@ use crate::Descriptor;
 /// # Ok::<(), tollgate_rules::RuleErrors>(())
 /// ```
 ///
-/// A list of `actions` makes one descriptor, and each action an entry of it:
+/// Each list of `actions` makes one descriptor, with one entry for each action:
 ///
 /// | action | fields, those in brackets may be left out | entry |
 /// |---|---|---|
@@ -46,11 +46,12 @@ use crate::Descriptor;
 /// | `generic_key` | `descriptor_value`, (`descriptor_key`) | a fixed value |
 /// | `header_value_match` | `descriptor_value`, `headers`, (`descriptor_key`), (`expect_match`) | a fixed value, when header fields match |
 /// | `method`, `path` | (`descriptor_key`) | the method, the path |
-/// | `matched_path` | (`descriptor_key`, by default `route`) | the route of axum, with the feature `axum` |
-/// | `grpc_service`, `grpc_method` | (`descriptor_key`) | the name of the service, and with that of the method |
+/// | `matched_path` | (`descriptor_key`) | the route of axum, with the feature `axum` |
+/// | `grpc_service`, `grpc_method` | (`descriptor_key`) | the name `package.Service`, the name `package.Service/Method` |
 ///
-/// The key of an entry is the name of the action where nothing else is said; that of `header_value_match` is `header_match`. Where
-/// Envoy reads the header `:path` or `:method`, write `path` or `method`. The last four rows are additions of Tollgate.
+/// Without `descriptor_key`, the key of an entry is the name of the action, with two exceptions: `header_match` for
+/// `header_value_match`, and `route` for `matched_path`. Where Envoy reads the header `:path` or `:method`, write
+/// `path` or `method`. The last three rows are additions of Tollgate.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptors {
     all: Vec<Actions>,
@@ -75,7 +76,8 @@ impl Descriptors {
         self.all.iter().flat_map(Actions::keys)
     }
 
-    /// Makes the descriptors of the request with this head. Those that the request has no values for are left out.
+    /// Makes the descriptors of the request with this head. A descriptor for which the request has no values is left
+    /// out.
     ///
     /// # Errors
     ///

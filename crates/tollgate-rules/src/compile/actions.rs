@@ -204,7 +204,7 @@ impl ActionReader<'_> {
             let trail = trail.field(&field.name);
             match KINDS.into_iter().find(|kind| *kind == field.name) {
                 Some(kind) if found.is_none() => found = self.0.text(&field.node, &trail).map(|text| (kind, text)),
-                Some(_) => self.0.refuse_value(&trail, &field.node, "must be the one test of the text".to_owned()),
+                Some(_) => self.0.refuse_value(&trail, &field.node, "must be the only test of the text".to_owned()),
                 None if field.name == "ignore_case" => ignores_case = self.0.boolean(&field.node, &trail),
                 None => self.0.unknown(field, &trail, &["exact", "prefix", "suffix", "contains", "ignore_case"], &[]),
             }

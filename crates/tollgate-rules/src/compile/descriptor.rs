@@ -97,7 +97,7 @@ impl Compiler {
             Pattern::new(&node.composite()).is_some()
         } else {
             if node.key.contains('*') {
-                let message = "must not contain *, which is a pattern in a value alone";
+                let message = "must not contain *, which is a pattern only in a value";
                 self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), at, message);
             }
             node.pattern().is_some()

@@ -34,8 +34,7 @@ impl Compiler {
                 self.errors.push_at(RuleErrorKind::Duplicate, &trail.field("name"), item.at, message);
             }
             if class.selector.is_none() && at + 1 < items.len() {
-                let message =
-                    format!("is missing, only the last class has all other requests, got it in {:?}", class.name());
+                let message = format!("is missing in class {:?}, only the last class may leave it out", class.name());
                 self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), item.at, message);
             }
             classes.push(class);

@@ -17,17 +17,17 @@ use crate::error::RuleError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// YAML 1.2, for files that end in `.yaml` or `.yml`.
+    /// YAML 1.2, for the extensions `.yaml` and `.yml`.
     Yaml,
-    /// JSON (RFC 8259), for files that end in `.json`.
+    /// JSON (RFC 8259), for the extension `.json`.
     Json,
-    /// TOML 1.1, for files that end in `.toml`.
+    /// TOML 1.1, for the extension `.toml`.
     #[cfg(feature = "toml")]
     Toml,
 }
 
 impl Format {
-    /// Returns the format by the end of the name of a file, and `None` for a file of no format.
+    /// Returns the format for the extension of a file, in any case. `None` for any other extension.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {

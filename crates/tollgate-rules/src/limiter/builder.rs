@@ -63,19 +63,20 @@ impl RuleLimiterBuilder {
 
     /// Sets the answer in an outage of the store, for rules without `on_outage`. The default is [`Outage::default`].
     ///
-    /// When it is [`Outage::Local`], rules with `on_outage: local` have the same number of replicas.
+    /// With [`Outage::Local`], rules with `on_outage: local` use its number of replicas, too.
     pub fn on_outage(mut self, outage: Outage) -> Self {
         self.outage = outage;
         self
     }
 
-    /// Sets the longest time that a decision may take. The default is that of a [`Limiter`].
+    /// Sets the longest time that a decision may take. The default is the same as for a [`Limiter`], which explains it:
+    /// [`LimiterBuilder::deadline`](tollgate::LimiterBuilder::deadline).
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Sets modes for all rules.
+    /// Puts all rules in shadow mode or in quota mode. By default, the files decide for each rule.
     pub fn modes(mut self, modes: GlobalModes) -> Self {
         self.modes = modes;
         self
@@ -93,9 +94,9 @@ impl RuleLimiterBuilder {
     /// Sets the observer of the [events](tollgate::limiter::events) of the limits: denials, limits that are nearly reached,
     /// lockouts and outages. By default there is none.
     ///
-    /// The policy of an event is the limit of its rule, and the key is [`Match::key`](crate::Match::key). A rule in shadow mode
-    /// raises its denials, too. A rule that blocks all requests asks no limiter and raises none, and neither do units above what a
-    /// limit ever has. The rules have an observer of their own for reloads: [`Rules::set_observer`].
+    /// The policy of an event is the limit of its rule, and the key is [`Match::key`](crate::Match::key). A rule in
+    /// shadow mode raises its denials, too. Two denials raise no event: a denial by a rule of 0 requests, and a
+    /// denial of more units than the limit ever has. For reloads of the rules, see [`Rules::set_observer`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
         self

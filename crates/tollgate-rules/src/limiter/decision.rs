@@ -41,8 +41,8 @@ impl RuleDecision {
         &self.decisions
     }
 
-    /// Returns how long until every descriptor that denied the request has the units again. `None` when the request is
-    /// allowed, or when no wait helps.
+    /// Returns how long to wait until every descriptor that denied the request has the units again. `None` when the
+    /// request is allowed, or when no wait helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_allowed() {
@@ -66,9 +66,9 @@ fn wait(decision: &Decision) -> Option<Duration> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// The request is wrong.
+    /// The request has no domain or no descriptors.
     Request(RequestError),
-    /// The store did not decide.
+    /// The store did not decide, for example in an outage in which the limit is [closed](tollgate::Outage::Closed).
     Store(Error),
 }
 

@@ -14,11 +14,12 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
 
 /// Limits the requests of a layer by the rules of one domain.
 ///
-/// Give it to [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or to `tollgate_tonic::layer` for gRPC, in
-/// place of a limiter. Answers are those of a layer with fixed limits: the status, `Retry-After`, the rate limit header
-/// fields and the problem document, or the gRPC status with its details. A reload is in force with the next request.
+/// [`RuleLimiter::for_requests`] creates it. Pass it to [`RateLimitLayer`](tollgate_tower::RateLimitLayer) for HTTP, or
+/// to `tollgate_tonic::layer` for gRPC, in place of a limiter. The layer answers as it does with fixed limits: with the
+/// status, `Retry-After`, the rate limit header fields and the problem document, or with the gRPC status and its
+/// details. A reload is in force with the next request.
 ///
-/// The rules make the keys, so the key extractor of the layer is not asked. Pass [`Global`](tollgate_tower::key::Global).
+/// The rules make the keys, so the layer does not use its key extractor. Pass [`Global`](tollgate_tower::key::Global).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -57,14 +58,15 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
 /// # What a client sees
 ///
 /// The response to an allowed request lists the policies of all its descriptors. The response to a denied request lists
-/// those that deny it. Rules in shadow mode, and quota rules that alone do not deny, are counted in the metrics with
-/// the outcome `shadowed`, and clients do not see them. A rule of 0 requests denies with 429 and without `Retry-After`.
+/// the policies that deny it. Clients do not see rules in shadow mode, and quota rules that alone do not deny. The
+/// metrics count such rules with the outcome `shadowed`. A rule of 0 requests denies with 429 and without
+/// `Retry-After`.
 ///
 /// A request without a descriptor, or whose descriptors match no limit, passes without header fields.
 ///
-/// The [cost](tollgate_tower::RateLimitBuilder::cost) of the layer is what each descriptor spends that has no
+/// Each descriptor spends the [cost](tollgate_tower::RateLimitBuilder::cost) of the layer, unless it has
 /// [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no
-/// unit left. [`LimiterSource::from_decider`] lists the options that have no effect.
+/// unit left. [`LimiterSource::from_decider`] lists the options of the layer that have no effect.
 #[derive(Clone, Debug)]
 #[must_use = "the rules limit nothing until a layer uses them"]
 pub struct RequestRules {
@@ -77,8 +79,8 @@ pub struct RequestRules {
 impl RuleLimiter {
     /// Returns limits for the requests of a layer, by the rules of `domain`.
     ///
-    /// The field `rate_limits` of the domain's file says how descriptors are made of requests, unless
-    /// [`descriptors`](RequestRules::descriptors) says it in code. Without both, a layer answers with 500, and logs the
+    /// The field `rate_limits` of the domain's file says how descriptors are made from requests. In code,
+    /// [`descriptors`](RequestRules::descriptors) does the same. Without both, a layer answers with 500, and logs the
     /// reason once.
     pub fn for_requests(&self, domain: impl Into<Arc<str>>) -> RequestRules {
         RequestRules { limiter: self.clone(), domain: domain.into(), client_ip: Arc::default(), descriptors: None }
@@ -86,7 +88,7 @@ impl RuleLimiter {
 }
 
 impl RequestRules {
-    /// Sets how descriptors are made of requests, in place of the field `rate_limits` of the file.
+    /// Sets how descriptors are made from requests, in place of the field `rate_limits` of the file.
     pub fn descriptors(mut self, descriptors: impl Into<Descriptors>) -> Self {
         self.descriptors = Some(Arc::new(descriptors.into()));
         self

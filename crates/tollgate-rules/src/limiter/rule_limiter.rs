@@ -12,22 +12,20 @@ use crate::{Code, Descriptor, DescriptorOutcome, GlobalModes, Plan, Rule, Rules,
 
 /// Checks requests of several descriptors against [`Rules`] on a store.
 ///
-/// In native mode, every descriptor with a limit is checked, and a denied request is free. Up to four descriptors with
-/// up to eight policies are decided in one atomic step: all are charged, or none. Some descriptors have a step of their
-/// own, which is taken at the same time:
+/// In native [mode](crate::Compat), every descriptor with a limit is checked, and a denied request is free. Up to four
+/// descriptors with up to eight policies are decided in one atomic step: all are charged, or none. These descriptors
+/// have a step of their own, which is taken at the same time:
 ///
-/// - those in shadow mode, and quota descriptors, because they do not deny the request alone;
-/// - those with another `on_outage`, or with a policy of the same name as another one;
-/// - those whose units never fit;
-/// - all of them in a Redis Cluster, where the counters lie in different slots.
+/// - descriptors in shadow mode, and quota descriptors, because they do not deny the request alone;
+/// - descriptors with another `on_outage`, or with a policy of the same name as another one;
+/// - descriptors whose units never fit;
+/// - all descriptors in a Redis Cluster, where the counters lie in different slots.
 ///
-/// When the request is denied, the steps that passed are refunded. Then, for a moment, a request that will be denied
-/// holds units of its other steps, and another request may be denied for them. A refund that does not reach the store
-/// leaves them spent.
+/// When the request is denied, the steps that passed are refunded. Until then, the denied request holds their units,
+/// and another request may be denied for lack of them. If a refund does not reach the store, the units stay spent.
 ///
-/// In the mode `envoy`, a denied request is charged on every descriptor, and what it asks beyond the limit uses up the
-/// rest of the window. Decisions are those of Envoy's service: a check of 0 units is denied only after the limit was
-/// exceeded.
+/// In the mode `envoy`, a denied request is charged on every descriptor, and the units above the limit use up the rest
+/// of the window. As in Envoy's service, a check of 0 units is denied only after the limit was exceeded.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -84,13 +82,14 @@ impl RuleLimiter {
 
     /// Spends units of all descriptors, and decides the request.
     ///
-    /// `hits` are the units that each descriptor spends which has no [`hits`](Descriptor::hits) of its own. 0 counts
-    /// as 1. One set of rules decides the whole request. More units than a limit ever has are denied.
+    /// Each descriptor spends `hits` units, unless it has [`hits`](Descriptor::hits) of its own. 0 counts as 1. One set
+    /// of rules decides the whole request, also during a reload. A check of more units than a limit ever has is denied.
     ///
     /// # Errors
     ///
-    /// Fails when the domain is empty or when there are no descriptors, and when the store failed and a limit is
-    /// [closed](Outage::Closed) in an outage. Descriptors that were charged are refunded then.
+    /// - [`CheckError::Request`] when the domain is empty, or when there are no descriptors.
+    /// - [`CheckError::Store`] when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors
+    ///   that were charged are then refunded.
     ///
     /// # Cancellation
     ///
@@ -133,7 +132,7 @@ impl RuleLimiter {
     /// # Errors
     ///
     /// Fails when the store failed and a limit is [closed](Outage::Closed) in an outage. Descriptors that were charged
-    /// are refunded then.
+    /// are then refunded.
     ///
     /// # Cancellation
     ///

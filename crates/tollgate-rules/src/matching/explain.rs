@@ -13,7 +13,8 @@ use crate::{
 
 /// Explains why a descriptor has its limit: what was tried at each level, and why other rules do not apply.
 ///
-/// `Display` writes it for people. The values of the request are shown.
+/// [`RuleSet::explain`] makes an explanation, and `Display` writes it for people. **The text contains the values of the
+/// request**, which may identify a client.
 ///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet};
@@ -109,25 +110,25 @@ impl LevelTrace {
 }
 
 impl Attempt {
-    /// Returns what the candidate has to have in common with the entry.
+    /// Returns how the candidate is compared with the entry.
     #[must_use]
     pub fn by(&self) -> MatchedBy {
         self.by
     }
 
-    /// Returns the text of the pattern.
+    /// Returns the text of the pattern. `None` when the candidate is not compared by a pattern.
     #[must_use]
     pub fn pattern(&self) -> Option<&str> {
         self.pattern.as_deref()
     }
 
-    /// Returns the file and the line of the candidate.
+    /// Returns the file and the line of the candidate. `None` when there is no such rule.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
         self.place.as_deref()
     }
 
-    /// Returns what became of the candidate.
+    /// Returns whether the candidate was selected, or why not.
     #[must_use]
     pub fn outcome(&self) -> AttemptOutcome {
         self.outcome
@@ -135,7 +136,7 @@ impl Attempt {
 }
 
 impl RuleSet {
-    /// Explains how [`find`](Self::find) treats a descriptor.
+    /// Explains how [`find`](Self::find) finds the limit of a descriptor.
     #[must_use]
     pub fn explain(&self, domain: &str, descriptor: &Descriptor<'_>) -> Explanation {
         let mut levels = Vec::new();

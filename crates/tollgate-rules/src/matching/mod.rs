@@ -18,7 +18,7 @@ use crate::{
 };
 pub use explain::{Attempt, AttemptOutcome, Explanation, LevelTrace};
 
-/// The rule that applies to a descriptor, and how each entry was matched.
+/// The rule that applies to a descriptor, and how each entry was matched. [`RuleSet::find`] returns it.
 pub struct Match<'a> {
     set: &'a RuleSet,
     domain: &'a str,
@@ -51,9 +51,9 @@ impl RuleSet {
     /// 2. else the first one, in the order of the file, with the same key and a pattern that matches the value,
     /// 3. else the one with the same key and no value.
     ///
-    /// The last one holds the limit. Without a limit there, the descriptor is not limited: that is how a value is excepted
-    /// from a default. The limit of a descriptor never applies to a longer one. A choice is final: when the rest of the
-    /// entries match nothing below it, its siblings are not tried.
+    /// The one that the last entry selects holds the limit. If it has none, there is no limit: so a value is made an
+    /// exception from a default. The limit of a descriptor never applies to a longer one. A choice is final: when the
+    /// other entries match nothing below it, its siblings are not tried.
     ///
     /// The work is a few hashes for each entry. Nothing is allocated for up to six entries.
     ///
@@ -114,7 +114,7 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// Returns whether the descriptor replaced the limit of the rules.
+    /// Returns whether the descriptor brought its own limit, which replaces the limit of the rules.
     #[must_use]
     pub fn is_override(&self) -> bool {
         matches!(self.rule, Found::Override(_))
@@ -132,7 +132,7 @@ impl<'a> Match<'a> {
         self.domain
     }
 
-    /// Returns how each entry was matched. It is empty for an override.
+    /// Returns how each entry was matched. Nothing when the descriptor brought its own limit.
     #[must_use]
     pub fn matched_by(&self) -> impl ExactSizeIterator<Item = MatchedBy> {
         self.steps.iter().map(|step| step.by)
@@ -163,11 +163,11 @@ impl fmt::Debug for Match<'_> {
 impl Match<'_> {
     /// Returns the key of the counter.
     ///
-    /// In native mode, two keys are equal only for the same domain and the same entries. The values of a shared pattern
-    /// have one key, which differs from the key of every value. IPv6 addresses of one network have one key when the
-    /// rule has a `prefix_v6`.
+    /// In native [mode](crate::Compat), two keys are equal only for the same domain and the same entries, with two
+    /// exceptions. With `share_threshold`, all values of a pattern have one key. With `prefix_v6`, all IPv6 addresses
+    /// of one network have one key.
     ///
-    /// In the mode `envoy`, the key is the text `domain_key_value_…`, so that some different descriptors have one key.
+    /// In the mode `envoy`, the key is the text `domain_key_value_…`, so some different descriptors have the same key.
     ///
     /// ```
     /// use tollgate_rules::{Descriptor, Format, RuleSet};
@@ -196,8 +196,8 @@ impl Match<'_> {
 
     /// Returns the key that Envoy's service has in Redis, without its configured prefix.
     ///
-    /// `now` is the time in seconds since the Unix epoch. The key ends with the start of the current window. Use it to
-    /// compare with such a service. A rule that counts nothing has the key of a window of one second.
+    /// Use it to compare counters with such a service. `now` is the time in seconds since the Unix epoch. The key ends
+    /// with the start of the current window. A rule that counts nothing has the key of a window of one second.
     #[must_use]
     pub fn envoy_key(&self, now: u64) -> String {
         let seconds = self.rule().amount().map_or(1, |(_, period)| period.as_secs().max(1));
@@ -250,12 +250,12 @@ fn pattern_text<'a>(entry: &DescriptorEntry<'_>, selector: &'a Selector) -> Cow<
 impl Match<'_> {
     /// Returns the name in metrics: the domain, and for each entry the key and the value of the rule.
     ///
-    /// The value is that of the file, a pattern included, and a default has none. With `value_to_metric` it is the
-    /// value of the request at that level, and with `detailed_metric` at every level. A pattern with `share_threshold`
-    /// keeps its own text. `:`, `|` and the dots of IPv4 addresses become `_`.
+    /// The value is the text in the file, which may be a pattern. A rule without a value adds only the key. With
+    /// `value_to_metric`, the value of the request takes its place at that level, and with `detailed_metric` at every
+    /// level. A pattern with `share_threshold` keeps its own text. `:`, `|` and the dots of IPv4 addresses become `_`.
     ///
-    /// **A name with values of requests has as many series as clients choose.** [`Rule::metric_name`](crate::Rule::metric_name)
-    /// is bounded. Overrides have values of requests.
+    /// **Where names contain values of requests, clients choose how many series there are.** The names of limits that
+    /// requests bring along always do. [`Rule::metric_name`](crate::Rule::metric_name) never does.
     ///
     /// ```
     /// use tollgate_rules::{Descriptor, Format, RuleSet};
@@ -306,8 +306,10 @@ impl Match<'_> {
         stat_name(&name).into()
     }
 
-    /// Returns whether a request over the limit passes, and is only counted: in shadow mode, and when the rule is enforced for
-    /// a share of the keys to which the [key](Self::key) does not belong.
+    /// Returns whether a request over the limit passes, and is only counted.
+    ///
+    /// This is so in shadow mode. It is also so when the rule is enforced for a share of the keys, and this
+    /// [key](Self::key) does not belong to the share.
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         let rule = self.rule();
@@ -320,7 +322,8 @@ impl Match<'_> {
 
     /// Returns the metadata of the rule.
     ///
-    /// In the mode `envoy` it is lost where the metric has values of requests, as in Envoy's service.
+    /// In the mode `envoy` there is none where the name of the metric contains values of requests, as in Envoy's
+    /// service.
     #[must_use]
     pub fn metadata(&self) -> Option<&RuleMetadata> {
         let metadata = self.rule().metadata()?;

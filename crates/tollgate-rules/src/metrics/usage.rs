@@ -1,8 +1,8 @@
 use crate::Compat;
 
-/// Counts the units of one check by where they lie: within the limit, near it, or over it.
+/// The units of one check, sorted by where they lie: within the limit, near it, or over it.
 ///
-/// A unit is near when it lies above four fifths of the limit. The units of a check that passes are all within; some of
+/// A unit is near when it lies above four fifths of the limit. All units of a check that passes are within, and some of
 /// them may also be near. A check that does not pass may have units that were near before the limit was reached.
 ///
 /// ```
@@ -30,7 +30,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Counts the units of a check of `hits`, after which `after` units of `limit` are counted.
+    /// Sorts the units of a check of `hits` units, after which the counter stands at `after` of `limit`.
     #[must_use]
     pub fn new(limit: u64, after: u64, hits: u64, compat: Compat) -> Self {
         let before = after.saturating_sub(hits);
@@ -52,13 +52,13 @@ impl Usage {
         usage
     }
 
-    /// Counts the units of a check that a remembered denial answered.
+    /// Sorts the units of a check that a remembered denial answered: all of them are over.
     #[must_use]
     pub fn remembered(hits: u64) -> Self {
         Self { total: hits, over: hits, over_from_cache: hits, ..Self::default() }
     }
 
-    /// Counts the units over the limit also as those of a rule in shadow mode.
+    /// Counts the units over the limit as units of a rule in shadow mode, too.
     #[must_use]
     pub fn in_shadow_mode(mut self) -> Self {
         self.shadow = self.over;

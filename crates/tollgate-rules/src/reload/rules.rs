@@ -97,7 +97,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Creates a handle on rules that were not loaded from a file. [`reload`](Self::reload) leaves them as they are.
+    /// Creates a handle for rules that were not loaded from a file. [`reload`](Self::reload) leaves them as they are.
     #[must_use]
     pub fn new(set: impl Into<Arc<RuleSet>>) -> Self {
         Self::with(RuleSet::builder(), None, set.into())
@@ -105,8 +105,8 @@ impl Rules {
 
     /// Creates a handle without rules: no domain is known until rules are loaded.
     ///
-    /// Call [`reload`](Self::reload) when the files are there, or [`replace`](Self::replace) when rules come from
-    /// elsewhere. [`loads`](Self::loads) shows whether any were loaded.
+    /// Call [`reload`](Self::reload) when the files exist, or [`replace`](Self::replace) for rules that do not come
+    /// from files. [`loads`](Self::loads) shows whether any were loaded.
     ///
     /// ```
     /// use tollgate_rules::{Format, RuleSet, Rules};
@@ -146,13 +146,13 @@ impl Rules {
         }))
     }
 
-    /// Returns the rules in force. Take them once for each request.
+    /// Returns the rules in force. Call it once for each request, so that one set decides the whole request.
     #[must_use]
     pub fn current(&self) -> Arc<RuleSet> {
         self.0.current.load_full()
     }
 
-    /// Returns the file or directory of the rules.
+    /// Returns the file or directory of the rules. `None` for rules that were not loaded from a file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
@@ -161,7 +161,7 @@ impl Rules {
     /// Sets the observer that sees [`Event::RulesReloaded`] when other rules are in force. By default there is none. A second
     /// call replaces the observer.
     ///
-    /// It is called in the thread that loads, after the rules are in force. The events of the checks are those of
+    /// The observer is called in the thread that loads, after the rules are in force. The events of checks go to
     /// [`RuleLimiterBuilder::observer`](crate::RuleLimiterBuilder::observer).
     ///
     /// ```
@@ -180,7 +180,7 @@ impl Rules {
         *self.0.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(observer));
     }
 
-    /// Puts other rules in force, between two requests.
+    /// Puts other rules in force. A request that is already running is decided by the old rules.
     pub fn replace(&self, set: impl Into<Arc<RuleSet>>) {
         let set = set.into();
         let rules = set.rules().count();
@@ -190,9 +190,9 @@ impl Rules {
         self.show_reload(rules);
     }
 
-    /// Loads the files again, and puts the rules in force when they are right.
+    /// Loads the files again, and puts the rules in force if they have no mistake.
     ///
-    /// It reads files and so blocks the thread. Call it from `spawn_blocking` in an asynchronous program.
+    /// **This reads files, which blocks the thread.** In an asynchronous program, call it from `spawn_blocking`.
     ///
     /// # Errors
     ///
@@ -247,10 +247,10 @@ impl Rules {
         }
     }
 
-    /// Records that rules from elsewhere than files were refused. Those in force stay.
+    /// Records that rules which do not come from files were refused. The rules in force stay.
     ///
-    /// The mistakes are logged, counted, and returned by [`last_error`](Self::last_error), as those of a
-    /// [`reload`](Self::reload) are.
+    /// As after a failed [`reload`](Self::reload), the mistakes are logged, counted, and returned by
+    /// [`last_error`](Self::last_error).
     pub fn refuse(&self, errors: &RuleErrors) {
         let _loading = self.lock();
         self.record_refusal(errors);
@@ -271,7 +271,7 @@ impl Rules {
         files
     }
 
-    /// Returns the mistakes of the last load, and `None` when it succeeded.
+    /// Returns the mistakes of the last load. `None` when it succeeded.
     #[must_use]
     pub fn last_error(&self) -> Option<RuleErrors> {
         self.0.last_error.load().as_deref().cloned()

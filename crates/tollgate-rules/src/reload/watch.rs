@@ -17,7 +17,9 @@ use notify::{
 use super::{Rules, places};
 use crate::{RuleError, RuleErrors};
 
-/// Ends the reloads when it is dropped. A reload that is under way is finished first.
+/// Keeps the reloads of [`Rules::watch`] or `Rules::reload_on_hangup` going, and ends them when it is dropped.
+///
+/// The drop waits for a reload that is under way.
 #[must_use = "rules are reloaded only as long as the guard exists"]
 pub struct ReloadGuard {
     stop: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -39,18 +41,16 @@ const ATTEMPTS: usize = 5;
 impl Rules {
     /// Reloads the rules when their file or directory changes, until the guard is dropped.
     ///
-    /// A file may be written in place or replaced by a rename. Any part of the path may be a symbolic link that is swapped,
-    /// as in a Kubernetes config map or in `current/ratelimit/config`, and any part may be deleted and made again, or appear
-    /// later. A change is loaded 50 ms after the last of several, and at the latest after one second. A file that is
-    /// replaced by a rename is never read half-way. One that is written in place may be, when the writer pauses: its rules
-    /// are then refused, or in force until the rest is written.
+    /// A change is loaded 50 ms after the last of several, and at the latest after one second. Rules are loaded again
+    /// only when their content differs from what was loaded last.
     ///
-    /// The files are also looked at every 30 seconds. This finds what the system does not report: changes on network file
-    /// systems by other machines, mounts, and directories far above the rules that are moved. A config map that is mounted
-    /// with `subPath` never changes.
-    ///
-    /// Other files in the same directory may change as often as they like: rules are loaded again only when what is read
-    /// differs from what was loaded last.
+    /// - **Replace a file by a rename:** it is then never read half-written. A file that is written in place may be
+    ///   read while the writer pauses. Its rules are then refused, or are in force until the rest is written.
+    /// - Any part of the path may be a symbolic link that is swapped, as in a Kubernetes config map or in
+    ///   `current/ratelimit/config`. Any part may be deleted and made again, or appear later.
+    /// - The files are also read every 30 seconds. This finds changes that the system does not report: changes on
+    ///   network file systems by other machines, mounts, and moves of directories far above the rules.
+    /// - A config map that is mounted with `subPath` never changes.
     ///
     /// ```no_run
     /// use tollgate_rules::Rules;
@@ -88,7 +88,7 @@ impl Rules {
 
     /// Reloads the rules each time the process receives SIGHUP, until the guard is dropped.
     ///
-    /// SIGHUP then no longer ends the process, also after the guard was dropped.
+    /// From then on SIGHUP no longer ends the process, even after the guard was dropped.
     ///
     /// # Errors
     ///

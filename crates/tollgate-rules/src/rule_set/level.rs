@@ -37,7 +37,7 @@ pub enum MatchedBy {
     Value,
     /// The rule has a pattern that matches the value.
     Pattern,
-    /// The rule has this key and no value.
+    /// The rule has this key and no value, so it is the default of the key.
     Default,
 }
 

@@ -68,8 +68,8 @@ impl GatewayBuilder {
 
     /// Resolves placeholders: `${NAME}` and `${NAME:DEFAULT}`.
     ///
-    /// `resolve` returns the value of a name, and `None` for a name that has none. The default of the placeholder
-    /// applies then. Without this option, a placeholder where a limit is read is a mistake.
+    /// `resolve` returns the value of a name. When it returns `None`, the default of the placeholder applies. Without
+    /// this option, a placeholder where a limit is read is a mistake.
     ///
     /// ```
     /// use tollgate_rules::spring::Gateway;

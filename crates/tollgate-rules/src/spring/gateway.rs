@@ -17,13 +17,14 @@ impl Gateway {
     /// Names the domain of the [rules](Self::rules).
     pub const DOMAIN: &'static str = "spring";
 
-    /// Returns the limits of the routes in the order of the file, and after them the one of all other routes.
+    /// Returns the limits of the routes in the order of the file, and last the limit of all other routes, if there is
+    /// one.
     #[must_use]
     pub fn limits(&self) -> &[RouteLimit] {
         &self.limits
     }
 
-    /// Returns the limit of a route, and `None` for a route that has no limit.
+    /// Returns the limit of a route. `None` for a route without a limit.
     ///
     /// Default filters also limit routes that are not in the file.
     #[must_use]
@@ -40,9 +41,10 @@ impl Gateway {
         &self.rules
     }
 
-    /// Describes a request to the [rules](Self::rules): its route, its key and its [cost](RouteLimit::cost).
+    /// Returns the descriptor of a request, for a check of the [rules](Self::rules): its route, its key and its
+    /// [cost](RouteLimit::cost).
     ///
-    /// Returns `None` for a route that has no limit.
+    /// `None` for a route without a limit.
     #[must_use]
     pub fn descriptor<'a>(
         &self,

@@ -32,10 +32,11 @@ impl RouteLimit {
         self.route.as_deref()
     }
 
-    /// Returns the policy: a token bucket with the id of the route as its name. An interval bucket, if the rate is above the
-    /// burst: the gateway fills its bucket once a second.
+    /// Returns the policy: a token bucket with the id of the route as its name. `None` when every request is denied
+    /// (`burst-capacity: 0`).
     ///
-    /// `None` means that every request is denied (`burst-capacity: 0`).
+    /// When the rate is above the burst, the policy is an interval bucket, because the gateway fills its bucket once a
+    /// second.
     #[must_use]
     pub fn policy(&self) -> Option<&Policy> {
         self.policy.as_ref()

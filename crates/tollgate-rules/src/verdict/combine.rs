@@ -8,16 +8,16 @@ use crate::{RuleMetadata, Unit, metrics::Usage};
 /// The decision for a request or a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// It passes.
+    /// The request or the descriptor passes.
     Ok,
-    /// It exceeds a limit.
+    /// The request or the descriptor exceeds a limit.
     OverLimit,
 }
 
-/// Sets modes for all rules.
+/// Modes that apply to all rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalModes {
-    /// Every request passes. The codes of the descriptors still show which exceed a limit.
+    /// Every request passes. The codes of the descriptors still show which of them exceed a limit.
     pub shadow: bool,
     /// Every descriptor is a quota descriptor, also one without a limit.
     pub quota: bool,
@@ -58,16 +58,16 @@ pub struct LimitHeaders {
     pub limit: u64,
     /// The units that are left.
     pub remaining: u64,
-    /// The seconds until units return.
+    /// The seconds until units return, rounded up.
     pub reset_seconds: u64,
 }
 
 impl Plan<'_> {
-    /// Combines the outcomes of all descriptors that were charged.
+    /// Combines the outcomes of all descriptors that were charged into the answer to the request.
     ///
-    /// The request is over its limit when a descriptor exceeds a limit that is no quota, or when there are quota
-    /// descriptors and all of them exceed theirs. A rule in shadow mode
-    /// never exceeds its limit, and one that is [enforced](crate::Match::is_shadow) for a share of the keys not for the others.
+    /// The request is over its limit when a descriptor exceeds a limit that is not in quota mode. It is also over its
+    /// limit when there are quota descriptors and all of them exceed theirs. A limit in [shadow
+    /// mode](crate::Match::is_shadow), or one that is not enforced for the key, never counts as exceeded.
     ///
     /// `outcomes` has one element for each descriptor. Elements of descriptors that were not
     /// [charged](Planned::charged) are ignored. A descriptor without an outcome counts as one without a limit.
@@ -180,8 +180,10 @@ impl Verdict {
         self.is_shadowed
     }
 
-    /// Returns the values for header fields: those of the last descriptor that denied the request, or else of the first one
-    /// with the fewest units left. `None` when no descriptor has a limit.
+    /// Returns the values for header fields. `None` when no descriptor has a limit.
+    ///
+    /// They describe the last descriptor that denied the request. When the request passes, they describe the descriptor
+    /// with the fewest units left.
     #[must_use]
     pub fn headers(&self) -> Option<LimitHeaders> {
         let status = self.nearest()?;
@@ -192,13 +194,14 @@ impl Verdict {
         })
     }
 
-    /// Returns the status from which [`headers`](Self::headers) are made.
+    /// Returns the status that [`headers`](Self::headers) describes.
     #[must_use]
     pub fn nearest(&self) -> Option<&Status> {
         self.statuses.get(self.nearest?)
     }
 
-    /// Returns the metadata of all limits whose descriptors pass. Of equal fields, the first descriptor's is kept.
+    /// Returns the metadata of all limits whose descriptors pass. When several have the same field, the first one is
+    /// kept.
     #[must_use]
     pub fn metadata(&self) -> &RuleMetadata {
         &self.metadata
@@ -217,7 +220,7 @@ impl Status {
         self.code
     }
 
-    /// Returns the limit, and `None` when nothing was charged.
+    /// Returns the limit. `None` when nothing was charged.
     #[must_use]
     pub fn limit(&self) -> Option<&CurrentLimit> {
         self.limit.as_ref()
@@ -229,13 +232,13 @@ impl Status {
         self.remaining
     }
 
-    /// Returns the time until units return, and `None` when nothing was charged.
+    /// Returns the time until units return. `None` when nothing was charged.
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
         self.reset_after
     }
 
-    /// Returns the units of the descriptor by where they lie, for metrics.
+    /// Returns the units of the descriptor within, near and over the limit, for metrics.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
@@ -255,13 +258,13 @@ impl CurrentLimit {
         self.period
     }
 
-    /// Returns the period as a unit of the language, and `None` for any other period.
+    /// Returns the period as a [`Unit`]. `None` when no unit has this length.
     #[must_use]
     pub fn unit(&self) -> Option<Unit> {
         Unit::from_duration(self.period)
     }
 
-    /// Returns the name of the limit.
+    /// Returns the name of the limit: the field `name` of its rule.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -14,7 +14,7 @@ pub struct DescriptorOutcome {
 }
 
 impl DescriptorOutcome {
-    /// Derives the outcome from a counter of a fixed window: `after` units are counted after `hits` were added.
+    /// Derives the outcome from a counter of a fixed window, which stands at `after` units now that `hits` were added.
     ///
     /// `now` is the time since the Unix epoch. With 0 hits nothing was added. In native mode such a check is denied
     /// when no unit is left. In the mode `envoy` it is denied only when the counter is above the limit.
@@ -43,7 +43,7 @@ impl DescriptorOutcome {
         }
     }
 
-    /// Returns the outcome of a denial that is remembered and was not charged.
+    /// Returns the outcome of a check that a remembered denial answers, so that nothing was charged.
     #[must_use]
     pub fn remembered(period: Duration, hits: u64, now: Duration) -> Self {
         let usage = Usage::remembered(hits);
@@ -52,10 +52,10 @@ impl DescriptorOutcome {
 
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
     ///
-    /// Of several policies, the outcome has the one that limits the request most. In native mode, a decision of cost 0 is
-    /// over the limit when a policy has no unit left, and waits for one unit. In the mode `envoy`, such a decision
-    /// passes: it does not show whether more than the limit was asked for. A decision without the store has no policy,
-    /// and passes.
+    /// When the decision has several policies, the outcome describes the one that limits the request most. In native
+    /// mode, a decision of cost 0 is over the limit when a policy has no unit left. It then waits for one unit. In the
+    /// mode `envoy`, such a decision passes, because it does not show whether the limit was exceeded. A decision that
+    /// was made without the store has no policy, and passes unless it is denied.
     #[must_use]
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
@@ -124,7 +124,7 @@ impl DescriptorOutcome {
         self.reset_after
     }
 
-    /// Returns the units by where they lie.
+    /// Returns the units within, near and over the limit.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage

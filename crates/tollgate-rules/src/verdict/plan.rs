@@ -6,6 +6,8 @@ use crate::{Compat, Descriptor, Match, PriorityClass, RuleSet, rule::Limit};
 
 /// The [`Treatment`] of each descriptor of a request: whether it is charged.
 ///
+/// [`RuleSet::plan`] makes a plan, and [`RuleLimiter::check_plan`](crate::RuleLimiter::check_plan) decides it.
+///
 /// ```
 /// use tollgate_rules::{Descriptor, Format, RuleSet, Treatment};
 ///
@@ -43,7 +45,7 @@ pub struct Planned<'a> {
     hits: u64,
 }
 
-/// The way in which a descriptor is treated.
+/// Whether a descriptor is charged, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Treatment {
@@ -51,7 +53,8 @@ pub enum Treatment {
     NotLimited,
     /// The limit is `unlimited`. The descriptor passes, and nothing is counted.
     Unlimited,
-    /// Another limit of the request replaces the one of the descriptor. It passes, and nothing is counted.
+    /// Another limit of the request [replaces](crate::Rule::replaces) the limit of the descriptor. The descriptor
+    /// passes, and nothing is counted.
     Replaced,
     /// The descriptor is charged.
     Charged,
@@ -83,9 +86,10 @@ impl fmt::Display for RequestError {
 impl std::error::Error for RequestError {}
 
 impl RuleSet {
-    /// Finds the limits of all descriptors of a request, and removes those that others replace.
+    /// Finds the limits of all descriptors of a request, and removes the limits that others
+    /// [replace](crate::Rule::replaces).
     ///
-    /// `hits` are the units that each descriptor spends which has no [`hits`](Descriptor::hits) of its own. 0 counts as 1.
+    /// Each descriptor spends `hits` units, unless it has [`hits`](Descriptor::hits) of its own. 0 counts as 1.
     ///
     /// # Errors
     ///
@@ -164,7 +168,7 @@ impl<'a> Plan<'a> {
         self.planned.iter()
     }
 
-    /// Returns the class that ranks the request. Without one it is critical.
+    /// Returns the [class](PriorityClass) of the request. `None` when it belongs to none: it is then critical.
     #[must_use]
     pub fn class(&self) -> Option<&'a PriorityClass> {
         self.class
@@ -183,13 +187,13 @@ impl<'a> Plan<'a> {
 }
 
 impl<'a> Planned<'a> {
-    /// Returns what is done with the descriptor.
+    /// Returns whether the descriptor is charged, and if not, why.
     #[must_use]
     pub fn treatment(&self) -> Treatment {
         self.treatment
     }
 
-    /// Returns the limit that is charged, and `None` when nothing is charged.
+    /// Returns the limit that is charged. `None` when nothing is charged.
     #[must_use]
     pub fn charged(&self) -> Option<&Match<'a>> {
         self.found.as_ref().filter(|_| self.treatment == Treatment::Charged)

@@ -157,7 +157,7 @@ fn a_shared_counter_needs_a_pattern() {
 fn a_pattern_in_a_key_is_refused_in_native_mode() {
     assert_eq!(
         error(&format!("{HEAD}- key: \"a*\"\n")),
-        "line 3, column 8: descriptors[0].key: must not contain *, which is a pattern in a value alone"
+        "line 3, column 8: descriptors[0].key: must not contain *, which is a pattern only in a value"
     );
 }
 

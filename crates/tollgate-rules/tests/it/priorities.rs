@@ -163,7 +163,7 @@ fn mistakes_name_the_field_and_the_value() {
         ),
         (
             "- {name: a, ceiling: 5%}\n- {name: b, ceiling: 6%, key: k}",
-            "line 3, column 3: priorities[0].key: is missing, only the last class has all other requests, got it in \"a\"",
+            "line 3, column 3: priorities[0].key: is missing in class \"a\", only the last class may leave it out",
         ),
         (
             "- {name: a, ceiling: 5%, key: k}\n- {name: a, ceiling: 6%}",

@@ -22,8 +22,8 @@ use crate::{key::RequestHead, status::GrpcStatus};
 ///
 /// The interceptor works with every store. Like every interceptor, it cannot read the method of a
 /// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
-/// can do both. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside, which reads the messages of denied
-/// calls: see [`RateLimitInterceptor`](crate::RateLimitInterceptor).
+/// can do both. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside:
+/// [`RateLimitInterceptor`](crate::RateLimitInterceptor) explains why.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

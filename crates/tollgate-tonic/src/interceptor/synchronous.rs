@@ -22,16 +22,17 @@ use crate::status::GrpcStatus;
 /// |---|---|---|---|
 /// | counts in Redis | yes | yes | **only behind a layer** |
 /// | knows the method of a call (`key::Method`, `key::Service`, `MethodLimiters`) | yes | no | **no** |
-/// | sends the remaining quota in the response metadata | yes | no | **no** |
+/// | can send the remaining quota in the response metadata | yes | no | **no** |
 /// | sends status details and pushback | yes | yes | yes |
 /// | works with `with_interceptor` | no | no | yes |
 /// | reads the message of a denied call | yes | **behind a `DrainLayer`** | **behind a `DrainLayer`** |
 ///
-/// **Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside.** An interceptor cannot reach the message of a call,
-/// and the server (h2 0.4.16 and later) charges each short message that arrives after the denial to a budget of the
-/// connection. After 2100 to 3500 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls on it
-/// fail. The layer reads these messages. Without it, `Server::initial_connection_window_size` enlarges the budget: the
-/// connection survives at least one late message for each 512 bytes of its window, and 2048 with the default of 1 MiB.
+/// **Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside.** An interceptor cannot read the message of a
+/// call. When a short message arrives after the denial, the server (h2 0.4.16 and later) charges it to a budget of the
+/// connection. After 2100 to 3500 such messages the server ends the connection with `ENHANCE_YOUR_CALM`, and all calls
+/// on it fail. The `DrainLayer` reads these messages. If you cannot add one, enlarge the budget with
+/// `Server::initial_connection_window_size`: the connection survives at least one late message for each 512 bytes of
+/// its window, which is 2048 messages with the default of 1 MiB.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -47,7 +48,7 @@ use crate::status::GrpcStatus;
 /// # Ok::<(), tollgate_tonic::StoreNotInProcess>(())
 /// ```
 ///
-/// It answers as the layer does:
+/// The interceptor denies a call with the same status as the layer:
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -94,13 +95,13 @@ impl RateLimitInterceptor {
         Ok(Self::from_source(DecisionSource::Limiter(KeyedLimiter::new(limiter, key))))
     }
 
-    /// Creates an interceptor that denies the calls that an outer layer decided to deny. Of several
-    /// denials, the status describes the one with the longest wait.
+    /// Creates an interceptor that denies the calls that an outer layer decided to deny. When several outer layers
+    /// deny a call, the status describes the denial with the longest wait.
     ///
     /// The outer layer checks the limit and charges the call, but lets every call pass: set
     /// [`shadow`](tollgate_tower::RateLimitBuilder::shadow) and
-    /// [`expose_decisions`](tollgate_tower::RateLimitBuilder::expose_decisions) on it. This suits a
-    /// server where another interceptor finds out first whether a call may be denied.
+    /// [`expose_decisions`](tollgate_tower::RateLimitBuilder::expose_decisions) on it. Use this when another
+    /// interceptor has to run before a call may be denied.
     ///
     /// - A service without this interceptor is charged, but not limited.
     /// - A call without a decision passes, for example a call that the layer exempts.

@@ -13,10 +13,8 @@ use x509_parser::{certificate::X509CertificateParser, nom::Parser};
 /// request certificates from clients: see `ServerTlsConfig::client_ca_root` of tonic. A server
 /// without TLS answers every call with `INTERNAL`, and the log has the reason.
 ///
-/// A client has no key, and is answered with `INVALID_ARGUMENT`, in two cases:
-///
-/// - The client sent no certificate.
-/// - The certificate has no subject. Some certificates have only alternative names.
+/// The server answers a call with `INVALID_ARGUMENT` when the client sent no certificate, and when the certificate has
+/// no subject. Some certificates have only alternative names.
 ///
 /// **Two clients with the same subject share a quota.** The certificate authority assigns the
 /// subjects, so two authorities may give the same subject to different clients.

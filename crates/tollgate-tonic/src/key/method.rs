@@ -10,12 +10,12 @@ use crate::path::service_and_method;
 
 /// Uses the called method as the key, by its full path: `/helloworld.Greeter/SayHello`.
 ///
-/// Alone, all clients of a method share one quota. In a tuple, for example with
+/// With this key alone, all clients of a method share one quota. In a tuple, for example with
 /// [`PeerIp`](super::PeerIp), each client has one quota per method. To give methods *different*
 /// quotas, use [`MethodLimiters`](crate::MethodLimiters).
 ///
-/// A path that belongs to no service is a key too, so a client can create keys. To prevent that, put
-/// the layer around the services that it limits, not around the whole server.
+/// The path of a service that does not exist is a key too, so a client can create any number of keys. To prevent that,
+/// put the layer around the services that it limits, not around the whole server.
 ///
 /// ```
 /// use http::Request;

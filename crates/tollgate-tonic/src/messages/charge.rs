@@ -5,7 +5,7 @@ use tollgate::Policy;
 /// Selects the messages of a call that are charged, and the limiter that they are charged to.
 ///
 /// The charge for the call includes the first message in each direction, so a unary call costs the
-/// same with and without this option. Each further message costs one unit of the same key. A message
+/// same with and without this option. Each further message costs one unit, for the key of the call. A message
 /// is charged when its first byte arrives, before any of it is passed on. The layer copies no message,
 /// and it reads no further while it waits for the store.
 ///
@@ -14,16 +14,15 @@ use tollgate::Policy;
 /// A denied message ends the call with the status of a denied call. The status stands in the
 /// trailers of the response, or in the headers when the headers are not sent yet.
 ///
-/// - The client receives what the handler has sent before, then the status. The status of the handler
-///   is replaced.
-/// - The handler receives the status as an error of its request stream, when a received message is
-///   denied.
+/// - The client receives what the handler has already sent, then this status in place of the handler's.
+/// - When the denied message came from the client, the handler receives the status as an error of its request stream.
 /// - The future and the response stream of the handler are dropped, as when the client cancels the call.
 ///
 /// # An even stream
 ///
-/// With a [leaky bucket](Policy::leaky_bucket) as the limiter of messages, a message waits for its turn before it is passed on:
-/// the stream flows at the rate of the quota, and is denied only when the burst waits. Other algorithms pass messages at once.
+/// With a [leaky bucket](Policy::leaky_bucket) as the limiter of messages, a message waits for its turn before it is
+/// passed on, so the stream flows at the rate of the quota. A message is denied only when the queue of the bucket,
+/// which is as long as the burst, is full. Other algorithms pass messages at once.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};

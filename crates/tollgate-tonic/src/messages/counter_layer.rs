@@ -22,10 +22,10 @@ use crate::protocol::Protocol;
 
 /// Counts the messages of each response with the [`Meter`] of its call.
 ///
-/// Place it inside of a layer that [reserves](tollgate_tower::RateLimitBuilder::reserve). A call then costs the messages
-/// that the server has sent when the response ends, fails or is dropped: two trips to the store for a stream of any length.
-/// [`charge_messages`](super::RateLimitBuilderExt::charge_messages) makes a trip for each message instead, and so can end a
-/// stream in the middle.
+/// Place it inside a layer that [reserves](tollgate_tower::RateLimitBuilder::reserve). When the response ends, fails or
+/// is dropped, the call costs the messages that the server has sent. This takes two trips to the store for a stream of
+/// any length. [`charge_messages`](super::RateLimitBuilderExt::charge_messages) makes a trip for each message instead,
+/// and so can end a stream in the middle.
 ///
 /// A response without messages, such as an error, costs nothing. A call that ends without a response keeps its estimate. A
 /// call without a meter passes unchanged, and so do other requests. With tonic-web, put this layer inside the
@@ -56,7 +56,7 @@ pub struct MessageCounterLayer {
 }
 
 impl MessageCounterLayer {
-    /// Creates a layer that counts for all policies that have no count of their own.
+    /// Creates a layer that counts for all policies that have no [counter](Meter::counter) of their own.
     #[must_use]
     pub fn new() -> Self {
         Self { policy: None }

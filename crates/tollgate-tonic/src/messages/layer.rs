@@ -21,7 +21,7 @@ mod sealed {
 
 /// Adds the option [`charge_messages`](Self::charge_messages) to the [`builder`](crate::builder) of a layer.
 ///
-/// The trait is implemented for this builder only.
+/// The trait is sealed: only this builder implements it.
 pub trait RateLimitBuilderExt: sealed::Sealed + Sized {
     /// The layer that the builder makes.
     type Layer;

@@ -14,7 +14,7 @@
 //! [`MessageCounterLayer`] only counts the messages of a response as they pass, for a cost that is
 //! [reserved](tollgate_tower::RateLimitBuilder::reserve) and settled when the response ends.
 //!
-//! The other types of this module are named only in the signatures of wrapping code.
+//! You need the other types of this module only to write down the type of a layer, a service or a body.
 
 mod boundaries;
 mod charge;

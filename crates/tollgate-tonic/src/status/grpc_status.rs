@@ -20,6 +20,7 @@ use crate::protocol::Protocol;
 /// | [no permit](tollgate_tower::concurrency) | the same | `RetryInfo` with an estimate, `QuotaFailure`, `ErrorInfo` with `CONCURRENCY_LIMIT_EXCEEDED` | the wait in milliseconds |
 /// | [blocked](tollgate::Decision::is_blocked): an amount of 0 | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
 /// | cost never fits | the same | `ErrorInfo` with `COST_EXCEEDS_LIMIT` | −1 |
+/// | [forbidden](tollgate_tower::rejection::Reason::Forbidden): a denied network | `PERMISSION_DENIED` | none | none |
 /// | missing key | `INVALID_ARGUMENT` | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
 /// | unavailable | `UNAVAILABLE` | `ErrorInfo` with `LIMITER_UNAVAILABLE` | none |
@@ -96,9 +97,9 @@ impl<H> GrpcStatus<H> {
 
     /// Sets whether the status has the entry `grpc-retry-pushback-ms` (gRFC A6). The default is `false`.
     ///
-    /// A client with a retry policy waits as long as the entry says, instead of its own back-off. The
-    /// value is the wait in milliseconds, rounded up. It is −1 (do not retry) when the cost can never
-    /// fit.
+    /// A client with a retry policy waits as long as the entry says, instead of its own back-off. The value is the wait
+    /// in milliseconds, rounded up. It is −1 (do not retry) when no wait helps: the call is blocked, or its cost can
+    /// never fit.
     ///
     /// The entry overrides the random back-off of the clients, so clients that were denied together
     /// retry together. Turn it on only where that is acceptable.
@@ -113,9 +114,10 @@ impl<H> GrpcStatus<H> {
     ///
     /// gRPC clients read the wait from `RetryInfo`, or from the entry that [`pushback`](Self::pushback)
     /// adds. Turn the option on for a proxy that reads `retry-after`, for example a gateway that answers
-    /// HTTP clients, or Envoy with `rate_limited_retry_back_off`. A call that a denied
-    /// [message](crate::messages) ends carries neither. A denied request that is not a gRPC call always
-    /// carries both.
+    /// HTTP clients, or Envoy with `rate_limited_retry_back_off`.
+    ///
+    /// The option has no effect on a call that a denied [message](crate::messages) ends: such a call never carries the
+    /// headers. Nor has it on a denied request that is not a gRPC call, which carries them by default.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -174,14 +176,14 @@ impl<H> GrpcStatus<H> {
         GrpcStatus { template: self.template, has_retry_after: self.has_retry_after, http }
     }
 
-    /// Returns the status of a decision: the function [`status`](crate::status()) with these options.
+    /// Returns the status of a decision, as the function [`status`](crate::status()) does, with these options.
     #[must_use]
     pub fn status(&self, decision: &Decision) -> Status {
         if decision.is_allowed() { Status::ok("") } else { self.template.denied(decision) }
     }
 
-    /// Returns the status of a check without a decision: the function
-    /// [`error_status`](crate::error_status) with these options.
+    /// Returns the status of a check that failed, as the function [`error_status`](crate::error_status) does, with
+    /// these options.
     #[must_use]
     pub fn error_status(&self, error: &Error) -> Status {
         match error.kind() {

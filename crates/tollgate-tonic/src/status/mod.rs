@@ -8,7 +8,7 @@ use tonic::Status;
 
 pub use grpc_status::GrpcStatus;
 
-/// Returns the status of a decision, for a handler that asks the limiter itself.
+/// Returns the status of a decision, for a handler that checks a limiter itself.
 ///
 /// A denied decision gives `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure` and `ErrorInfo` in
 /// the details. An allowed decision gives `OK`, which a handler must not return as an error: check
@@ -45,11 +45,16 @@ pub fn status(decision: &Decision) -> Status {
     GrpcStatus::new().status(decision)
 }
 
-/// Returns the status of a check that ended without a decision.
+/// Returns the status of a check that failed, so that there is no decision.
 ///
-/// When the cost exceeds what the limit can ever allow, the status is `RESOURCE_EXHAUSTED` without
-/// `RetryInfo`. For all other errors, it is `UNAVAILABLE`. The text of the error is for the log, and the
-/// status does not contain it. [`GrpcStatus::error_status`] is the same with options.
+/// | [kind](Error::kind) of the error | status |
+/// |---|---|
+/// | [`CostExceedsBurst`](tollgate::ErrorKind::CostExceedsBurst) | `RESOURCE_EXHAUSTED`, without `RetryInfo` |
+/// | [`KeyLevels`](tollgate::ErrorKind::KeyLevels), [`CrossSlot`](tollgate::ErrorKind::CrossSlot) | `INTERNAL` |
+/// | any other | `UNAVAILABLE` |
+///
+/// Write the text of the error to the log: the status does not contain it. [`GrpcStatus::error_status`] is the same
+/// with options.
 ///
 /// ```
 /// use tollgate::{Error, ErrorKind};

@@ -15,21 +15,21 @@ pub(crate) struct AdsArguments {
     #[arg(long, env, default_value = "default", value_name = "NAME")]
     pub(crate) config_grpc_xds_node_id: String,
 
-    /// Sets fields that are sent to the control plane
+    /// Sets metadata of this service that is sent to the control plane
     #[arg(long, env, default_value = "", value_parser = equal_pairs, value_name = "NAME=VALUE,…")]
     pub(crate) config_grpc_xds_node_metadata: Pairs,
 
-    /// Sets gRPC metadata of the stream
+    /// Sets gRPC metadata of the calls to the control plane
     #[arg(
         long, env, default_value = "", value_parser = pairs, hide_env_values = true, value_name = "NAME:VALUE,…"
     )]
     pub(crate) config_grpc_xds_client_additional_headers: Pairs,
 
-    /// Connects with TLS
+    /// Connects to the control plane with TLS
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) config_grpc_xds_server_use_tls: bool,
 
-    /// Sets the authorities of the control plane, in PEM
+    /// Sets the CA certificates that verify the control plane, in PEM
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) config_grpc_xds_server_tls_cacert: PathBuf,
 
@@ -41,27 +41,27 @@ pub(crate) struct AdsArguments {
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) config_grpc_xds_client_tls_cert: PathBuf,
 
-    /// Sets the key of the certificate
+    /// Sets the private key of the certificate, in PEM
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) config_grpc_xds_client_tls_key: PathBuf,
 
-    /// Sets the first wait before a new connection
+    /// Sets the first wait before a new connection to the control plane
     #[arg(long, env, default_value = "10s", value_parser = duration, value_name = "DURATION")]
     pub(crate) xds_client_backoff_initial_interval: Duration,
 
-    /// Sets the longest wait before a new connection
+    /// Sets the longest wait before a new connection to the control plane
     #[arg(long, env, default_value = "60s", value_parser = duration, value_name = "DURATION")]
     pub(crate) xds_client_backoff_max_interval: Duration,
 
-    /// Sets the share by which waits are changed at random
+    /// Sets the share by which these waits vary at random, from 0 to 1
     #[arg(long, env, default_value_t = 0.5, value_name = "SHARE")]
     pub(crate) xds_client_backoff_random_factor: f64,
 
-    /// Changes waits at random
+    /// Varies these waits at random
     #[arg(long, env, value_parser = boolean, default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) xds_client_backoff_jitter: bool,
 
-    /// Sets the most bytes of a response
+    /// Sets the most bytes of a response of the control plane
     #[arg(long, env, default_value_t = 4 << 20, value_name = "BYTES")]
     pub(crate) xds_client_max_msg_size_in_bytes: usize,
 }

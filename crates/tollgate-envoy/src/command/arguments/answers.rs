@@ -17,7 +17,7 @@ pub(crate) struct AnswerArguments {
     #[arg(long, env, default_value = "RateLimit-Remaining", value_name = "NAME")]
     pub(crate) limit_remaining_header: String,
 
-    /// Sets the name of the field with the seconds
+    /// Sets the name of the field with the seconds until units return
     #[arg(long, env, default_value = "RateLimit-Reset", value_name = "NAME")]
     pub(crate) limit_reset_header: String,
 

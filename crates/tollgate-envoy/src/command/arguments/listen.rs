@@ -39,7 +39,7 @@ pub(crate) struct ListenArguments {
     #[arg(long, env, default_value = "24h", value_parser = duration, value_name = "DURATION")]
     pub(crate) grpc_max_connection_age: Duration,
 
-    /// Sets the time that calls have after that
+    /// Sets how long calls may go on after --grpc-max-connection-age
     #[arg(long, env, default_value = "1h", value_parser = duration, value_name = "DURATION")]
     pub(crate) grpc_max_connection_age_grace: Duration,
 
@@ -51,11 +51,11 @@ pub(crate) struct ListenArguments {
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) grpc_server_tls_cert: PathBuf,
 
-    /// Sets the key of the certificate
+    /// Sets the private key of the certificate, in PEM
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) grpc_server_tls_key: PathBuf,
 
-    /// Sets the authorities of clients, which need a certificate then
+    /// Sets the CA certificates that verify clients, in PEM. Clients then need a certificate
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) grpc_client_tls_cacert: PathBuf,
 
@@ -63,7 +63,7 @@ pub(crate) struct ListenArguments {
     #[arg(long, env, default_value = "", value_name = "NAME")]
     pub(crate) grpc_client_tls_san: String,
 
-    /// Sets the most connections of gRPC, and the most of HTTP [default: a quarter of the descriptors, at most 10000]
+    /// Sets the most connections of gRPC, and of HTTP [default: a quarter of the file descriptors, at most 10000]
     #[arg(long, env = "TOLLGATE_MAX_CONNECTIONS", value_name = "COUNT")]
     pub(crate) max_connections: Option<usize>,
 
@@ -73,7 +73,7 @@ pub(crate) struct ListenArguments {
     )]
     pub(crate) idle_timeout: Duration,
 
-    /// Sets the most calls at a time on one connection
+    /// Sets the most calls at the same time on one connection
     #[arg(long, env = "TOLLGATE_MAX_STREAMS", default_value_t = 1_024, value_name = "COUNT")]
     pub(crate) max_streams: u32,
 
@@ -91,7 +91,7 @@ pub(crate) struct ListenArguments {
     )]
     pub(crate) drain_delay: Duration,
 
-    /// Sets how long calls may take after that
+    /// Sets how long calls may go on after --drain-delay
     #[arg(
         long, env = "TOLLGATE_DRAIN_TIMEOUT", default_value = "20s", value_parser = duration, value_name = "DURATION"
     )]

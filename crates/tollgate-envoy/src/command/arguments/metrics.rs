@@ -24,7 +24,7 @@ pub(crate) struct MetricsArguments {
     #[arg(long, env, default_value_t = 8125, value_name = "PORT")]
     pub(crate) statsd_port: u16,
 
-    /// Sets how metrics are sent
+    /// Sets the protocol for statsd
     #[arg(long, env, default_value = "tcp", ignore_case = true, value_name = "PROTOCOL")]
     pub(crate) statsd_protocol: Protocol,
 
@@ -32,7 +32,7 @@ pub(crate) struct MetricsArguments {
     #[arg(long, env, default_value = "", value_parser = pairs, value_name = "NAME:VALUE,…")]
     pub(crate) extra_tags: Pairs,
 
-    /// Sets the time between two sends
+    /// Sets the time between two sends to statsd
     #[arg(long, env, default_value = "10s", value_parser = duration, value_name = "DURATION")]
     pub(crate) stats_flush_interval: Duration,
 

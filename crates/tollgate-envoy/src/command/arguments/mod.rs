@@ -26,8 +26,8 @@ use super::{
 /// Serves rate limits to Envoy, in place of envoyproxy/ratelimit.
 ///
 /// Each setting is a flag, a variable and a key of the file: `--grpc-port 8081`, `GRPC_PORT=8081`, `grpc_port = 8081`.
-/// A flag goes before a variable, and a variable before the file. Variables without the prefix TOLLGATE_ are those of
-/// envoyproxy/ratelimit. A duration is written as in `1h30m`, `10s` or `250us`.
+/// A flag overrides a variable, and a variable overrides the file. Variables without the prefix TOLLGATE_ mean the same
+/// as in envoyproxy/ratelimit. A duration is written as in `1h30m`, `10s` or `250us`.
 #[derive(Parser)]
 #[command(name = "tollgate-envoy", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     #[command(flatten, next_help_heading = "Metrics")]
     pub(crate) metrics: MetricsArguments,
 
-    /// Sets the least severe log lines that are written
+    /// Sets the level from which log lines are written
     #[arg(long, env, default_value = "warn", ignore_case = true, help_heading = "Log", value_name = "LEVEL")]
     pub(crate) log_level: LogLevel,
 

@@ -8,19 +8,19 @@ use crate::command::values::{boolean, path};
 /// The settings of rules.
 #[derive(Args)]
 pub(crate) struct RuleArguments {
-    /// Sets the file of rules, or a directory with files of rules. It goes before --runtime-root
+    /// Sets the file of rules, or a directory with files of rules. It overrides --runtime-root
     #[arg(long, env = "TOLLGATE_RULES", value_parser = path, value_name = "PATH")]
     pub(crate) rules: Option<PathBuf>,
 
-    /// Sets the directory above that of the rules
+    /// Sets the first part of the path of the rules: ROOT/SUBDIRECTORY/APPDIRECTORY
     #[arg(long, env, default_value = "/srv/runtime_data/current", value_parser = path, value_name = "PATH")]
     pub(crate) runtime_root: PathBuf,
 
-    /// Sets a directory between the two
+    /// Sets the middle part of the path of the rules. It may be empty
     #[arg(long, env, default_value = "", value_parser = path, value_name = "PATH")]
     pub(crate) runtime_subdirectory: PathBuf,
 
-    /// Sets the name of the directory of the rules
+    /// Sets the last part of the path of the rules
     #[arg(long, env, default_value = "config", value_parser = path, value_name = "PATH")]
     pub(crate) runtime_appdirectory: PathBuf,
 
@@ -28,27 +28,27 @@ pub(crate) struct RuleArguments {
     #[arg(long, env, default_value = "FILE", ignore_case = true, value_name = "TYPE")]
     pub(crate) config_type: ConfigType,
 
-    /// Sets the mode of rules that name none
+    /// Sets the mode of files of rules without the field compat
     #[arg(long, env = "TOLLGATE_COMPAT", default_value = "native", value_name = "MODE")]
     pub(crate) compat: Mode,
 
-    /// Joins the rules of files with one domain
+    /// Joins the rules of files with the same domain
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) merge_domain_config: bool,
 
-    /// Starts although the rules cannot be loaded yet
+    /// Starts without rules when they cannot be loaded
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) force_start_without_initial_config: bool,
 
-    /// Is healthy only while there are rules for at least one domain
+    /// Reports healthy only while there are rules for at least one domain
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) healthy_with_at_least_one_config_loaded: bool,
 
-    /// Lets every request pass, and counts those over their limit
+    /// Lets every request pass, and counts the requests over their limit
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) shadow_mode: bool,
 
-    /// Makes every descriptor a quota descriptor
+    /// Puts every descriptor in quota mode: a request is denied only when all of them exceed their limits
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) quota_mode: bool,
 }

@@ -7,7 +7,8 @@ use crate::command::values::{boolean, duration, path};
 /// The settings of the store.
 #[derive(Args)]
 pub(crate) struct StoreArguments {
-    /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It goes before --redis-url
+    /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It overrides
+    /// --redis-url
     #[arg(long, env = "TOLLGATE_STORE", hide_env_values = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -27,11 +28,11 @@ pub(crate) struct StoreArguments {
     #[arg(long, env, hide_env_values = true, value_name = "ADDRESS")]
     pub(crate) redis_url: Option<String>,
 
-    /// Sets what the address names
+    /// Sets what --redis-url names
     #[arg(long, env, default_value = "SINGLE", ignore_case = true, value_name = "TYPE")]
     pub(crate) redis_type: RedisType,
 
-    /// Sets how a single server is reached
+    /// Sets how a single server is reached. With unix, an address that starts with / is the path of a socket
     #[arg(long, env, default_value = "unix", ignore_case = true, value_name = "TYPE")]
     pub(crate) redis_socket_type: SocketType,
 
@@ -47,15 +48,15 @@ pub(crate) struct StoreArguments {
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) redis_tls: bool,
 
-    /// Sets the authorities of Redis, in PEM
+    /// Sets the CA certificates that verify Redis, in PEM
     #[arg(long, env, default_value = "", value_parser = path, value_name = "FILE")]
     pub(crate) redis_tls_cacert: PathBuf,
 
-    /// Is healthy only while Redis answers
+    /// Reports healthy only while Redis answers
     #[arg(long, env, value_parser = boolean, default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) redis_health_check_active_connection: bool,
 
-    /// Sets the start of all names in Redis
+    /// Sets the prefix of all names in Redis
     #[arg(long, env, default_value = "", value_name = "PREFIX")]
     pub(crate) cache_key_prefix: String,
 }
