@@ -18,9 +18,6 @@ use crate::{
 /// The tool that makes the mutants.
 const MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0" };
 
-/// The most seconds that the tests of one mutant may take. A mutant that takes longer hangs, which is noticed.
-const TIMEOUT: &str = "1200";
-
 /// Runs `cargo-mutants` in a copy of the workspace.
 #[derive(Debug)]
 pub(super) struct Tool {
@@ -34,19 +31,22 @@ pub(super) struct Tool {
 pub(super) struct Scope {
     packages: &'static str,
     targets: &'static [&'static str],
+    /// The most seconds that the tests may take: ten times as long as they do. A mutant that takes longer hangs, which is
+    /// noticed.
+    timeout: &'static str,
 }
 
 impl Scope {
     /// Returns the tests for a mutant, the nearest first. The last ones are all tests of the crates that use the code.
     /// Examples in the documentation are left out.
     pub(super) fn steps(package: &str, mutant: &str) -> Vec<Self> {
-        let of = |packages, targets| Self { packages, targets };
-        let all = |packages| of(packages, &["--lib", "--tests"]);
+        let of = |packages, targets, timeout| Self { packages, targets, timeout };
+        let all = |packages| of(packages, &["--lib", "--tests"], "600");
         match package {
             "tollgate" => {
-                let nearest = of("tollgate", &["--lib"]);
-                let on_servers = of("tollgate,tollgate-tests", &["--lib", "--test", "store"]);
-                let all = all("tollgate,tollgate-tests,tollgate-tower");
+                let nearest = of("tollgate", &["--lib"], "120");
+                let on_servers = of("tollgate,tollgate-tests", &["--lib", "--test", "store"], "900");
+                let all = of("tollgate,tollgate-tests,tollgate-tower", &["--lib", "--tests"], "3600");
                 // Hardly any test of the Redis store does without a server.
                 let first = usize::from(mutant.starts_with("crates/tollgate/src/redis/"));
                 vec![nearest, on_servers, all].split_off(first)
@@ -107,7 +107,7 @@ impl Tool {
             "--baseline",
             "skip",
             "--timeout",
-            TIMEOUT,
+            scope.timeout,
             "--no-times",
         ]);
         command.arg("--output").arg(&out).args(["--test-package", scope.packages]);
