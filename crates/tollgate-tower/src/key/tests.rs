@@ -28,6 +28,17 @@ fn a_header_must_appear_once_with_a_value() {
 }
 
 #[test]
+fn a_header_with_a_secret_is_a_digest_of_its_value() {
+    let secret = tollgate::KeySecret::new("32 bytes that nobody else knows.");
+    let parts = parts(|request| request.header("x-api-key", "acme"));
+    let name = http::HeaderName::from_static("x-api-key");
+    let plain = Header::from(name).extract(&parts).unwrap();
+    assert_eq!(plain, Some(Key::new("acme")));
+    let digest = Header::new("x-api-key").secret(secret.clone()).extract(&parts).unwrap();
+    assert_eq!(digest, Some(Key::secret("acme", &secret)));
+}
+
+#[test]
 fn a_header_may_contain_any_bytes_of_any_length() {
     let value = HeaderValue::from_bytes(b"\xff\xfe{}").unwrap();
     let found = Header::new("x-api-key").extract(&parts(|request| request.header("x-api-key", value))).unwrap();
@@ -55,6 +66,21 @@ fn ipv6_peers_with_the_same_prefix_share_a_key() {
     assert_eq!(of("[2001:db8:0:1::1]:1", 56), of("[2001:db8:0:2::1]:1", 56));
     assert_ne!(of("[2001:db8::1]:1", 128), of("[2001:db8::2]:1", 128));
     assert_ne!(of("192.0.2.1:1", 32), of("192.0.2.2:1", 32));
+}
+
+#[test]
+fn networks_of_both_families_have_the_lengths_that_were_set_behind_proxies_too() {
+    let of = |client: &str, prefixes: Prefixes| {
+        let peer: SocketAddr = "10.0.0.1:80".parse().unwrap();
+        let parts = parts(|request| request.extension(peer).header("x-real-ip", client));
+        let proxies = TrustedProxies::networks(["10.0.0.0/8".parse().unwrap()]);
+        ForwardedIp::header("x-real-ip", proxies).prefixes(prefixes).extract(&parts).unwrap()
+    };
+    let prefixes = Prefixes::ipv6([48]).ipv4([24]);
+    assert_eq!(of("192.0.2.1", prefixes), of("192.0.2.200", prefixes));
+    assert_ne!(of("192.0.2.1", prefixes), of("192.0.3.1", prefixes));
+    assert_eq!(of("2001:db8:0:1::1", prefixes), of("2001:db8:0:2::1", prefixes));
+    assert_ne!(of("2001:db8:1::1", prefixes), of("2001:db8:2::1", prefixes));
 }
 
 #[cfg(feature = "axum")]

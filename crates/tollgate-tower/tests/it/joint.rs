@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use http::{StatusCode, request::Parts};
-use tollgate::{Cost, Error, ErrorKind, Key, Limiter, Policy, Quota, store::StoreFuture};
+use serde_json::{Value, json};
+use tollgate::{Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
     Decisions, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
     key::{Global, KeyError},
 };
+
+use tower::ServiceExt;
 
 use crate::support::*;
 
@@ -129,6 +132,46 @@ async fn an_error_of_a_decider_is_answered_as_the_error_of_a_limiter() {
     for (kind, status) in [(ErrorKind::Unavailable, 503), (ErrorKind::CostExceedsBurst, 413)] {
         let layer = RateLimitLayer::new(LimiterSource::from_decider(Fails(kind)), Global);
         assert_eq!(send(&layer, request()).await.status().as_u16(), status);
+    }
+}
+
+/// Returns the status and the document that the layer has for a caller who asks for the own state.
+async fn state(layer: &RateLimitLayer<Global>) -> (u16, Value) {
+    let response = layer.state_service::<axum::body::Body>().oneshot(request()).await.unwrap();
+    let status = response.status().as_u16();
+    let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn a_caller_sees_the_state_of_all_limits_that_decide_together() {
+    let (first, second) = two_limiters();
+    let layer = RateLimitLayer::new(source(&first, &second), Global);
+    assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
+    let (status, document) = state(&layer).await;
+    let left = |name: &str| document["resources"][name]["remaining"].as_u64();
+    assert_eq!((status, left("two"), left("hourly")), (200, Some(1), Some(2)), "{document}");
+
+    let layer = RateLimitLayer::builder(source(&first, &second), Global).enforcement(Enforcement::share(0)).build();
+    assert_eq!(state(&layer).await, (200, json!({"resources": {}})));
+    let away = unavailable(Outage::Open);
+    assert_eq!(state(&RateLimitLayer::new(source(&away, &second), Global)).await.0, 503);
+}
+
+#[tokio::test]
+async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() {
+    #[derive(Debug)]
+    struct Never;
+    impl RequestDecider for Never {
+        fn decide(&self, _: &Parts, _: Cost) -> Result<JointFuture, KeyError> {
+            Ok(StoreFuture::ready(Ok(Some(JointDecision::forbidden(Key::new("all"))))))
+        }
+    }
+    for (share, status) in [(100, StatusCode::FORBIDDEN), (0, StatusCode::OK)] {
+        let layer = RateLimitLayer::builder(LimiterSource::from_decider(Never), Global);
+        let layer = layer.enforcement(Enforcement::share(share)).build();
+        assert_eq!(send(&layer, request()).await.status(), status);
+        assert_eq!(state(&layer).await.0, status.as_u16());
     }
 }
 

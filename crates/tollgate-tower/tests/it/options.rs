@@ -1,14 +1,16 @@
 //! Options of the builders, and what each changes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{Response, StatusCode};
 use tollgate::{
-    Enforcement, KeySecret, Limiter, Outage,
+    Decision, Enforcement, KeySecret, Limiter, Outage, Policy, Priority, Quota,
+    limiter::Selection,
     permits::{Concurrency, ConcurrencyLimiter},
 };
 use tollgate_tower::{
-    Decisions, HeaderFormat, QuotaUnit, RateLimitBuilder, RateLimitLayer, ResetFormat,
+    Decisions, HeaderFormat, LimiterSource, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejection, ResetFormat,
+    Respond,
     concurrency::ConcurrencyLayer,
     key::{Global, Header},
     rejection::Empty,
@@ -123,6 +125,69 @@ async fn a_layer_of_permits_rejects_by_its_responder() {
     let layer = ConcurrencyLayer::builder(permits, Global).respond_with(Empty).build();
     let all = seen(layer).await;
     assert!(all.iter().all(|seen| seen.starts_with("429") && seen.ends_with(r#"b"""#)), "{all:?}");
+}
+
+#[tokio::test]
+async fn a_responder_that_layers_share_knows_the_decision_and_the_headers_of_the_wait() {
+    struct Own;
+    impl Respond<String> for Own {
+        fn respond(&self, rejection: &Rejection<'_>) -> Response<String> {
+            let wait = rejection.decision().and_then(Decision::retry_after);
+            Response::new(format!("{} {wait:?}", rejection.status()))
+        }
+
+        fn adds_retry_after(&self, rejection: &Rejection<'_>) -> bool {
+            rejection.decision().is_none()
+        }
+    }
+    let responder: Arc<dyn Respond<String>> = Arc::new(Own);
+    let limiter = Limiter::new(still(), ONE);
+    assert!(limiter.check("all").await.unwrap().is_allowed());
+    let layer = RateLimitLayer::builder(limiter, Global).respond_with(Arc::clone(&responder)).build();
+    let response = send(&layer, request()).await;
+    assert_eq!(response.body(), "429 Too Many Requests Some(60s)");
+    assert_eq!(header(&response, "retry-after"), None);
+
+    let permits = ConcurrencyLimiter::new(still(), Concurrency::new("permits", 1));
+    let _permit = permits.try_acquire("all").await.unwrap();
+    let layer = ConcurrencyLayer::builder(permits, Global).respond_with(responder).build();
+    let Ok(response) = layer.layer(hello()).oneshot(request()).await;
+    assert!(response.status() == StatusCode::OK && header(&response, "retry-after").is_some(), "{response:?}");
+}
+
+#[tokio::test]
+async fn a_request_of_a_lower_priority_leaves_a_part_of_the_burst_to_others() {
+    let limiter = Limiter::new(still(), Policy::token_bucket("api", Quota::per_minute(10)));
+    let layer = RateLimitLayer::builder(limiter, Global);
+    let layer = layer.priority(|parts| match parts.headers.contains_key("x-batch") {
+        true => Priority::BACKGROUND,
+        false => Priority::CRITICAL,
+    });
+    let layer = layer.build();
+    let mut batch = Vec::new();
+    for _ in 0..7 {
+        batch.push(send(&layer, request_with("x-batch", "1")).await.status().as_u16());
+    }
+    assert_eq!(batch, [200, 200, 200, 200, 200, 200, 429]);
+    assert_eq!(statuses(&layer, 5).await, [200, 200, 200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_source_finds_the_limiter_of_a_request_without_a_layer() {
+    let (free, limited) = (Limiter::new(still(), TWO), Limiter::new(still(), ONE));
+    let source = LimiterSource::from_fn(limited, move |parts| match parts.uri.path() {
+        "/free" => Selection::from(free.clone()),
+        "/exempt" => Selection::Exempt,
+        _ => Selection::Default,
+    });
+    let name = async |path| {
+        let (parts, ()) = http::Request::get(path).body(()).unwrap().into_parts();
+        let found = source.limiter_for(&parts).unwrap().await.unwrap();
+        found.into_limiter().map(|limiter| limiter.name().to_owned())
+    };
+    assert_eq!(name("/free").await.as_deref(), Some("two"));
+    assert_eq!(name("/").await.as_deref(), Some("one"));
+    assert_eq!(name("/exempt").await, None);
 }
 
 #[test]

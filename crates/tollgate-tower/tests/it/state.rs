@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
-use tollgate::{Enforcement, Limiter, LimiterHandle, Outage, Policy, PolicySet, Quota, limiter::Selection};
+use tollgate::{Cost, Enforcement, Limiter, LimiterHandle, Outage, Policy, PolicySet, Quota, limiter::Selection};
 use tollgate_tower::{
     LimiterSource, RateLimitLayer, StateService,
     key::{Global, Header},
@@ -132,6 +132,18 @@ async fn limiters_that_are_looked_up_replaced_or_stacked_show_their_state() {
         let service = RateLimitLayer::new(first.clone(), Global).state_service();
         let service = service.and(&RateLimitLayer::new(second.clone(), Global));
         assert_eq!(state(&service, "acme").await.1["resources"]["hourly"]["remaining"], 2);
+    }
+}
+
+#[tokio::test]
+async fn the_rate_is_that_of_the_limit_with_the_least_part_left() {
+    let (day, minute) = (Policy::fixed_window("day", Quota::per_day(100)), Limiter::new(still(), BURST));
+    let day = Limiter::new(still(), day);
+    assert!(minute.check("acme").await.unwrap().is_allowed());
+    for (spent, limit) in [(20, 4), (70, 100)] {
+        assert!(day.check("acme").cost(Cost::new(spent)).await.unwrap().is_allowed());
+        let service = layer(minute.clone()).state_service().and(&layer(day.clone()));
+        assert_eq!(state(&service, "acme").await.1["rate"]["limit"], limit);
     }
 }
 

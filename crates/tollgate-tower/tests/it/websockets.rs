@@ -37,6 +37,7 @@ struct Pipe {
     sent: UnboundedSender<Message>,
     /// The client reads nothing, so that nothing can be sent. Nobody is woken, as when another task waits.
     is_full: bool,
+    is_closed: bool,
 }
 
 impl Stream for Pipe {
@@ -68,7 +69,8 @@ impl Sink<Message> for Pipe {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.is_closed = true;
         Poll::Ready(Ok(()))
     }
 }
@@ -95,7 +97,7 @@ impl Client {
 
 fn pipe(limiter: RequestLimiter) -> (LimitedSocket<Pipe>, Client) {
     let ((sends, received), (sent, receives)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    (LimitedSocket::new(Pipe { received, sent, is_full: false }, limiter), Client { sends, receives })
+    (LimitedSocket::new(Pipe { received, sent, is_full: false, is_closed: false }, limiter), Client { sends, receives })
 }
 
 fn under(policy: Policy) -> RequestLimiter {
@@ -320,7 +322,7 @@ async fn a_client_that_does_not_answer_the_close_frame_holds_the_socket_for_two_
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_the_sink_is_woken_when_the_limit_closes_the_socket() {
     let ((sends, received), (sent, _receives)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let socket = LimitedSocket::new(Pipe { received, sent, is_full: true }, under(ONE_A_SECOND));
+    let socket = LimitedSocket::new(Pipe { received, sent, is_full: true, is_closed: false }, under(ONE_A_SECOND));
     let (mut sink, mut stream) = socket.split();
     let sender = tokio::spawn(async move { sink.send(Message::text("answer")).await });
     tokio::task::yield_now().await;
@@ -333,6 +335,15 @@ async fn a_task_that_waits_for_the_sink_is_woken_when_the_limit_closes_the_socke
     let sent = tokio::time::timeout(Duration::from_secs(1), sender).await.expect("the task is woken");
     assert!(sent.unwrap().is_err());
     assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_is_closed_through_its_limit_and_comes_out_of_it() {
+    let (mut socket, client) = pipe(under(ONE_A_SECOND));
+    socket.close().await.unwrap();
+    assert!(socket.get_ref().is_closed);
+    client.send(&["0"]);
+    assert_eq!(socket.into_inner().next().await.unwrap().unwrap(), Message::text("0"));
 }
 
 #[tokio::test(start_paused = true)]

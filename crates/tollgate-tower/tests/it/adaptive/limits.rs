@@ -155,6 +155,43 @@ fn overloads_lower_the_limit_and_a_rare_one_does_not() {
 }
 
 #[test]
+fn each_algorithm_lowers_an_overloaded_limit_by_its_factor() {
+    let algorithms: [Box<dyn LimitAlgorithm>; 3] = [
+        Box::new(Gradient::new().backoff(0.5)),
+        Box::new(Vegas::new().backoff(0.5)),
+        Box::new(Aimd::new(Duration::from_secs(1)).backoff(0.5)),
+    ];
+    for algorithm in algorithms {
+        let clock = Clock::manual(0);
+        let limiter = AdaptiveLimiter::builder(algorithm).clock(clock.clone()).build();
+        end(&limiter, &clock, 10, Duration::from_millis(20), Signal::Overload);
+        assert_eq!(limiter.limit(), 10, "{limiter:?}");
+    }
+}
+
+#[test]
+fn a_baseline_of_few_windows_follows_a_service_that_has_become_slow() {
+    let algorithms: [fn(u32) -> Box<dyn LimitAlgorithm>; 2] = [
+        |windows| Box::new(Gradient::new().baseline_windows(windows)),
+        |windows| Box::new(Vegas::new().baseline_windows(windows)),
+    ];
+    for algorithm in algorithms {
+        let limit_with = |windows| {
+            let clock = Clock::manual(0);
+            let limiter = AdaptiveLimiter::builder(algorithm(windows)).clock(clock.clone()).build();
+            end(&limiter, &clock, 12, Duration::from_millis(20), Signal::Success);
+            end(&limiter, &clock, 12, Duration::from_millis(100), Signal::Success);
+            // Only a window that uses half of the limit moves it.
+            let slots: Vec<_> = (0..10).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
+            end(&limiter, &clock, 12, Duration::from_millis(100), Signal::Success);
+            drop(slots);
+            limiter.limit()
+        };
+        assert!(limit_with(1) > limit_with(600), "{} {}", limit_with(1), limit_with(600));
+    }
+}
+
+#[test]
 fn a_class_that_may_not_use_half_of_the_limit_raises_it_when_its_requests_are_shed() {
     for (offered, expected) in [(8, 20), (9, 21)] {
         let clock = Clock::manual(0);

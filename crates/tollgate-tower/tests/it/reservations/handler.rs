@@ -1,11 +1,13 @@
 //! Reservations inside a handler: the estimate is in the body of the request.
 
+use std::time::Duration;
+
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{Cost, reservation::Settlement};
+use tollgate::{Cost, Limiter, MemoryStore, reservation::Settlement, store::Clock};
 use tollgate_tower::{HandlerLimiter, Meter, RateLimitLayer, body::guard_response, key::Global};
 
-use super::{Answer, ESTIMATE, Ledger, charged, settled};
+use super::{Answer, ESTIMATE, Ledger, TOKENS, charged, settled};
 use crate::support::{HOURLY, ONE, header, still};
 
 fn handler(ledger: &Ledger) -> HandlerLimiter<String> {
@@ -87,4 +89,18 @@ async fn a_request_that_shadow_mode_admits_has_a_meter_and_no_reservation() {
     // An estimate above the burst is not even denied.
     let (_, third) = limiter.reserve(&mut request, "acme", Cost::new(7)).await.unwrap();
     assert!(third.decision().is_none());
+}
+
+#[tokio::test]
+async fn a_reservation_of_a_handler_lapses_after_its_time_to_live() {
+    let clock = Clock::manual(1_000_000_000);
+    let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), TOKENS);
+    let limiter: HandlerLimiter<String> = RateLimitLayer::new(limiter.clone(), Global).handler_limiter(limiter);
+    for (wait, settlement) in [(59, Settlement::Settled), (61, Settlement::Lapsed)] {
+        let mut request = head();
+        let reserve = limiter.reserve(&mut request, "acme", Cost::new(10)).time_to_live(Duration::from_secs(60));
+        let (_, reservation) = reserve.await.unwrap();
+        clock.advance(Duration::from_secs(wait));
+        assert_eq!(reservation.commit(Cost::new(5)).await.unwrap(), settlement);
+    }
 }
