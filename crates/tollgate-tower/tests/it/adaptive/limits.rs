@@ -170,6 +170,22 @@ fn each_algorithm_lowers_an_overloaded_limit_by_its_factor() {
 }
 
 #[test]
+fn vegas_steps_by_the_logarithm_of_the_limit() {
+    // The limit is 112 after a first window without a queue. Its logarithm is 2.05.
+    for (waiting, expected) in [(0.0, 124), (1.9, 124), (2.2, 114), (6.0, 114), (6.3, 112), (12.2, 112), (12.5, 109)] {
+        let clock = Clock::manual(0);
+        let limiter = AdaptiveLimiter::builder(Vegas::new()).limits(1..=1_000).initial_limit(100);
+        let limiter = limiter.clock(clock.clone()).build();
+        let _slots: Vec<_> = (0..60).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
+        let without_queue = Duration::from_millis(200);
+        end(&limiter, &clock, 10, without_queue, Signal::Success);
+        assert_eq!(limiter.limit(), 112);
+        end(&limiter, &clock, 10, without_queue.div_f64(1.0 - waiting / 112.0), Signal::Success);
+        assert_eq!(limiter.limit(), expected, "{waiting}");
+    }
+}
+
+#[test]
 fn a_baseline_of_few_windows_follows_a_service_that_has_become_slow() {
     let algorithms: [fn(u32) -> Box<dyn LimitAlgorithm>; 2] = [
         |windows| Box::new(Gradient::new().baseline_windows(windows)),
