@@ -33,6 +33,7 @@ impl Observer for Seen {
         let line = match event {
             Event::Denied(of) | Event::NearLimit(of) | Event::LockedOut(of) => {
                 assert_eq!(of.retry_after().is_none(), matches!(event, Event::NearLimit(_)));
+                assert!(of.remaining() < of.cost().units() || !matches!(event, Event::Denied(_)), "{event:?}");
                 format!("{} {} {} {}", event.name(), of.limiter(), of.policy().name(), of.key().encoded())
             }
             _ => event.name().to_owned(),

@@ -111,20 +111,22 @@ async fn a_refresh_that_fails_keeps_the_old_limits_and_is_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_kept_for_a_second() {
-    let source = Source::new();
-    source.set_mood(Mood::Fails);
-    source.set_amount(7, 500);
-    let tenants = source.tenants();
-    assert_eq!(amount(&tenants, 7).await, Some(10));
-    for _ in 0..9 {
-        advance(SECOND / 10).await;
-        assert_eq!(amount_at_once(&tenants, 7), Some(10));
+async fn a_failure_is_kept_for_a_second_or_the_delay_that_was_set() {
+    for delay in [SECOND, 5 * SECOND] {
+        let source = Source::new();
+        source.set_mood(Mood::Fails);
+        source.set_amount(7, 500);
+        let tenants = if delay == SECOND { source.tenants() } else { source.builder().retry_delay(delay).build() };
+        assert_eq!(amount(&tenants, 7).await, Some(10));
+        for _ in 0..9 {
+            advance(delay / 10).await;
+            assert_eq!(amount_at_once(&tenants, 7), Some(10));
+        }
+        assert_eq!(source.fetches(), 1);
+        source.set_mood(Mood::Answers);
+        advance(delay / 10).await;
+        assert_eq!((amount(&tenants, 7).await, source.fetches()), (Some(500), 2));
     }
-    assert_eq!(source.fetches(), 1);
-    source.set_mood(Mood::Answers);
-    advance(SECOND / 10).await;
-    assert_eq!((amount(&tenants, 7).await, source.fetches()), (Some(500), 2));
 }
 
 #[tokio::test(start_paused = true)]
