@@ -114,7 +114,8 @@ impl Tool {
         for file in mutants.iter().map(|mutant| sample::file(mutant)).collect::<BTreeSet<_>>() {
             command.args(["--file", file]);
         }
-        command.arg("--").args(scope.targets).stdin(Stdio::null());
+        // What follows `--` is left out when the tool compiles the tests: it would compile and link all of them.
+        command.args(scope.targets.iter().map(|target| format!("--cargo-arg={target}"))).stdin(Stdio::null());
         // The tool ends with 2 when a mutant was missed, and with 3 when one hung.
         let spelled = format!("cargo mutants: {} mutants of {package}, tests of {scope:?}", mutants.len());
         eprintln!("$ {spelled}");
