@@ -217,7 +217,7 @@ async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number()
     wait::until_async("three refused calls", PATIENCE, async || server.calls("evalsha") >= calls + 3).await;
     let text = log.text();
     assert_eq!(text.matches("TOLLGATE-ACL").count(), 1, "{text}");
-    assert!(text.contains("+zadd +zremrangebyscore +zcard +pexpire"), "{text}");
+    assert!(text.contains("+zadd +zremrangebyscore +zcard +pexpire") && text.contains("replicas=2"), "{text}");
     assert_eq!(count.get(), NonZeroU32::new(2));
     assert!(!is_degraded(&limiter, "acme").await, "checks are decided by the store all the same");
 }

@@ -254,16 +254,17 @@ async fn call(backend: &Backend, groups: &[ReplicaGroup]) -> Result<Vec<NonZeroU
 
 /// Logs a failed call. A server that is away is an outage, which each limiter logs.
 fn report(error: &Error, replicas: Option<NonZeroU32>) {
+    let replicas = replicas.map(NonZeroU32::get);
     match error.kind() {
         ErrorKind::PermissionDenied => tracing::warn!(
             code = "TOLLGATE-ACL",
-            ?replicas,
+            replicas,
             "the replicas cannot count themselves, so an outage divides by the last number; grant +zadd \
              +zremrangebyscore +zcard +pexpire on the keys of the prefix, or set `Outage::local`"
         ),
-        kind if is_away(kind) => tracing::debug!(%error, ?replicas, "the replicas could not count themselves"),
+        kind if is_away(kind) => tracing::debug!(%error, replicas, "the replicas could not count themselves"),
         _ => {
-            tracing::warn!(%error, ?replicas, "the replicas cannot count themselves, so an outage divides by the last number");
+            tracing::warn!(%error, replicas, "the replicas cannot count themselves, so an outage divides by the last number");
         }
     }
 }
