@@ -1,9 +1,20 @@
 //! Connections that end while nobody uses them. No decision is lost by it.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use deadpool_redis::{Config, Runtime};
-use tollgate::{Limiter, Policy, Quota, RedisStore, redis::RedisSource};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{Authority, Proxy, RedisServer, wait};
 
@@ -23,6 +34,36 @@ async fn limiter(source: impl Into<RedisSource>) -> Limiter {
 
 fn kill_all(server: &RedisServer) {
     assert!(server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).int() >= 0);
+}
+
+/// Signs clients in, and closes each connection with the last answer. Returns the address, and the number of connections.
+async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            let mut bytes = [0; 4_096];
+            let read = stream.read(&mut bytes).await.unwrap_or(0);
+            let commands = bytes[..read].split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"*")).count();
+            let _ = stream.write_all(&b"+OK\r\n".repeat(commands)).await;
+        }
+    });
+    (address, accepted)
+}
+
+#[tokio::test]
+async fn a_server_that_ends_each_connection_before_a_call_is_sent_counts_as_away() {
+    let (address, accepted) = hangs_up().await;
+    let store = RedisStore::open(format!("redis://{address}")).expect("a store");
+    let limiter = Limiter::builder(store).policies(LARGE).deadline(PATIENCE).on_outage(Outage::Closed).build();
+    let error = limiter.check("acme").await.expect_err("no decision");
+    assert!(error.kind().is_unavailable(), "{error}");
+    // The check and the count of the replicas give up after a few connections each, and do not wait for the deadline.
+    let accepted = accepted.load(Ordering::Relaxed);
+    assert!((2..=12).contains(&accepted), "{accepted} connections: {error}");
 }
 
 /// Kills all connections again and again, and checks each time. Every check is decided and charged once.

@@ -78,6 +78,16 @@ async fn a_request_that_leaves_a_queue_early_is_refunded() {
 }
 
 #[tokio::test]
+async fn a_response_that_is_not_charged_refunds_all_limits_that_decided() {
+    let (first, second) = two_limiters();
+    let layer = RateLimitLayer::builder(source(&first, &second), Global).charge_on(|_| false).build();
+    for _ in 0..5 {
+        assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
+    }
+    assert_eq!((remaining(&first, "all", "two").await, remaining(&second, "all", "hourly").await), (2, 3));
+}
+
+#[tokio::test]
 async fn options_that_need_one_key_are_logged() {
     let (first, second) = two_limiters();
     let lines = logged("TOLLGATE-NO-KEY", async {
