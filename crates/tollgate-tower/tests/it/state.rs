@@ -1,6 +1,6 @@
 //! A caller's own state as JSON.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, StatusCode, header};
@@ -26,11 +26,6 @@ async fn state(service: &StateService<Body>, api_key: &str) -> (StatusCode, Valu
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// Returns the seconds since the Unix epoch.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
-
 fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Header> {
     RateLimitLayer::new(limiters, Header::new("x-api-key"))
 }
@@ -50,7 +45,7 @@ async fn a_client_sees_what_is_left_and_spends_nothing() {
         let response = ask(Method::GET, "/").header("x-api-key", "acme").send().await.unwrap();
         assert_eq!(response.status(), 200);
     }
-    let now = now();
+    let now = second();
     for _ in 0..5 {
         let response = ask(Method::GET, "/rate_limit").header("x-api-key", "acme").send().await.unwrap();
         assert_eq!(
@@ -157,7 +152,7 @@ async fn a_lockout_shows_the_failures_left_and_its_end_and_a_blocked_caller_noth
         assert_eq!(state(&service, "acme").await.1["rate"]["remaining"], left);
     }
     let reset = state(&service, "acme").await.1["rate"]["reset"].as_u64().unwrap();
-    let now = now();
+    let now = second();
     assert!((now + 50..=now + 61).contains(&reset), "{reset} {now}");
     let blocked = layer(LimiterSource::from_fn(limiter, |_| Selection::Blocked)).state_service();
     let (_, json) = state(&blocked, "acme").await;

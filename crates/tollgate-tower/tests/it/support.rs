@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, LazyLock, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use axum::Router;
@@ -152,6 +152,11 @@ where
         statuses.push(send(layer, request()).await.status());
     }
     statuses
+}
+
+/// Returns the time of day in seconds.
+pub(crate) fn second() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970").as_secs()
 }
 
 pub(crate) fn request() -> Request<()> {

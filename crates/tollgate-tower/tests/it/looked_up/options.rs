@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
@@ -56,11 +56,6 @@ async fn responses_are_those_of_a_fixed_limiter_in_every_format() {
             }
         }
     }
-}
-
-/// Returns the time of day in seconds.
-fn second() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970").as_secs()
 }
 
 #[tokio::test(start_paused = true)]
