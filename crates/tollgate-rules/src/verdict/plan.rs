@@ -45,7 +45,7 @@ pub struct Planned<'a> {
     hits: u64,
 }
 
-/// Whether a descriptor is charged, and if not, why.
+/// Says whether a descriptor is charged, or why it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Treatment {

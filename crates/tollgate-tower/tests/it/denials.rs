@@ -27,21 +27,14 @@ fn parts(response: &Response<String>) -> String {
     format!("{:?} {:?} {:?}", response.status(), response.headers(), response.body())
 }
 
-/// Returns the responses of a layer that has denied before and of a new one. Some formats have the time of day, so both
-/// are sent in one second.
+/// Returns the responses of a layer that has denied before and of a new one, in one second.
 async fn both<L>(used: &L, new: impl Fn() -> L, at: usize) -> [Response<String>; 2]
 where
     L: Layer<BoxedService>,
     L::Service: Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
     let request = || requests().nth(at).unwrap();
-    loop {
-        let began = second();
-        let responses = [send(used, request()).await, send(&new(), request()).await];
-        if second() == began {
-            return responses;
-        }
-    }
+    in_one_second(async || [send(used, request()).await, send(&new(), request()).await]).await
 }
 
 /// Compares the denials of layers that have denied before with those of new layers, at every step of the clock.

@@ -1,7 +1,5 @@
 //! The exact headers of each format.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::{HeaderMap, Response};
 use sfv::{BareItem, ListEntry, Parser};
 use tollgate::{Cost, Limiter, Policy, Quota};
@@ -77,7 +75,7 @@ async fn legacy_writes_seconds_from_now() {
 
 #[tokio::test]
 async fn legacy_writes_seconds_since_the_epoch() {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = second();
     let [first, _] = headers_of(HeaderFormat::Legacy { reset: ResetFormat::Epoch }).await;
     let reset: u64 = first[2].strip_prefix("x-ratelimit-reset: ").unwrap().parse().unwrap();
     assert!((now + 1..now + 10).contains(&reset), "{reset} at {now}");
@@ -104,7 +102,7 @@ async fn retry_after_writes_its_own_header_on_denials() {
 
 #[tokio::test]
 async fn github_writes_what_is_used_and_the_name_of_the_policy() {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = second();
     let [mut first, mut denied] = headers_of(HeaderFormat::GitHub).await;
     for lines in [&mut first, &mut denied] {
         let at = lines.iter().position(|line| line.starts_with("x-ratelimit-reset: ")).unwrap();

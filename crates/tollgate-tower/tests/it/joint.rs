@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use http::{StatusCode, request::Parts};
-use serde_json::{Value, json};
+use serde_json::json;
 use tollgate::{Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
     Decisions, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
     key::{Global, KeyError},
 };
 
-use tower::ServiceExt;
-
-use crate::support::*;
+use crate::{state::state, support::*};
 
 /// Checks two limiters, the second one only when the first allows the request.
 #[derive(Clone, Debug)]
@@ -145,27 +143,20 @@ async fn an_error_of_a_decider_is_answered_as_the_error_of_a_limiter() {
     }
 }
 
-/// Returns the status and the document that the layer has for a caller who asks for the own state.
-async fn state(layer: &RateLimitLayer<Global>) -> (u16, Value) {
-    let response = layer.state_service::<axum::body::Body>().oneshot(request()).await.unwrap();
-    let status = response.status().as_u16();
-    let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
-    (status, serde_json::from_slice(&body).unwrap())
-}
-
 #[tokio::test]
 async fn a_caller_sees_the_state_of_all_limits_that_decide_together() {
     let (first, second) = two_limiters();
     let layer = RateLimitLayer::new(source(&first, &second), Global);
     assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
-    let (status, document) = state(&layer).await;
+    let (status, document) = state(&layer.state_service(), "acme").await;
     let left = |name: &str| document["resources"][name]["remaining"].as_u64();
-    assert_eq!((status, left("two"), left("hourly")), (200, Some(1), Some(2)), "{document}");
+    assert_eq!((status.as_u16(), left("two"), left("hourly")), (200, Some(1), Some(2)), "{document}");
 
     let layer = RateLimitLayer::builder(source(&first, &second), Global).enforcement(Enforcement::share(0)).build();
-    assert_eq!(state(&layer).await, (200, json!({"resources": {}})));
+    assert_eq!(state(&layer.state_service(), "acme").await, (StatusCode::OK, json!({"resources": {}})));
     let away = unavailable(Outage::Open);
-    assert_eq!(state(&RateLimitLayer::new(source(&away, &second), Global)).await.0, 503);
+    let layer = RateLimitLayer::new(source(&away, &second), Global);
+    assert_eq!(state(&layer.state_service(), "acme").await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
@@ -181,7 +172,7 @@ async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() 
         let layer = RateLimitLayer::builder(LimiterSource::from_decider(Never), Global);
         let layer = layer.enforcement(Enforcement::share(share)).build();
         assert_eq!(send(&layer, request()).await.status(), status);
-        assert_eq!(state(&layer).await.0, status.as_u16());
+        assert_eq!(state(&layer.state_service(), "acme").await.0, status);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -41,7 +41,7 @@ where
 
 /// Returns all times that the headers report for the moment when more units are available, in seconds from now.
 fn times(headers: &HeaderMap) -> Vec<(String, u64)> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = second();
     let mut times = Vec::new();
     for (name, value) in headers {
         let value = value.to_str().unwrap();

@@ -17,7 +17,7 @@ use crate::support::*;
 const BURST: Policy = Policy::token_bucket("burst", Quota::per_minute(60).with_burst(4));
 
 /// Asks for the state of a caller. Returns the status and the document.
-async fn state(service: &StateService<Body>, api_key: &str) -> (StatusCode, Value) {
+pub(crate) async fn state(service: &StateService<Body>, api_key: &str) -> (StatusCode, Value) {
     let request = request_with("x-api-key", api_key);
     let response = service.clone().oneshot(request).await.unwrap();
     assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");

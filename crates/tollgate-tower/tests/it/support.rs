@@ -159,6 +159,17 @@ pub(crate) fn second() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970").as_secs()
 }
 
+/// Returns what `work` returns in one second of the system clock, which some header formats show.
+pub(crate) async fn in_one_second<T>(mut work: impl AsyncFnMut() -> T) -> T {
+    loop {
+        let began = second();
+        let done = work().await;
+        if second() == began {
+            return done;
+        }
+    }
+}
+
 pub(crate) fn request() -> Request<()> {
     Request::new(())
 }

@@ -214,7 +214,7 @@ impl Pacer {
     }
 }
 
-/// How much leaves.
+/// Bounds what leaves at once.
 impl Pacer {
     /// Returns the most that the next batch takes.
     pub(super) fn share(&mut self, waiting: usize) -> Share {
