@@ -77,18 +77,24 @@ impl Process {
     /// When it does not build.
     #[must_use]
     pub fn example(name: &str) -> Command {
-        built_once("--example", name);
+        // Built with the profile and the features of the tests, so that nothing is compiled twice.
+        let tested =
+            ["--profile", "test", "--workspace", "--exclude", "tollgate-benches", "--all-features", "--example"];
+        built_once(&tested, name);
         command(&built().join("examples").join(name))
     }
 
-    /// Builds a program of the workspace and returns the command that runs it, as [`example`](Self::example) does.
+    /// Builds the program of a package and returns the command that runs it, without `LISTEN` and `REDIS_URL`.
+    ///
+    /// It is built as `cargo run -p` builds it for a user: with the features that the package asks for, and no others. A
+    /// test program looks once for each package.
     ///
     /// # Panics
     ///
     /// When it does not build.
     #[must_use]
     pub fn program(name: &str) -> Command {
-        built_once("--bin", name);
+        built_once(&["--package"], name);
         command(&built().join(name))
     }
 
@@ -236,32 +242,17 @@ fn command(program: &Path) -> Command {
     command
 }
 
-/// Builds an example or a program, unless this program has done so.
-fn built_once(kind: &str, name: &str) {
+/// Builds what these arguments select by its name, unless this program has done so.
+fn built_once(selection: &[&str], name: &str) {
     static CURRENT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     if !current.contains(name) {
-        build(kind, name);
+        let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        forget_package(&mut build);
+        build.args(["build", "--quiet"]).args(selection).arg(name).current_dir(workspace()).stdin(Stdio::null());
+        assert!(build.status().expect("cargo can be started").success(), "{name} does not build");
         current.insert(name.to_owned());
     }
-}
-
-/// Builds with the profile and the features of the tests, so that nothing is compiled twice.
-fn build(kind: &str, name: &str) {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    forget_package(&mut build);
-    // Cargo counts the features of dev-dependencies only where an example is among what it builds.
-    let beside: &[&str] = if kind == "--bin" { &["--example", "recorder"] } else { &[] };
-    let status = build
-        .args(["build", "--quiet", "--profile", "test", "--workspace", "--exclude", "tollgate-benches"])
-        .args(["--all-features", kind, name])
-        .args(beside)
-        .current_dir(workspace())
-        .stdin(Stdio::null())
-        .status()
-        .expect("cargo can be started");
-    assert!(status.success(), "{name} does not build");
 }
 
 /// Removes the variables by which cargo names the package of this program from those of a command that builds.
