@@ -27,9 +27,7 @@ if state and #state == 16 then
       if is_owed then
         most = burst * 8
       end
-      if missing > most then
-        missing, mended = most, true
-      end
+      --@ cut
     end
     if old_start > now then
       old_start, mended = now, true
@@ -45,6 +43,9 @@ if state and #state == 16 then
   end
 end
 
+--# cut: what is read is cut at the start of the period, so the next fill comes in time although nothing is stored
+missing = math.min(missing, most)
+
 --# fits: compares with the burst
 fits = used + cost <= ceiling or cost == 0
 
@@ -59,13 +60,16 @@ end
 used = used + cost
 
 --# store: writes the state, with its expiry
-local full = start + math.ceil(used / amount) * period
+local full = start + math.min(math.ceil(used / amount) * period, 2522880000000000)
 call('SET', key, pack('<dd', start, used), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+
+--# store_debt
+local full = start + math.min(math.ceil(used / amount) * period, 2522880000000000)
+call('SET', key, pack('<dd', start, used + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
 
 --# store_owed: stores a debt with its mark
 if used > burst then
-  local full = start + math.ceil(used / amount) * period
-  call('SET', key, pack('<dd', start, used + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
+  --@ store_debt
 else
   --@ own store
 end
@@ -74,7 +78,7 @@ end
 --@ store_owed
 
 --# spend: charges, up to the most that is owed
-cost = math.min(cost, burst * 8 - used)
+cost = math.max(math.min(cost, burst * 8 - used), 0)
 --@ charge
 
 --# owe: charges what does not fit
@@ -98,9 +102,14 @@ free = burst - used
 local ends = math.max(last, start + math.ceil(used / amount) * period) + math.ceil(burst / amount) * period
 
 --# refund: units that a fill has returned are not given back
-if spent >= start then
+if spent >= start and used > 0 then
   used = used - cost
+  --@ put
+else
+  --@ refused
 end
+
+--# put
 if used > 0 then
   --@ store_owed
 else
@@ -108,13 +117,10 @@ else
 end
 
 --# refund_capped: only the last places in a debt are given back
-if was_first >= 0 then
-  local passed = start + period - spent - was_first
-  if passed < 0 or passed % period > 0 or used + passed / period * amount ~= was_second then
-    cost = 0
-  end
+local passed = start + period - spent - was_first
+if was_first < 0 or passed >= 0 and passed % period == 0 and used + passed / period * amount == was_second then
+  --@ own refund
 end
---@ own refund
 
 --# words: what the reply says
 first, second = used, start + period - now

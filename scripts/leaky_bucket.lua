@@ -13,14 +13,13 @@
 --# remember: only the last places come back, so a queue needs no trace
 
 --# refund: gives back the last places
-if was_first >= 0 and (now + ahead ~= spent + was_first or part ~= was_second) then
-  step, step_part = 0, 0
-end
-if ahead < step or ahead == step and part <= step_part then
-  call('DEL', key)
-else
-  --@ less
-  --@ store_owed
+if was_first == -1 or was_first >= 0 and now + ahead == spent + was_first and part == was_second then
+  if ahead < step or ahead == step and part <= step_part then
+    call('DEL', key)
+  else
+    --@ less
+    --@ store_owed
+  end
 end
 
 --@ like token_bucket

@@ -68,6 +68,19 @@ local size = size_of(key)
 --# debt: what has lapsed is charged, so the state is corrected
 --@ own debt
 
+--# convert: what has lapsed is charged at the rate of the policy
+--@ own convert
+mended = mended and true
+
+--# cut
+--@ own cut
+
+--# most
+--@ own most
+
+--# refused: what was read is stored, with what has lapsed
+--@ put
+
 --# keep: stores the outstanding units
 local last = (book[3] + 2) * book[2]
 if book[4] + book[5] > 0 then

@@ -32,9 +32,7 @@ if state and #state == 24 then
       if is_owed then
         most = math.min(amount * 8, 4294967295)
       end
-      if in_last > most or in_earlier > most then
-        in_last, in_earlier, mended = math.min(in_last, most), math.min(in_earlier, most), true
-      end
+      --@ cut
     end
     if old_start > now + period then
       mended = true
@@ -48,6 +46,9 @@ if state and #state == 24 then
   end
 end
 local left = start + period - now
+
+--# cut: the counts are cut as often as they are read, and need not be stored
+in_last, in_earlier = math.min(in_last, most), math.min(in_earlier, most)
 
 --# fits: compares products, which are exact
 fits = cost == 0 or previous * math.min(left, period) <= (ceiling - current - cost) * period
@@ -73,6 +74,13 @@ end
 
 --# store_marked
 call('SET', key, pack('<ddd', start, current + 1000000000000000, previous), 'PXAT', format('%d', (stop - stop % 1000) / 1000 + 1))
+
+--# store_debt
+local stop = start + period
+if current > 0 then
+  stop = stop + period
+end
+--@ store_marked
 
 --# store_owed: stores a debt with its mark
 if current > amount then

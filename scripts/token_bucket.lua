@@ -18,8 +18,9 @@
 --         burst, or of the cost, reaches 2^53. All other quotas pay for one comparison of each at most.
 -- Pitfalls the third double shows that the rate was changed. Then the number of spent units is kept, and not the time
 --         they would have taken: a bucket of 10 per hour that becomes 1000 per second admits at once. They are
---         rounded up to a whole microsecond. A remainder of `amount` or more was written under another amount of the
---         same rate.
+--         rounded up to a whole microsecond. A denial stores nothing of that, unless the bucket takes longer to be
+--         full than the new burst does: `mended` is then true, and else a list of the stored time and its rate. A
+--         remainder of `amount` or more was written under another amount of the same rate.
 -- Trace   bounds what a late refund returns, in microseconds. 1: what was returned, less the time for which the
 --         bucket was full since; 2: the time of a reservation, and 3: the least that was ahead since; 4 and 5: the
 --         same of an earlier one. A refund counts as if the units had come back at once, so it lowers 3 and 5, too.
@@ -28,8 +29,7 @@
 --# prepare: the time that the whole burst is worth
 local pace = period / amount
 local rest = period % amount
-local unit = (period - rest) / amount
-local top, top_part = unit * burst, 0
+local top, top_part = (period - rest) / amount * burst, 0
 if rest > 0 then
   local parts = rest * burst
   if parts < 9007199254740992 then
@@ -44,7 +44,7 @@ if rest > 0 then
 end
 
 --# step: the time that the cost is worth
-local step, step_part = unit * cost, 0
+local step, step_part = (period - rest) / amount * cost, 0
 if rest > 0 then
   local parts = rest * cost
   if parts < 9007199254740992 then
@@ -67,30 +67,19 @@ do
     kept = full - full % 1000000
     if full >= now and full_part >= 0 then
       ahead, part = full - now, full_part
-      if full_pace ~= pace or full_part >= amount then
-        if full_part >= 1000000000000000 then
-          part = full_part - 1000000000000000
-        end
-        if full_pace ~= pace or part >= amount then
-          if part > 0 and full_pace < 1 then
-            ahead = ahead + 1
-          end
-          local units = ahead / full_pace
-          ahead, part, mended = 0, 0, true
-          if units >= 0 and units <= 9007199254740992 then
-            ahead = math.min(math.ceil(units * pace), 9007199254740992)
-          end
-        end
-      end
-      if ahead > top or ahead == top and part > top_part then
+      if full_pace ~= pace or full_part >= amount or ahead >= top then
         local most, most_part = top, top_part
         local marked = full_part
         --@ debt
         if is_owed then
           --@ most
         end
+        if full_part >= 1000000000000000 then
+          part = full_part - 1000000000000000
+        end
+        --@ convert
         if ahead > most or ahead == most and part > most_part then
-          ahead, part, mended = most, most_part, true
+          --@ cut
         end
       end
     end
@@ -98,6 +87,36 @@ do
       --@ recall
     end
   end
+end
+
+--# convert: keeps the spent units of another rate, and not the time in which they would have returned
+if full_pace ~= pace or part >= amount then
+  local stored = ahead
+  if part > 0 and full_pace < 1 then
+    stored = stored + 1
+  end
+  mended = full_pace == pace or ahead > most or { stored, full_pace, is_owed }
+  local units = stored / full_pace
+  ahead, part = 0, 0
+  if units >= 0 and units <= 9007199254740992 then
+    ahead = math.min(math.ceil(units * pace), 9007199254740992)
+  end
+end
+
+--# cut: nothing fits a bucket of another rate that holds more than the burst
+if mended and mended ~= true then
+  --@ most
+else
+  mended = true
+end
+ahead, part = most, most_part
+
+--# rebase: a settlement counts its units at the stored rate, of which the burst is not known; the most is 80 years
+if full_pace ~= pace and ahead + part > 0 then
+  held.other, pace = pace, full_pace
+  step, step_part = math.min((more and math.ceil or math.floor)(cost * pace), 2522880000000000), 0
+  top, top_part, was_first = 9007199254740992, 0, was_first < 0 and -1 or -2
+  held.owed = held.owed or more
 end
 
 --# recall: reads the trace
@@ -132,7 +151,7 @@ end
 fits = next_ahead < ceiling or next_ahead == ceiling and next_part <= ceiling_part or cost == 0
 
 --# charge: spends the cost
-ahead, part = next_ahead, next_part
+ahead, part, mended = next_ahead, next_part, false
 
 --# store: writes the state, with its expiry
 if trace then
@@ -154,20 +173,28 @@ local free_at = now + ahead + t[1]
 local value = pack('<dddddddd', now + ahead, stored_part, pace, t[1], t[2], t[3], t[4], t[5])
 call('SET', key, value, 'PXAT', format('%d', (free_at - free_at % 1000000) / 1000 + 1000))
 
+--# mend: a bucket of another rate is read, and stays as it is
+if mended == true then
+  --@ store_owed
+end
+
 --# most: a debt is at most eight times the burst
 most_part = top_part * 8 % amount
 most = top * 8 + (top_part * 8 - most_part) / amount
 
+--# store_debt
+local stored_part = part + 1000000000000000
+if trace then
+  --@ store_traced
+else
+  local full = now + ahead
+  local begun = full - full % 1000000
+  call('SET', key, pack('<ddd', full, stored_part, pace), 'PXAT', format('%d', begun / 1000 + 1000))
+end
+
 --# store_owed: stores a debt with its mark
 if ahead > top or ahead == top and part > top_part then
-  local stored_part = part + 1000000000000000
-  if trace then
-    --@ store_traced
-  else
-    local full = now + ahead
-    local begun = full - full % 1000000
-    call('SET', key, pack('<ddd', full, stored_part, pace), 'PXAT', format('%d', begun / 1000 + 1000))
-  end
+  --@ store_debt
 else
   --@ own store
 end
@@ -175,15 +202,20 @@ end
 --# store_capped: a check under a ceiling may leave a debt
 --@ store_owed
 
---# due: charges, up to the most
-ahead, part = ahead + step, part + step_part
-if part >= amount then
-  ahead, part = ahead + 1, part - amount
-end
-local most, most_part
---@ most
-if ahead > most or ahead == most and part > most_part then
-  ahead, part = most, most_part
+--# due: charges, up to the most; what others charged beyond that stays
+do
+  local most, most_part
+  --@ most
+  if ahead > most or ahead == most and part > most_part then
+    most, most_part = ahead, part
+  end
+  ahead, part = ahead + step, part + step_part
+  if part >= amount then
+    ahead, part = ahead + 1, part - amount
+  end
+  if ahead > most or ahead == most and part > most_part then
+    ahead, part = most, most_part
+  end
 end
 
 --# spend: charges, up to the most that is owed
@@ -212,18 +244,30 @@ local ends = math.max(last, now + ahead) + 2 * top
 
 --# refund: gives back what the bucket would hold more if the units had come back at once
 local list = trace or { 0, 0, 0, 0, 0 }
+local passed = math.max(now - spent, 0)
 local is_end = was_first >= 0 and spent + was_first == now + ahead and was_second == part
 local is_last = is_end and list[1] == 0
 local room, room_part = ahead, part
 if not is_end and (was_first > top or was_first == top and was_second > top_part) then
   room, room_part = 0, 0
-elseif not is_last and spent < now then
-  room, room_part = math.max(spent + was_first - now - list[1], 0), 0
+elseif not is_last and passed > 0 then
+  local accrued = passed
+  if held.other and held.other < pace then
+    accrued = math.ceil(passed / held.other * pace)
+  end
+  room, room_part = step - accrued, step_part
+  if room < 0 then
+    room, room_part = 0, 0
+  end
+  local least = spent + was_first - now - list[1]
   if spent >= list[2] then
-    room = math.max(room, list[3])
+    least = math.max(least, list[3])
   end
   if spent >= list[4] then
-    room = math.max(room, list[5])
+    least = math.max(least, list[5])
+  end
+  if least > room then
+    room, room_part = least, 0
   end
 end
 if room < step or room == step and room_part < step_part then
@@ -234,16 +278,23 @@ if ahead < step or ahead == step and part < step_part then
 end
 local given = step + math.min(step_part, 1)
 if not is_last then
-  list[1] = math.min(list[1] + given, top)
+  list[1] = math.max(list[1], math.min(list[1] + given, top))
 end
-list[3], list[5] = math.max(list[3] - given, 0), math.max(list[5] - given, 0)
-if list[1] > 0 then
+--@ less
+held.owed = held.owed and ahead + part > 0
+for at = 2, 4, 2 do
+  local lost = given
+  if list[at] < spent then
+    lost = math.min(lost, passed)
+  end
+  list[at + 1] = math.min(math.max(list[at + 1] - lost, 0), ahead)
+end
+if trace or list[1] > 0 then
   trace = list
 end
-if list[1] == 0 and ahead == step and part == step_part then
+if list[1] == 0 and ahead == 0 and part == 0 then
   call('DEL', key)
 else
-  --@ less
   --@ store_owed
 end
 
@@ -255,6 +306,31 @@ end
 
 --# words: what the reply says
 first, second = ahead, part
+if mended and mended ~= true and (cost == 0 or not fits) then
+  --@ words_kept
+end
+
+--# words_kept: units of another rate return at that rate, so the cost fits when few enough are stored
+if cost > 0 then
+  first = mended[3] and ceiling or math.min(ceiling, top)
+  first = math.max(first - step - math.min(step_part, 1), 0)
+  local least = math.min(math.floor(first / pace * mended[2]), mended[1])
+  if math.ceil(least / mended[2] * pace) > first then
+    least = math.max(least - 1, 0)
+  elseif least < mended[1] and math.ceil((least + 1) / mended[2] * pace) <= first then
+    least = least + 1
+  end
+  first, second = 0, 0
+  if ceiling > step or ceiling == step and ceiling_part >= step_part then
+    first, second = ceiling - step, ceiling_part - step_part
+    if second < 0 then
+      first, second = first - 1, second + amount
+    end
+  end
+  first = first + math.max(mended[1] - least, 1)
+elseif ahead > top and not mended[3] then
+  first, second = top, top_part
+end
 
 --# reply_alone: the remainder is always zero where the amount divides the period
 if rest == 0 then

@@ -71,9 +71,8 @@ if state and #state == 16 then
       if is_owed then
         most = burst * 8
       end
-      if missing > most then
-        missing, mended = most, true
-      end
+      -- cut: what is read is cut at the start of the period, so the next fill comes in time although nothing is stored
+      missing = math.min(missing, most)
     end
     if old_start > now then
       old_start, mended = now, true
@@ -97,7 +96,7 @@ if admitted then
     -- charge: spends the cost
     used = used + cost
     -- store: writes the state, with its expiry
-    local full = start + math.ceil(used / amount) * period
+    local full = start + math.min(math.ceil(used / amount) * period, 2522880000000000)
     call('SET', key, pack('<dd', start, used), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
   end
 else
@@ -106,11 +105,11 @@ else
     if mended then
       -- store_owed: stores a debt with its mark
       if used > burst then
-        local full = start + math.ceil(used / amount) * period
+        local full = start + math.min(math.ceil(used / amount) * period, 2522880000000000)
         call('SET', key, pack('<dd', start, used + 1000000000000000), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
       else
         -- store: writes the state, with its expiry
-        local full = start + math.ceil(used / amount) * period
+        local full = start + math.min(math.ceil(used / amount) * period, 2522880000000000)
         call('SET', key, pack('<dd', start, used), 'PXAT', format('%d', (full - full % 1000) / 1000 + 1))
       end
     end

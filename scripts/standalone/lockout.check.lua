@@ -29,7 +29,8 @@
 -- Effects the key expires within 1 ms after its failures are forgotten, and `longest` after a lockout. A charge to a
 --         locked key counts, and does not prolong the lockout.
 -- Pitfalls a refund takes back only failures of the window that counts, and with them the lockout to which they led.
---         A time that lies ahead of the clock is moved back, so that no client waits longer than its lockout.
+--         As many failures as `amount`, because that was lowered, are no lockout: they deny until their window ends. So
+--         a lockout is marked: 10^15 is added to the failures. A time that lies ahead of the clock is moved back, so that no client waits longer than its lockout.
 local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local states = #KEYS > 1 and call('MGET', all(KEYS))
@@ -49,7 +50,7 @@ if now < 0 then
 end
 local key = KEYS[1]
 -- settle: reads the failures that count, and ends a lockout that is over
-local failures, start, stop, level, ended, mended = 0, now, 0, 0, 0, false
+local failures, start, stop, level, ended, mended, known, out = 0, now, 0, 0, 0, false, false, false
 -- read: a state alone, or one of those that were read at once
 local state
 if states then
@@ -60,19 +61,22 @@ end
 if state and #state == 40 then
   local old_start, old_stop, count, old_level, old_end = unpack('<ddddd', state)
   if old_start >= 0 and old_stop >= 0 and old_end >= 0 and count >= 0 and count <= 9007199254740992 and old_level >= 0 and old_level <= 64 then
-    if count > 0 and count >= amount and old_stop <= now then
-      old_level, old_end, count = math.min(old_level + 1, 64), old_stop, 0
+    known = true
+    local marked = count >= 1000000000000000
+    if marked then
+      count = count - 1000000000000000
+    end
+    local locked = marked and count > 0 and count >= amount
+    if locked and old_stop <= now then
+      old_level, old_end, count, locked = math.min(old_level + 1, 64), old_stop, 0, false
     end
     local most = now + math.min(lock * 2 ^ old_level, longest)
-    local locked = count > 0 and count >= amount
     mended = count > 0 and old_start > now or locked and old_stop > most or old_level > 0 and old_end > now
     old_start, old_end = math.min(old_start, now), math.min(old_end, now)
     if locked or count > 0 and now - old_start < period then
       failures, start = count, old_start
     end
-    if locked then
-      stop = math.min(old_stop, most)
-    end
+    stop, out = locked and math.min(old_stop, most) or start + period, locked
     if old_level > 0 and (locked or now - old_end < longest) then
       level, ended = old_level, old_end
     end
@@ -89,18 +93,20 @@ if admitted then
       start = now
     end
     failures = failures + cost
-    if failures >= amount and failures - cost < amount then
-      stop = now + math.min(lock * 2 ^ level, longest)
+    if failures - cost < amount then
+      stop = start + period
+      if failures >= amount then
+        stop, out = now + math.min(lock * 2 ^ level, longest), true
+      end
     end
     -- store: writes the state, with its expiry
-    local closes = stop
-    local fresh = stop + longest
-    if failures == 0 or failures < amount then
-      closes = start + period
-      fresh = math.max(failures > 0 and closes or 0, level > 0 and ended + longest or 0)
+    local fresh, mark = stop + longest, 1000000000000000
+    if failures == 0 or not out then
+      mark = 0
+      fresh = math.max(failures > 0 and stop or 0, level > 0 and ended + longest or 0)
     end
     if fresh > now then
-      call('SET', key, pack('<ddddd', start, closes, failures, level, ended), 'PXAT', format('%d', (fresh - fresh % 1000) / 1000 + 1))
+      call('SET', key, pack('<ddddd', start, stop, failures + mark, level, ended), 'PXAT', format('%d', (fresh - fresh % 1000) / 1000 + 1))
     else
       call('DEL', key)
     end
@@ -110,14 +116,13 @@ else
     -- mend: stores what was corrected
     if mended then
       -- store: writes the state, with its expiry
-      local closes = stop
-      local fresh = stop + longest
-      if failures == 0 or failures < amount then
-        closes = start + period
-        fresh = math.max(failures > 0 and closes or 0, level > 0 and ended + longest or 0)
+      local fresh, mark = stop + longest, 1000000000000000
+      if failures == 0 or not out then
+        mark = 0
+        fresh = math.max(failures > 0 and stop or 0, level > 0 and ended + longest or 0)
       end
       if fresh > now then
-        call('SET', key, pack('<ddddd', start, closes, failures, level, ended), 'PXAT', format('%d', (fresh - fresh % 1000) / 1000 + 1))
+        call('SET', key, pack('<ddddd', start, stop, failures + mark, level, ended), 'PXAT', format('%d', (fresh - fresh % 1000) / 1000 + 1))
       else
         call('DEL', key)
       end
@@ -130,7 +135,7 @@ first, second, third, fourth = failures, 0, 0, 0
 if failures > 0 then
   second = math.max(start + period - now, 0)
 end
-if failures > 0 and failures >= amount then
+if out then
   third = stop - now
 end
 if level > 0 then

@@ -74,9 +74,8 @@ if state and #state == 24 then
       if is_owed then
         most = math.min(amount * 8, 4294967295)
       end
-      if in_last > most or in_earlier > most then
-        in_last, in_earlier, mended = math.min(in_last, most), math.min(in_earlier, most), true
-      end
+      -- cut: the counts are cut as often as they are read, and need not be stored
+      in_last, in_earlier = math.min(in_last, most), math.min(in_earlier, most)
     end
     if old_start > now + period then
       mended = true

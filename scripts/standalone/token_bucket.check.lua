@@ -38,8 +38,9 @@
 --         burst, or of the cost, reaches 2^53. All other quotas pay for one comparison of each at most.
 -- Pitfalls the third double shows that the rate was changed. Then the number of spent units is kept, and not the time
 --         they would have taken: a bucket of 10 per hour that becomes 1000 per second admits at once. They are
---         rounded up to a whole microsecond. A remainder of `amount` or more was written under another amount of the
---         same rate.
+--         rounded up to a whole microsecond. A denial stores nothing of that, unless the bucket takes longer to be
+--         full than the new burst does: `mended` is then true, and else a list of the stored time and its rate. A
+--         remainder of `amount` or more was written under another amount of the same rate.
 -- Trace   bounds what a late refund returns, in microseconds. 1: what was returned, less the time for which the
 --         bucket was full since; 2: the time of a reservation, and 3: the least that was ahead since; 4 and 5: the
 --         same of an earlier one. A refund counts as if the units had come back at once, so it lowers 3 and 5, too.
@@ -65,8 +66,7 @@ local key = KEYS[1]
 -- prepare: the time that the whole burst is worth
 local pace = period / amount
 local rest = period % amount
-local unit = (period - rest) / amount
-local top, top_part = unit * burst, 0
+local top, top_part = (period - rest) / amount * burst, 0
 if rest > 0 then
   local parts = rest * burst
   if parts < 9007199254740992 then
@@ -94,7 +94,7 @@ if rest > 0 then
   end
 end
 -- step: the time that the cost is worth
-local step, step_part = unit * cost, 0
+local step, step_part = (period - rest) / amount * cost, 0
 if rest > 0 then
   local parts = rest * cost
   if parts < 9007199254740992 then
@@ -136,22 +136,7 @@ do
     kept = full - full % 1000000
     if full >= now and full_part >= 0 then
       ahead, part = full - now, full_part
-      if full_pace ~= pace or full_part >= amount then
-        if full_part >= 1000000000000000 then
-          part = full_part - 1000000000000000
-        end
-        if full_pace ~= pace or part >= amount then
-          if part > 0 and full_pace < 1 then
-            ahead = ahead + 1
-          end
-          local units = ahead / full_pace
-          ahead, part, mended = 0, 0, true
-          if units >= 0 and units <= 9007199254740992 then
-            ahead = math.min(math.ceil(units * pace), 9007199254740992)
-          end
-        end
-      end
-      if ahead > top or ahead == top and part > top_part then
+      if full_pace ~= pace or full_part >= amount or ahead >= top then
         local most, most_part = top, top_part
         local marked = full_part
         -- debt: a debt has a mark
@@ -161,8 +146,32 @@ do
           most_part = top_part * 8 % amount
           most = top * 8 + (top_part * 8 - most_part) / amount
         end
+        if full_part >= 1000000000000000 then
+          part = full_part - 1000000000000000
+        end
+        -- convert: keeps the spent units of another rate, and not the time in which they would have returned
+        if full_pace ~= pace or part >= amount then
+          local stored = ahead
+          if part > 0 and full_pace < 1 then
+            stored = stored + 1
+          end
+          mended = full_pace == pace or ahead > most or { stored, full_pace, is_owed }
+          local units = stored / full_pace
+          ahead, part = 0, 0
+          if units >= 0 and units <= 9007199254740992 then
+            ahead = math.min(math.ceil(units * pace), 9007199254740992)
+          end
+        end
         if ahead > most or ahead == most and part > most_part then
-          ahead, part, mended = most, most_part, true
+          -- cut: nothing fits a bucket of another rate that holds more than the burst
+          if mended and mended ~= true then
+            -- most: a debt is at most eight times the burst
+            most_part = top_part * 8 % amount
+            most = top * 8 + (top_part * 8 - most_part) / amount
+          else
+            mended = true
+          end
+          ahead, part = most, most_part
         end
       end
     end
@@ -195,7 +204,7 @@ local admitted = fits
 if admitted then
   if cost > 0 then
     -- charge: spends the cost
-    ahead, part = next_ahead, next_part
+    ahead, part, mended = next_ahead, next_part, false
     -- store: writes the state, with its expiry
     if trace then
       local stored_part = part
@@ -215,8 +224,8 @@ if admitted then
   end
 else
   if cost > 0 then
-    -- mend: stores what was corrected
-    if mended then
+    -- mend: a bucket of another rate is read, and stays as it is
+    if mended == true then
       -- store_owed: stores a debt with its mark
       if ahead > top or ahead == top and part > top_part then
         local stored_part = part + 1000000000000000
@@ -254,6 +263,29 @@ end
 local first, second
 -- words: what the reply says
 first, second = ahead, part
+if mended and mended ~= true and (cost == 0 or not fits) then
+  -- words_kept: units of another rate return at that rate, so the cost fits when few enough are stored
+  if cost > 0 then
+    first = mended[3] and top or math.min(top, top)
+    first = math.max(first - step - math.min(step_part, 1), 0)
+    local least = math.min(math.floor(first / pace * mended[2]), mended[1])
+    if math.ceil(least / mended[2] * pace) > first then
+      least = math.max(least - 1, 0)
+    elseif least < mended[1] and math.ceil((least + 1) / mended[2] * pace) <= first then
+      least = least + 1
+    end
+    first, second = 0, 0
+    if top > step or top == step and top_part >= step_part then
+      first, second = top - step, top_part - step_part
+      if second < 0 then
+        first, second = first - 1, second + amount
+      end
+    end
+    first = first + math.max(mended[1] - least, 1)
+  elseif ahead > top and not mended[3] then
+    first, second = top, top_part
+  end
+end
 -- denial: the first word of a policy that denies is below zero
 if not fits then
   first = -1 - first

@@ -1,6 +1,6 @@
 //! A hostile stream of checks: decided by the Rust functions, repeated at a server, and compared.
 
-use std::{collections::HashMap, env, ops::Range, time::Duration};
+use std::{collections::HashMap, env, mem, ops::Range, time::Duration};
 
 use tollgate::{
     Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet,
@@ -134,6 +134,8 @@ pub struct Stream {
     draw_set: fn(&mut Dice, Algorithm, u64) -> PolicySet,
     draw_key: fn(&mut Dice) -> Key,
     policies: PolicySet,
+    /// The policies before the last change, whose decisions and reservations are still settled.
+    former: PolicySet,
     last: Option<(u64, Decision)>,
     last_key: Option<Key>,
     /// The ceilings of the last check.
@@ -198,6 +200,7 @@ impl Stream {
             first,
             draw_set,
             draw_key,
+            former: policies.clone(),
             policies,
             last: None,
             last_key: None,
@@ -212,10 +215,11 @@ impl Stream {
         let dice = &mut self.dice;
         if dice.below(if self.looks { 20 } else { 400 }) == 0 {
             // Another configuration, over the states that the old one left.
-            self.policies = match dice.below(2) {
+            let policies = match dice.below(2) {
                 0 => (self.draw_set)(dice, self.first, 5),
                 _ => self.policies.iter().map(policies::same_rate).collect::<Vec<_>>().into(),
             };
+            self.former = mem::replace(&mut self.policies, policies);
         }
         let quotas: Vec<_> = self.policies.iter().map(|policy| policy.quota()).collect();
         let quota = dice.pick(&quotas);
@@ -247,17 +251,29 @@ impl Stream {
         let now_us = next.clamp(START_US - 1_000_000_000_000_000, START_US + 1_000_000_000_000_000);
         self.oracle.set_now(now_us);
         let key = (self.draw_key)(&mut self.dice);
-        let costs = self.draw_costs();
+        let mut costs = self.draw_costs();
+        let mut policies = self.policies.clone();
         let drawn = if self.ids > 0 && self.dice.below(3) == 0 { 64 } else { self.dice.below(64) };
         let step = match drawn {
             5..24 if self.looks => {
                 let expected = figures(&self.oracle.look_costs(&self.policies, &key, &costs));
                 Step::Look { costs, expected }
             }
-            64 => self.take_held(&key, costs, now_us, period),
+            64 => {
+                // A reservation is settled by the policies that made it.
+                if self.dice.below(4) == 0 && self.former != policies {
+                    policies = self.former.clone();
+                    costs = Costs::new(Cost::new(self.dice.below(12)));
+                }
+                self.take_held(&policies, &key, costs, now_us, period)
+            }
             4 if self.ids > 0 => match self.last.clone().filter(|_| self.last_key.as_ref() == Some(&key)) {
-                Some((_, decision)) if decision.is_allowed() && *decision.policies() == self.policies => {
-                    self.oracle.refund_decision(&self.policies, &key, &costs, &decision, testing::at_us(&decision));
+                Some((_, decision)) if decision.is_allowed() => {
+                    if *decision.policies() != policies {
+                        policies = decision.policies().clone();
+                        costs = Costs::new(Cost::new(1 + self.dice.below(12)));
+                    }
+                    self.oracle.refund_decision(&policies, &key, &costs, &decision, testing::at_us(&decision));
                     Step::RefundDecision { costs, ceilings: self.last_ceilings.clone(), decision }
                 }
                 _ => {
@@ -287,15 +303,15 @@ impl Stream {
                 Step::Check { costs, ceilings, expected }
             }
         };
-        let states = self.policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
-        let record = step.id().and_then(|id| self.oracle.record(&self.policies, &key, id));
-        Taken { step, policies: self.policies.clone(), key, now_us, states, record }
+        let states = policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
+        let record = step.id().and_then(|id| self.oracle.record(&policies, &key, id));
+        Taken { step, policies, key, now_us, states, record }
     }
 
     /// Reserves, or commits at costs that may be far above the burst.
-    fn take_held(&mut self, key: &Key, costs: Costs, now_us: u64, period: u64) -> Step {
+    fn take_held(&mut self, policies: &PolicySet, key: &Key, costs: Costs, now_us: u64, period: u64) -> Step {
         let id = ReservationId::try_new(self.dice.below(self.ids).to_string()).expect("an id");
-        if self.dice.below(2) == 0 {
+        if *policies == self.policies && self.dice.below(2) == 0 {
             let lives = [1, 1_000, period, 2 * period, 600_000_000];
             let life_us = self.dice.pick(&lives).min(1_000_000_000_000);
             let ceilings = self.draw_ceilings(&costs);
@@ -309,8 +325,8 @@ impl Stream {
             self.last_ceilings.clone_from(&ceilings);
             return Step::Reserve { id, costs, ceilings, life_us, expected };
         }
-        let is_logged = self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
-        let burst = self.policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
+        let is_logged = policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let burst = policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
         let costs = match self.dice.below(8) {
             0 if !is_logged => Costs::new(Cost::new(u64::MAX)),
             1 | 2 if !is_logged || burst < 1_000 => Costs::new(Cost::new(self.dice.below(10 * burst))),
@@ -319,7 +335,7 @@ impl Stream {
             _ => costs,
         };
         let number = 1 + self.dice.below(3);
-        let expected = self.oracle.commit(&self.policies, key, &id, &costs, number);
+        let expected = self.oracle.commit(policies, key, &id, &costs, number);
         Step::Commit { id, costs, number, expected }
     }
 

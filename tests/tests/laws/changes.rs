@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Policy, PolicySet, Quota, testing::ALGORITHMS};
+use tollgate::{Algorithm, Cost, Costs, Policy, PolicySet, Quota, testing::ALGORITHMS};
 use tollgate_test_support::{InMemory, InRedis, Subject, policies};
 
 use crate::{drain, key, least_burst, micros, on_both_stores, remaining};
@@ -126,4 +126,48 @@ fn law_11_the_same_rate_under_another_amount_is_understood() {
         subject.advance(retry);
         assert!(subject.check(&coarse, &key(), 1).is_allowed(), "{algorithm:?}: denied after {retry} µs");
     });
+}
+
+/// A lower amount locks a key until the window of its failures ends, which is no lockout.
+#[test]
+fn law_11_failures_that_a_lowered_amount_makes_too_many_deny_until_their_window_ends() {
+    let lockout = |amount| {
+        let (first, longest) = (Duration::from_secs(120), Duration::from_secs(3_600));
+        PolicySet::from(Policy::lockout("p", Quota::new(amount, Duration::from_secs(600)), first, longest))
+    };
+    let (high, low) = (lockout(10), lockout(3));
+    for subject in [&mut InRedis::new() as &mut dyn Subject, &mut InMemory::new()] {
+        for _ in 0..5 {
+            assert!(subject.check(&high, &key(), 1).is_allowed());
+        }
+        subject.advance(60_000_000);
+        for _ in 0..2 {
+            assert_eq!(micros(subject.check(&low, &key(), 1).retry_after()), 540_000_000);
+        }
+        subject.advance(540_000_000);
+        // The window was no lockout, so the first lockout takes the first time.
+        assert_eq!(drain(subject, &low), 3);
+        assert_eq!(micros(subject.check(&low, &key(), 1).retry_after()), 120_000_000);
+    }
+}
+
+/// A refund takes its own failure back. It does not end a lockout to which as many others led.
+#[test]
+fn law_22_a_refund_by_an_earlier_amount_does_not_end_a_lockout() {
+    let lockout = |amount| {
+        let hour = Duration::from_secs(3_600);
+        PolicySet::from(Policy::lockout("p", Quota::new(amount, Duration::from_secs(60)), hour, hour))
+    };
+    let (high, low) = (lockout(10), lockout(3));
+    for subject in [&mut InRedis::new() as &mut dyn Subject, &mut InMemory::new()] {
+        let (decision, spent_us) = (subject.check(&high, &key(), 1), subject.now());
+        assert_eq!(drain(subject, &low), 2);
+        subject.owe(&low, &key(), 1);
+        subject.advance(600_000_000);
+        subject.refund_decision(&high, &key(), &Costs::new(Cost::ONE), &decision, spent_us);
+        assert_eq!(micros(subject.check(&low, &key(), 1).retry_after()), 3_000_000_000);
+        // With the third failure the lockout goes.
+        subject.refund(&low, &key(), 1, spent_us);
+        assert!(subject.check(&low, &key(), 1).is_allowed());
+    }
 }

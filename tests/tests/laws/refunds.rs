@@ -1,13 +1,13 @@
 //! Laws 12 and 20: a peek changes nothing, a reset makes the state fresh, a refund gives back what was spent as if it had
 //! been given back at once.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use tollgate::{
     Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet, Quota,
     reservation::{ReservationId, Settlement},
 };
-use tollgate_test_support::{Subject, policies, stream::figures};
+use tollgate_test_support::{Dice, Subject, policies, stream::figures};
 
 use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};
 
@@ -341,5 +341,152 @@ fn law_12_an_interval_bucket_gives_no_unit_back_that_a_fill_gave_back() {
         assert!(subject.check(&set, &key(), 11).is_allowed());
         subject.refund(&set, &key(), 1, spent_us);
         assert_eq!(remaining(&subject.peek(&set, &key())), 0);
+    });
+}
+
+/// Callers below the limit spend, work for a while, and give back, in any order: none is denied.
+#[test]
+fn law_20_what_comes_back_in_its_own_time_is_returned_whatever_others_do() {
+    on_both_stores(|subject, dice, algorithm| {
+        // A queue takes back its last place alone.
+        if algorithm == Algorithm::LeakyBucket {
+            return;
+        }
+        let period_us = dice.pick(&[60_000_000, 3_600_000_000, 700_000_003]);
+        let callers = dice.pick(&[1, 2, 16, 64]);
+        let amount = 4 * (callers + 5 + dice.below(20));
+        let set = policies::of_one_period(algorithm, Quota::new(amount, Duration::from_micros(period_us)));
+        let mut out: VecDeque<(Decision, u64)> = VecDeque::new();
+        for request in 0..400 {
+            subject.advance(dice.below(if callers > 2 { 800 } else { 8_000 }));
+            while out.len() >= callers as usize {
+                let (decision, spent_us) = out.remove(dice.below(out.len() as u64) as usize).expect("one is out");
+                // A token bucket that is alone is told the time at which the check was sent.
+                let spent_us = spent_us - if algorithm == Algorithm::TokenBucket { dice.below(300) } else { 0 };
+                subject.refund_decision(&set, &key(), &costs(1), &decision, spent_us);
+            }
+            let (decision, spent_us) = (subject.check(&set, &key(), 1), subject.now());
+            assert!(
+                decision.is_allowed(),
+                "{algorithm:?}: request {request} of {callers} callers, {amount} per {period_us} us"
+            );
+            out.push_back((decision, spent_us));
+        }
+    });
+}
+
+/// After Δ, `k − Δ/T` units come back at least, whatever was spent and returned in between.
+#[test]
+fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
+    on_both_stores(|subject, dice, algorithm| {
+        if algorithm != Algorithm::TokenBucket {
+            return;
+        }
+        let (amount, unit_us) = (20 + dice.below(30), 500_000);
+        let quota = Quota::new(amount, Duration::from_micros(amount * unit_us));
+        let set = PolicySet::from(Policy::token_bucket("p", quota));
+        let missing_us = |subject: &mut dyn Subject| {
+            micros(subject.peek(&set, &key()).states().next().map(|state| state.reset_after()))
+        };
+        let mut out: Vec<(Decision, u64, u64)> = Vec::new();
+        for _ in 0..80 {
+            subject.advance(dice.below(400_000));
+            let units = 1 + dice.below(4);
+            let decision = subject.check(&set, &key(), units);
+            if decision.is_allowed() {
+                out.push((decision, subject.now(), units));
+            }
+            if out.len() > 1 && dice.below(2) == 0 {
+                let (decision, spent_us, units) = out.swap_remove(dice.below(out.len() as u64) as usize);
+                let before_us = missing_us(subject);
+                subject.refund_decision(&set, &key(), &costs(units), &decision, spent_us);
+                let owed_us = (units * unit_us).saturating_sub(subject.now() - spent_us).min(before_us);
+                assert!(before_us - missing_us(subject) >= owed_us, "{units} after {} us", subject.now() - spent_us);
+            }
+        }
+    });
+}
+
+/// A settlement takes no more from what is stored than the units that it returns, whatever quota its decision knew. A denial
+/// takes nothing.
+#[test]
+fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
+    on_both_stores(|subject, dice, algorithm| {
+        let (period, has_bursts) = (Duration::from_secs(dice.pick(&[10, 86_400])), dice.below(2) == 0);
+        let of = |quota| policies::of_one_period(algorithm, quota);
+        let changed = |dice: &mut Dice| {
+            let quota = Quota::new(1 + dice.below(60), period);
+            of(if has_bursts && algorithm.has_burst() { quota.with_burst(1 + dice.below(90)) } else { quota })
+        };
+        // What is spent, as the greatest quota sees it.
+        let most = of(Quota::new(1_000, period));
+        let left = |subject: &mut dyn Subject| remaining(&subject.peek(&most, &key()));
+        let (mut set, mut out) = (changed(dice), Vec::new());
+        for at in 0..60 {
+            let (units, before) = ((1 + dice.below(4)).min(least_burst(&set)), left(subject));
+            match dice.below(6) {
+                0 => set = changed(dice),
+                1 => subject.advance(dice.below(period.as_micros() as u64 / 40)),
+                2 => {
+                    let decision = subject.check(&set, &key(), units);
+                    if decision.is_allowed() {
+                        out.push((set.clone(), decision, subject.now(), units, None));
+                    } else {
+                        let after = left(subject);
+                        assert!(after == before || has_bursts, "{algorithm:?}: a denial took {before} to {after}");
+                    }
+                }
+                3 => {
+                    let decision = subject.reserve(&set, &key(), &id(at), &costs(units), 3_600_000_000_000);
+                    if decision.is_allowed() {
+                        out.push((set.clone(), decision, subject.now(), units, Some(id(at))));
+                    }
+                }
+                _ if !out.is_empty() => {
+                    let (set, decision, spent_us, units, id) = out.swap_remove(dice.below(out.len() as u64) as usize);
+                    let cost = if id.is_some() { dice.below(units + 4) } else { 0 };
+                    match id {
+                        None => subject.refund_decision(&set, &key(), &costs(units), &decision, spent_us),
+                        Some(id) => _ = subject.commit(&set, &key(), &id, &costs(cost), 1),
+                    }
+                    // A look at another rate is exact to a unit.
+                    let most = before + units.saturating_sub(cost) + u64::from(algorithm.is_continuous());
+                    let after = left(subject);
+                    assert!(after <= most, "{algorithm:?}: {units} settled at {cost} took {before} to {after}");
+                }
+                _ => {}
+            }
+        }
+    });
+}
+
+/// Eight requests are under way while the quota is raised, and settled then.
+#[test]
+fn law_22_a_raised_quota_is_not_spent_twice() {
+    on_both_stores(|subject, dice, algorithm| {
+        let day = Duration::from_secs(86_400);
+        let [low, high] = [10, 1_000].map(|amount| policies::of_one_period(algorithm, Quota::new(amount, day)));
+        for at in 0..8 {
+            assert!(subject.reserve(&low, &key(), &id(at), &costs(1), 3_600_000_000).is_allowed());
+        }
+        let mut passed = 8 + drain(subject, &high);
+        for at in 0..8 {
+            let cost = dice.below(4);
+            assert_eq!(subject.commit(&low, &key(), &id(at), &costs(cost), 1), Settlement::Settled);
+            passed += drain(subject, &high);
+        }
+        assert!(passed <= 1_008, "{algorithm:?}: {passed}");
+    });
+}
+
+/// Replicas of two versions decide with two amounts, in turns.
+#[test]
+fn law_22_amounts_that_take_turns_admit_no_more_than_the_greater_one() {
+    on_both_stores(|subject, dice, algorithm| {
+        let amounts = [dice.pick(&[1, 10, 900]), 1_000];
+        let period = Duration::from_secs(dice.pick(&[60, 86_400]));
+        let sets = amounts.map(|amount| policies::of_one_period(algorithm, Quota::new(amount, period)));
+        let passed: u64 = (0..16).map(|turn| drain(subject, &sets[turn % 2])).sum();
+        assert!(passed <= 1_000, "{algorithm:?} {amounts:?}: {passed}");
     });
 }

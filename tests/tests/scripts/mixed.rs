@@ -98,7 +98,7 @@ const MUTANTS: &[Mutant] = &[
     ("only the first run is stored", FixedWindow, "if run == runs then", "if run == 1 then"),
     ("a peek writes", FixedWindow, "if cost_1 > 0 and use_1 < 2", "if use_1 < 2"),
     ("a state ahead is not mended on denial", TokenBucket, "if use_1 == 1 then", "if false then"),
-    ("a denial writes", TokenBucket, "if mended_1 then", "if true then"),
+    ("a denial writes", TokenBucket, "if mended_1 == true then", "if true then"),
     ("a peek mends", TokenBucket, "local use_1 = 0", "local use_1 = 1"),
     ("a run admits one more than it has", FixedWindow, "granted == count\n", "granted > count or cost_1 == 0\n"),
     ("a run ends one check early", FixedWindow, "granted == count\n", "granted >= count - 1\n"),

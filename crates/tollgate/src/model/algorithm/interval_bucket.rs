@@ -3,8 +3,8 @@
 #[cfg(feature = "testing")]
 use super::stored::{Value, doubles};
 use super::{
-    Meter, StoredState,
-    debt::{MARK, MOST_BURSTS},
+    Meter, Refund, StoredState,
+    debt::{MARK, MOST_BURSTS, MOST_US},
     inspect::{self, unmarked, whole},
     table::{Numbers, Words},
 };
@@ -24,6 +24,18 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Adds the units of the refills by `now_us`. Returns whether the period began after it.
+    fn refill(self, quota: &Quota, now_us: u64) -> (Self, bool) {
+        let start_us = self.start_us.min(now_us);
+        let refills = (now_us - start_us) / quota.period_us();
+        let used = self.used.saturating_sub(refills.saturating_mul(quota.amount()));
+        if used == 0 {
+            // The bucket is full: the next period starts with the next request.
+            return (Self { start_us: now_us, used }, false);
+        }
+        (Self { start_us: start_us + refills * quota.period_us(), used }, self.start_us > now_us)
+    }
+
     fn left(&self, quota: &Quota, now_us: u64) -> u64 {
         self.start_us + quota.period_us() - now_us
     }
@@ -41,29 +53,29 @@ impl State {
 
 impl Meter for State {
     fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
-        let (quota, mut mended) = (policy.quota_ref(), false);
-        let Self { mut start_us, mut used } = *self;
-        if used > quota.burst() {
-            // The burst was lowered since the state was stored, or the state is in debt.
-            let is_in_debt = used >= MARK;
-            let most = if is_in_debt { quota.burst() * MOST_BURSTS } else { quota.burst() };
-            used -= if is_in_debt { MARK } else { 0 };
-            if used > most {
-                used = most;
-                mended = true;
-            }
+        let mut state = *self;
+        if state.used > policy.quota_ref().burst() {
+            // The burst was lowered since the state was stored, or the state is in debt. What is read of it is cut at the start of
+            // the period, so the next refill comes in time although nothing is stored.
+            let is_in_debt = state.used >= MARK;
+            let most = if is_in_debt { Self::most_spent(policy) } else { policy.quota_ref().burst() };
+            state.used = (state.used - if is_in_debt { MARK } else { 0 }).min(most);
         }
-        if start_us > now_us {
-            start_us = now_us;
-            mended = true;
+        state.refill(policy.quota_ref(), now_us)
+    }
+
+    /// Returns the state as it is stored, without its mark.
+    fn hold(&mut self, _policy: &Policy, _now_us: u64) -> (Self, bool) {
+        let was_marked = self.used >= MARK;
+        (Self { used: self.used - if was_marked { MARK } else { 0 }, ..*self }, was_marked)
+    }
+
+    fn mark_held(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, was_marked: bool) {
+        if was_marked && self.used > 0 {
+            self.used += MARK;
+        } else {
+            self.mark_debt(policy, now_us);
         }
-        let refills = (now_us - start_us) / quota.period_us();
-        used = used.saturating_sub(refills.saturating_mul(quota.amount()));
-        if used == 0 {
-            // The bucket is full: the next period starts with the next request.
-            return (Self { start_us: now_us, used }, false);
-        }
-        (Self { start_us: start_us + refills * quota.period_us(), used }, mended)
     }
 
     /// Returns whether a cost fits, or the units that are missing then are back in time.
@@ -85,7 +97,8 @@ impl Meter for State {
         self.used
     }
 
-    fn owe(&mut self, policy: &Policy, _now_us: u64, cost: u64) -> bool {
+    fn owe(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, cost: u64) -> bool {
+        (*self, _) = self.refill(policy.quota_ref(), now_us);
         self.used += cost.min(Self::most_spent(policy).saturating_sub(self.used));
         true
     }
@@ -103,11 +116,18 @@ impl Meter for State {
     }
 
     /// Returns units that were spent since the last refill. A refill may have returned older ones.
-    fn refund(&mut self, policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
-        let is_last = end.is_none_or(|end| self.ends_at(policy.quota_ref(), end));
-        if is_last && spent_us >= self.start_us {
-            self.used = self.used.saturating_sub(cost);
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let quota = refund.policy.quota_ref();
+        let (settled, _) = self.refill(quota, refund.now_us);
+        let is_last = refund.end.is_none_or(|end| settled.ends_at(quota, end));
+        let is_returned = settled.used > 0 && is_last && refund.spent_us >= settled.start_us;
+        let cost = if is_returned { refund.cost } else { 0 };
+        // What lapses of a leased policy is stored in any case.
+        let is_written = is_returned || refund.policy.is_leased();
+        if is_written {
+            *self = Self { used: settled.used.saturating_sub(cost), ..settled };
         }
+        is_written
     }
 
     fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
@@ -117,7 +137,8 @@ impl Meter for State {
     fn fresh_at(&self, policy: &Policy) -> u64 {
         let quota = policy.quota_ref();
         let used = if self.used >= MARK { self.used - MARK } else { self.used };
-        self.start_us + used.div_ceil(quota.amount()) * quota.period_us()
+        // A settlement may come with a quota that fills more slowly than that of the units.
+        self.start_us + used.div_ceil(quota.amount()).saturating_mul(quota.period_us()).min(MOST_US)
     }
 
     #[cfg(feature = "testing")]

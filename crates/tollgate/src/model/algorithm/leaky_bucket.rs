@@ -3,9 +3,9 @@
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
-    Meter, StoredState,
+    Meter, Refund, StoredState,
     table::{Numbers, Words},
-    token_bucket::{self, Bucket, ceiling_within},
+    token_bucket::{self, Bucket, Rate, ceiling_within},
 };
 use crate::{
     Policy,
@@ -25,8 +25,26 @@ impl Meter for Bucket {
     #[inline]
     fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
         let mut state = *self;
-        let mended = Self::settle(&mut state, policy.quota_ref(), wrote.quota_ref(), now_us);
+        let mended = Self::settle(&mut state, policy.quota_ref(), wrote.quota_ref(), !policy.is_leased(), now_us);
         (state, mended)
+    }
+
+    fn hold(&mut self, _policy: &Policy, now_us: u64) -> (Self, bool) {
+        let mut state = *self;
+        let is_marked = Self::hold(&mut state, now_us);
+        (state, is_marked)
+    }
+
+    fn is_of_other(&self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
+        Rate::of(policy.quota_ref(), wrote.quota_ref()).is_other() && self.ahead(now_us) > (0, 0)
+    }
+
+    fn mark_held(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, was_marked: bool) {
+        Self::mark_held(self, &Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, was_marked);
+    }
+
+    fn kept_words(&self, policy: &Policy, wrote: &Policy, now_us: u64, ask: Ask) -> Option<Words> {
+        token_bucket::kept_words(self, policy, wrote, now_us, ask, ceiling(policy, ask))
     }
 
     #[inline]
@@ -43,8 +61,8 @@ impl Meter for Bucket {
         0
     }
 
-    fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        Self::owe(self, policy.quota_ref(), now_us, cost);
+    fn owe(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64) -> bool {
+        Self::owe(self, &Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, cost);
         true
     }
 
@@ -57,9 +75,13 @@ impl Meter for Bucket {
         Self::mark_as_debt(self);
     }
 
-    fn refund(&mut self, policy: &Policy, now_us: u64, _spent_us: u64, cost: u64, end: Option<Span>) {
-        let is_last = end.is_none_or(|end| self.ends_at(end));
-        Self::refund(self, policy.quota_ref(), now_us, if is_last { cost } else { 0 });
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let rate = Rate::of(refund.policy.quota_ref(), refund.wrote.quota_ref());
+        let is_last = refund.end.is_none_or(|end| !rate.is_other() && self.ends_at(end));
+        if is_last {
+            self.subtract(rate.quota, rate.returned(refund.cost).min(self.ahead(refund.now_us)));
+        }
+        is_last
     }
 
     #[inline]

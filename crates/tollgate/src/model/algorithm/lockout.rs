@@ -1,17 +1,17 @@
 //! Counts failures, and locks the key for a time when there are too many.
 
-#[cfg(feature = "testing")]
-use super::stored::{Value, doubles};
 use super::{
-    Algorithm, Meter, StoredState,
-    inspect::{self, whole},
+    Algorithm, Meter, Refund, StoredState,
+    inspect::{self, unmarked, whole},
     table::{Numbers, Words},
     text::{arguments, shown},
 };
-use crate::{
-    Error, Policy, Quota,
-    model::{cost::Ask, quota::Span},
+#[cfg(feature = "testing")]
+use super::{
+    debt::MARK,
+    stored::{Value, doubles},
 };
+use crate::{Error, Policy, Quota, model::cost::Ask};
 
 /// The most lockouts that are counted. The time of one has reached its longest long before.
 const MOST_LEVEL: u64 = 64;
@@ -28,15 +28,18 @@ pub(crate) struct State(Option<Box<Failures>>);
 
 /// The failures of a key, and its lockouts.
 ///
-/// The key is *locked* while its failures are as many as the amount of the quota.
+/// The key is *locked* while its failures are as many as the amount of the quota. Failures that became as many because the
+/// amount was lowered lock it until the end of their window, which is no lockout. So the store marks a lockout.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Failures {
     /// The time of the first failure that counts: the start of the window.
     start_us: u64,
     /// The failures that count.
     count: u64,
-    /// The end of the lockout, while the key is locked. Otherwise that of the window.
+    /// The end of the lockout, or that of the window.
     until_us: u64,
+    /// Is true while a lockout lasts.
+    is_locked_out: bool,
     /// The lockouts that have ended, until they are forgotten.
     level: u64,
     /// The end of the last of them.
@@ -46,6 +49,16 @@ struct Failures {
 impl Failures {
     fn is_locked(&self, policy: &Policy) -> bool {
         self.count > 0 && self.count >= policy.quota_ref().amount()
+    }
+
+    /// Returns whether the key is locked by a lockout.
+    fn is_locked_out(&self, policy: &Policy) -> bool {
+        self.is_locked_out && self.is_locked(policy)
+    }
+
+    /// Returns the end of the window.
+    fn closes_us(&self, policy: &Policy) -> u64 {
+        self.start_us + policy.quota_ref().period_us()
     }
 
     fn is_fresh(&self) -> bool {
@@ -60,10 +73,10 @@ impl Failures {
 
     /// Brings the failures to `now_us`. Returns whether a time lay ahead of the clock.
     fn settle(&mut self, policy: &Policy, now_us: u64) -> bool {
-        if self.is_locked(policy) && self.until_us <= now_us {
+        if self.is_locked_out(policy) && self.until_us <= now_us {
             (self.level, self.ended_us, self.count) = ((self.level + 1).min(MOST_LEVEL), self.until_us, 0);
         }
-        let is_locked = self.is_locked(policy);
+        let is_locked = self.is_locked_out(policy);
         let most_us = if is_locked { now_us + self.lock_us(policy) } else { u64::MAX };
         let is_ahead = self.count > 0 && self.start_us > now_us
             || is_locked && self.until_us > most_us
@@ -80,15 +93,11 @@ impl Failures {
         if !is_locked && now_us - self.ended_us >= policy.lock_times().longest_us {
             (self.level, self.ended_us) = (0, 0);
         }
-        self.close(policy);
-        is_ahead
-    }
-
-    /// Ends the window where the quota says, unless the key is locked.
-    fn close(&mut self, policy: &Policy) {
-        if !self.is_locked(policy) {
-            self.until_us = self.start_us + policy.quota_ref().period_us();
+        self.is_locked_out = is_locked;
+        if !is_locked {
+            self.until_us = self.closes_us(policy);
         }
+        is_ahead
     }
 
     /// Counts failures. Those in a locked key, which were under way, do not prolong the lockout.
@@ -98,23 +107,32 @@ impl Failures {
             self.start_us = now_us;
         }
         self.count += cost;
-        if !was_locked && self.is_locked(policy) {
-            self.until_us = now_us + self.lock_us(policy);
+        if was_locked {
+            return;
         }
-        self.close(policy);
+        self.until_us = self.closes_us(policy);
+        if self.is_locked(policy) {
+            (self.until_us, self.is_locked_out) = (now_us + self.lock_us(policy), true);
+        }
     }
 
-    /// Takes back failures of the window in which they were counted, and with them the lockout to which they led.
-    fn refund(&mut self, policy: &Policy, spent_us: u64, cost: u64) {
-        if spent_us >= self.start_us {
-            self.count = self.count.saturating_sub(cost);
+    /// Takes back failures of a window or a lockout that is not over, and with them the lockout to which they led. Returns
+    /// whether there are some.
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let is_open = self.count > 0 && self.until_us > refund.now_us && refund.spent_us >= self.start_us;
+        if is_open {
+            let was_locked = self.is_locked(refund.policy);
+            self.count = self.count.saturating_sub(refund.cost);
+            if self.count == 0 || was_locked && !self.is_locked(refund.policy) {
+                (self.until_us, self.is_locked_out) = (self.closes_us(refund.policy), false);
+            }
         }
-        self.close(policy);
+        is_open
     }
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
         let longest_us = policy.lock_times().longest_us;
-        if self.is_locked(policy) {
+        if self.count > 0 && self.is_locked_out {
             return self.until_us + longest_us;
         }
         let forgotten_us = if self.level > 0 { self.ended_us + longest_us } else { 0 };
@@ -157,8 +175,35 @@ impl Meter for State {
         self.get().count
     }
 
-    fn refund(&mut self, policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
-        self.change(|failures| failures.refund(policy, spent_us, cost));
+    /// Returns the failures as they are stored.
+    fn hold(&mut self, _policy: &Policy, _now_us: u64) -> (Self, bool) {
+        (self.clone(), false)
+    }
+
+    /// Counts failures. A lockout may be that of another amount, and stays.
+    fn owe(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, cost: u64) -> bool {
+        let mut is_written = false;
+        self.change(|failures| {
+            let is_open = failures.count > 0 && failures.until_us > now_us;
+            let is_locked_out = is_open && failures.is_locked_out;
+            if !is_locked_out {
+                failures.settle(policy, now_us);
+            }
+            let cost = cost.min(Self::most_spent(policy).saturating_sub(failures.count));
+            is_written = cost > 0;
+            if is_locked_out {
+                failures.count += cost;
+            } else if cost > 0 {
+                failures.charge(policy, now_us, cost);
+            }
+        });
+        is_written
+    }
+
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let mut is_written = false;
+        self.change(|failures| is_written = failures.refund(refund));
+        is_written
     }
 
     /// Returns the failures, and the times until the window closes, until the lockout ends, and until the lockouts that have
@@ -169,8 +214,8 @@ impl Meter for State {
         let left = |at_us: u64, is_open: bool| if is_open { at_us.saturating_sub(now_us) } else { 0 };
         [
             failures.count,
-            left(failures.start_us + policy.quota_ref().period_us(), failures.count > 0),
-            left(failures.until_us, failures.is_locked(policy)),
+            left(failures.closes_us(policy), failures.count > 0),
+            left(failures.until_us, failures.is_locked_out(policy)),
             left(failures.ended_us + policy.lock_times().longest_us, failures.level > 0),
         ]
     }
@@ -181,13 +226,14 @@ impl Meter for State {
 
     #[cfg(feature = "testing")]
     fn to_value(&self, _policy: &Policy) -> Value {
-        let Failures { start_us, count, until_us, level, ended_us } = self.get();
-        Value::Bytes(doubles(&[start_us, until_us, count, level, ended_us]))
+        let Failures { start_us, count, until_us, is_locked_out, level, ended_us } = self.get();
+        let mark = if is_locked_out { MARK } else { 0 };
+        Value::Bytes(doubles(&[start_us, until_us, count + mark, level, ended_us]))
     }
 
     fn decode(value: &[u8]) -> Option<StoredState> {
         let ([_, until_us, failures, lockouts, _], []) = inspect::doubles(value)? else { return None };
-        let (until_us, failures, lockouts) = (whole(until_us)?, whole(failures)?, whole(lockouts)?);
+        let (until_us, failures, lockouts) = (whole(until_us)?, unmarked(failures)?, whole(lockouts)?);
         (until_us > 0).then_some(StoredState::Lockout { until_us, failures, lockouts })
     }
 
@@ -229,6 +275,7 @@ impl Meter for State {
             start_us: (now_us + closes_us).saturating_sub(policy.quota_ref().period_us()),
             count,
             until_us: now_us + if until_us > 0 { until_us } else { closes_us },
+            is_locked_out: until_us > 0,
             level: u64::from(forgotten_us > 0),
             ended_us: (now_us + forgotten_us).saturating_sub(policy.lock_times().longest_us),
         };

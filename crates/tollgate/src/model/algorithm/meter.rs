@@ -1,5 +1,7 @@
 //! The steps that every algorithm has.
 
+use std::ptr;
+
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
@@ -10,6 +12,24 @@ use crate::{
     Policy,
     model::{cost::Ask, quota::Span},
 };
+
+/// The units that come back to a held state.
+///
+/// `end` is the end of the places that a request has in a queue or in a debt, or the time at which a token bucket would have been
+/// full. Only the last places are taken back: the requests behind keep their turns, and a place between them would be given
+/// to two requests. `None` returns the last places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refund<'a> {
+    pub(crate) policy: &'a Policy,
+    /// The policy under which the state was stored.
+    pub(crate) wrote: &'a Policy,
+    pub(crate) now_us: u64,
+    /// The time at which the units were spent.
+    pub(crate) spent_us: u64,
+    /// The most units that come back.
+    pub(crate) cost: u64,
+    pub(crate) end: Option<Span>,
+}
 
 /// Meters a policy: the state of one key, and the steps of a decision.
 ///
@@ -37,8 +57,37 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Returns the units that are counted, of which a debt has a greatest number.
     fn spent(&self) -> u64;
 
-    /// Charges a cost that need not fit, up to [the most](Self::most_spent). Returns whether the state is written.
-    fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
+    /// Returns this state at `now_us` for a settlement, and whether it was marked as a debt.
+    ///
+    /// A settlement comes with the policy of its decision, which others may have changed since. It returns or charges its own
+    /// units, and corrects nothing: what another quota admitted stays.
+    fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
+        (self.settle(policy, policy, now_us).0, false)
+    }
+
+    /// Returns whether a held state keeps the policy `wrote`: a bucket of another rate that is not full.
+    fn is_of_other(&self, _policy: &Policy, _wrote: &Policy, _now_us: u64) -> bool {
+        false
+    }
+
+    /// Marks a state that was [held](Self::hold), before it is stored.
+    fn mark_held(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, was_marked: bool) {
+        if was_marked {
+            self.mark_as_debt();
+        } else {
+            self.mark_debt(policy, now_us);
+        }
+    }
+
+    /// Returns the words of a check that charges nothing to this stored state, which stays as it is. `None` when they are
+    /// those of the settled state.
+    fn kept_words(&self, _policy: &Policy, _wrote: &Policy, _now_us: u64, _ask: Ask) -> Option<Words> {
+        None
+    }
+
+    /// Charges a cost that need not fit to a held state, up to [the most](Self::most_spent). Returns whether the state is
+    /// written. It was stored under the policy `wrote`.
+    fn owe(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, cost: u64) -> bool {
         let cost = cost.min(Self::most_spent(policy).saturating_sub(self.spent()));
         if cost > 0 {
             self.charge(policy, now_us, cost, &[]);
@@ -60,9 +109,8 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Remembers a reservation that was charged, for a refund that comes late.
     fn remember(&mut self, _now_us: u64) {}
 
-    /// Returns up to `cost` units, which were spent at `spent_us`. `end` is the end of their places, see
-    /// [`State::refund`](super::State::refund).
-    fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>);
+    /// Returns units to a held state. Returns whether the state is written.
+    fn refund(&mut self, refund: &Refund<'_>) -> bool;
 
     /// Returns the words of this state. `denied` is what did not fit, or nothing.
     fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words;
@@ -146,7 +194,11 @@ pub(crate) trait Meter: Sized + Clone + Default {
         if is_charged {
             state.charge(policy, now_us, cost, tag);
         }
-        let words = state.words(policy, now_us, ask.denied_unless(fits));
+        let kept = match fits && cost > 0 || ptr::eq(policy, wrote) {
+            true => None,
+            false => self.kept_words(policy, wrote, now_us, ask),
+        };
+        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
         let is_written = is_charged || (mended && cost > 0);
         if is_written {
             if Self::ADMITS_IN_DEBT || !is_charged {

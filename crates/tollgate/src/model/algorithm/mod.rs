@@ -49,6 +49,7 @@ mod window_from_first_hit;
 pub use inspect::StoredState;
 pub(crate) use lockout::LockTimes;
 use meter::Meter;
+pub(crate) use meter::Refund;
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::Settled;
 #[cfg(feature = "testing")]

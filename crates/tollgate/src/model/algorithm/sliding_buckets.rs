@@ -6,16 +6,13 @@ use std::collections::VecDeque;
 #[cfg(feature = "testing")]
 use super::stored::{Value, doubles};
 use super::{
-    Algorithm, Meter, StoredState,
+    Algorithm, Meter, Refund, StoredState,
     debt::MOST_BURSTS,
     inspect::{self, whole},
     table::Words,
     text::{arguments, shown},
 };
-use crate::{
-    Error, Policy,
-    model::{cost::Ask, quota::Span},
-};
+use crate::{Error, Policy, model::cost::Ask};
 
 /// The layout of the buckets in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +98,10 @@ impl Meter for State {
     /// Returns units to the bucket in which they were spent. Units that are not found there are
     /// returned to older buckets, the oldest first: these expire soonest, so no interval ever holds
     /// more than n units.
-    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let (spent_us, cost) = (refund.spent_us, refund.cost);
         let Some(filled) = &mut self.0 else {
-            return;
+            return true;
         };
         filled.drop_expired();
         let spent_at = spent_us / filled.width_us;
@@ -123,6 +121,7 @@ impl Meter for State {
         if filled.buckets.is_empty() {
             self.0 = None;
         }
+        true
     }
 
     fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {

@@ -5,11 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 #[cfg(feature = "testing")]
 use super::stored::Value;
-use super::{Meter, StoredState, debt::MOST_BURSTS, table::Words};
-use crate::{
-    Policy, Quota,
-    model::{cost::Ask, quota::Span},
-};
+use super::{Meter, Refund, StoredState, debt::MOST_BURSTS, table::Words};
+use crate::{Policy, Quota, model::cost::Ask};
 
 /// The most units that are stored beyond the amount. Each is an entry of a list.
 const MOST_OWED: u64 = 100_000;
@@ -93,9 +90,10 @@ impl Meter for State {
 
     /// Removes units that were spent at `spent_us`. When there are too few, removes older ones, the
     /// oldest first: these expire soonest, so no interval ever holds more than n units.
-    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let (spent_us, cost) = (refund.spent_us, refund.cost);
         let Some(log) = &mut self.0 else {
-            return;
+            return true;
         };
         log.entries.truncate(log.used);
         let first = log.entries.partition_point(|(at, _)| *at > spent_us);
@@ -107,6 +105,7 @@ impl Meter for State {
         if log.entries.is_empty() {
             self.0 = None;
         }
+        true
     }
 
     fn words(&self, policy: &Policy, now_us: u64, denied: Ask) -> Words {

@@ -5,7 +5,7 @@
 //! more than 2³² − 1 units is refused, so that both counters fit into 64 bits of the state.
 
 use super::{
-    Meter, StoredState,
+    Meter, Refund, StoredState,
     debt::MOST_BURSTS,
     inspect::{self, unmarked, whole},
     table::{Numbers, Words},
@@ -15,10 +15,7 @@ use super::{
     debt::MARK,
     stored::{Value, doubles},
 };
-use crate::{
-    Policy, Quota,
-    model::{cost::Ask, quota::Span},
-};
+use crate::{Policy, Quota, model::cost::Ask};
 
 /// An aligned window, and the units spent in it and in the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,27 +35,11 @@ impl State {
         (self.current.into(), self.previous.into())
     }
 
-    /// Returns the time until the window ends. It is more than a period when the window has not begun.
-    fn left(&self, quota: &Quota, now_us: u64) -> u64 {
-        self.start_us + quota.period_us() - now_us
-    }
-}
-
-impl Meter for State {
-    const ADMITS_IN_DEBT: bool = true;
-
+    /// Moves the counts to the windows at `now_us`. Returns whether the window lay too far ahead.
     #[inline]
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
-        let (quota, mut state) = (policy.quota_ref(), *self);
-        let (period, mut most) = (quota.period_us(), quota.amount() as u32);
-        if state.start_us >= IN_DEBT {
-            state.start_us -= IN_DEBT;
-            most = most.saturating_mul(MOST_BURSTS as u32);
-        }
+    fn moved_to(self, quota: &Quota, now_us: u64) -> (Self, bool) {
+        let (mut state, period, mut mended) = (self, quota.period_us(), false);
         let start = now_us - now_us % period;
-        let mut mended = state.current > most || state.previous > most;
-        state.current = state.current.min(most);
-        state.previous = state.previous.min(most);
         if state.start_us > now_us + period {
             // Impossibly far ahead: the clock went back by more than a window.
             state.start_us = start;
@@ -73,6 +54,34 @@ impl Meter for State {
             state = Self { start_us: start, current: 0, previous: if follows { state.current } else { 0 } };
         }
         (state, mended && state.counts() != (0, 0))
+    }
+
+    /// Returns the time until the window ends. It is more than a period when the window has not begun.
+    fn left(&self, quota: &Quota, now_us: u64) -> u64 {
+        self.start_us + quota.period_us() - now_us
+    }
+}
+
+impl Meter for State {
+    const ADMITS_IN_DEBT: bool = true;
+
+    #[inline]
+    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+        let (mut state, mut most) = (*self, policy.quota_ref().amount() as u32);
+        if state.start_us >= IN_DEBT {
+            state.start_us -= IN_DEBT;
+            most = most.saturating_mul(MOST_BURSTS as u32);
+        }
+        // The amount was lowered. The counts are cut as often as they are read, and need not be stored.
+        state.current = state.current.min(most);
+        state.previous = state.previous.min(most);
+        state.moved_to(policy.quota_ref(), now_us)
+    }
+
+    fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
+        let (state, period) = (Self { start_us: self.start_us & !IN_DEBT, ..*self }, policy.quota_ref().period_us());
+        let counts = state.start_us + period >= now_us - now_us % period;
+        (state.moved_to(policy.quota_ref(), now_us).0, counts && self.start_us >= IN_DEBT)
     }
 
     #[inline]
@@ -112,13 +121,14 @@ impl Meter for State {
     }
 
     /// Returns units to the window in which they were spent, as long as it counts.
-    fn refund(&mut self, policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-        if spent_us >= self.start_us {
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let cost = u32::try_from(refund.cost).unwrap_or(u32::MAX);
+        if refund.spent_us >= self.start_us {
             self.current = self.current.saturating_sub(cost);
-        } else if spent_us + policy.quota_ref().period_us() >= self.start_us {
+        } else if refund.spent_us + refund.policy.quota_ref().period_us() >= self.start_us {
             self.previous = self.previous.saturating_sub(cost);
         }
+        true
     }
 
     #[inline]

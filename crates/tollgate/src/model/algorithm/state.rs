@@ -3,13 +3,10 @@
 #[cfg(feature = "testing")]
 use super::stored::Value;
 use super::{
-    Algorithm, Meter, State, by_algorithm, by_state,
+    Algorithm, Meter, Refund, State, by_algorithm, by_state,
     table::{PolicyLevel, Words},
 };
-use crate::{
-    Policy,
-    model::{cost::Ask, quota::Span},
-};
+use crate::{Policy, model::cost::Ask};
 
 /// A state that was brought to the current time and the current quota.
 #[derive(Clone, Debug)]
@@ -64,10 +61,34 @@ impl State {
         by_state!(self, state => Meter::charge(state, policy, now_us, cost, tag));
     }
 
-    /// Charges `cost` to a settled state although it need not fit, up to [the most](Meter::most_spent) that is spent in debt.
+    /// Brings this state to `now_us` for a settlement. Returns whether it was marked. A state on the heap is moved out, as
+    /// by [`settle`](Self::settle).
+    pub(crate) fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
+        by_state!(self, state => {
+            let (state, was_marked) = Meter::hold(state, policy, now_us);
+            (state.into(), was_marked)
+        })
+    }
+
+    /// Returns whether a held state keeps the policy `wrote`.
+    pub(crate) fn is_of_other(&self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
+        by_state!(self, state => Meter::is_of_other(state, policy, wrote, now_us))
+    }
+
+    /// Marks a held state, before it is stored.
+    pub(crate) fn mark_held(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, was_marked: bool) {
+        by_state!(self, state => Meter::mark_held(state, policy, wrote, now_us, was_marked));
+    }
+
+    /// Returns the words of a check that charges nothing to this stored state, when they are not those of the settled state.
+    pub(crate) fn kept_words(&self, policy: &Policy, wrote: &Policy, now_us: u64, ask: Ask) -> Option<Words> {
+        by_state!(self, state => Meter::kept_words(state, policy, wrote, now_us, ask))
+    }
+
+    /// Charges `cost` to a held state although it need not fit, up to [the most](Meter::most_spent) that is spent in debt.
     /// Returns whether the state is written.
-    pub(crate) fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        by_state!(self, state => Meter::owe(state, policy, now_us, cost))
+    pub(crate) fn owe(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64) -> bool {
+        by_state!(self, state => Meter::owe(state, policy, wrote, now_us, cost))
     }
 
     /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
@@ -88,13 +109,9 @@ impl State {
         state
     }
 
-    /// Returns up to `cost` units, which were spent at `spent_us`, to a settled state.
-    ///
-    /// `end` is the end of the places that a request has in a queue or in a debt, or the time at which a token bucket would
-    /// have been full. Only the last places are taken back: the requests behind keep their turns, and a place between them
-    /// would be given to two requests. `None` returns the last places.
-    pub(crate) fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
-        by_state!(self, state => Meter::refund(state, policy, now_us, spent_us, cost, end));
+    /// Returns units to a held state. Returns whether the state is written.
+    pub(crate) fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        by_state!(self, state => Meter::refund(state, refund))
     }
 
     /// Returns the words of a settled state. `denied` is what did not fit, or nothing.

@@ -13,8 +13,8 @@ use std::ptr;
 #[cfg(feature = "testing")]
 use super::stored::{Value, doubles};
 use super::{
-    Meter, StoredState,
-    debt::{MARK, MOST_BURSTS},
+    Meter, Refund, StoredState,
+    debt::{MARK, MOST_BURSTS, MOST_US},
     inspect::{self, unmarked, whole},
     table::{Numbers, PolicyLevel, Words},
     trace::Traced,
@@ -38,28 +38,37 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// Brings the bucket to `now_us`. It was stored under the quota `wrote`. Returns `true` when it had to be mended.
+    ///
+    /// A bucket of another rate that is full again within its own drain time is read, and not mended: it holds what others
+    /// spent who know the other rate. One that holds more than the burst then has no room for any cost.
     #[inline]
-    pub(crate) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
+    pub(crate) fn settle(&mut self, quota: &Quota, wrote: &Quota, is_kept: bool, now_us: u64) -> bool {
         if self.full_us < now_us {
             (self.full_us, self.part) = (now_us, 0);
             return false;
         }
         let (mut mended, mut is_in_debt) = (false, false);
-        if self.part >= quota.amount() || !ptr::eq(wrote, quota) && wrote.pace() != quota.pace() {
+        let is_other = !ptr::eq(wrote, quota) && wrote.pace() != quota.pace();
+        if self.part >= quota.amount() || is_other {
             is_in_debt = self.part >= MARK;
             self.part %= MARK;
         }
-        if !ptr::eq(wrote, quota) && (wrote.pace() != quota.pace() || self.part >= quota.amount()) {
-            // The rate has changed: keep the spent units, not the time in which they would have returned. Where many units
-            // accrue in a microsecond, a part of it is worth units too, and is rounded up.
-            let ahead = self.full_us - now_us + u64::from(self.part > 0 && wrote.pace() < 1.0);
-            let units = ahead as f64 / wrote.pace();
-            let known = units >= 0.0 && units <= MAX_EXACT as f64;
-            let ahead = if known { (units * quota.pace()).ceil() } else { 0.0 };
-            (self.full_us, self.part) = (now_us + ahead.min(MAX_EXACT as f64) as u64, 0);
+        let top = quota.span(quota.burst());
+        if is_other || self.part >= quota.amount() {
+            let most = if is_in_debt { most(quota) } else { top };
+            let is_kept = is_kept && is_other && self.ahead(now_us).0 <= most.0;
+            // The rate has changed: keep the spent units, not the time in which they would have returned.
+            let ahead = converted(self.ahead_of_part(now_us, wrote), wrote, quota);
+            (self.full_us, self.part) = (now_us + ahead, 0);
+            if is_kept {
+                if self.ahead(now_us) > most {
+                    let most = bursts(quota, MOST_BURSTS);
+                    (self.full_us, self.part) = (now_us + most.0, most.1);
+                }
+                return false;
+            }
             mended = true;
         }
-        let top = quota.span(quota.burst());
         if self.ahead(now_us) > top {
             let most = if is_in_debt { most(quota) } else { top };
             if self.ahead(now_us) > most {
@@ -68,6 +77,66 @@ impl Bucket {
             }
         }
         mended
+    }
+
+    /// Returns the words of a check that charges nothing to this bucket, which the quota `wrote` stored and which stays as it
+    /// is. `None` when it has the rate of the quota, or is mended.
+    ///
+    /// The units return at the rate at which they were stored. So a cost that does not fit is admitted at the time that the words
+    /// tell, and not at that of this rate. Without a cost they are those of the units that are spent.
+    fn of_other_rate(mut self, quota: &Quota, wrote: &Quota, now_us: u64, ask: Ask, ceiling: Span) -> Option<Words> {
+        if wrote.pace() == quota.pace() || self.full_us < now_us {
+            return None;
+        }
+        let (is_in_debt, top) = (self.part >= MARK, quota.span(quota.burst()));
+        self.part %= MARK;
+        let most = if is_in_debt { most(quota) } else { top };
+        if self.ahead(now_us).0 > most.0 {
+            return None;
+        }
+        let stored = self.ahead_of_part(now_us, wrote);
+        if ask.cost == 0 {
+            let (whole, part) = (converted(stored, wrote, quota), 0).min(most);
+            return Some([whole, part, 0, 0]);
+        }
+        let step = quota.span(ask.cost);
+        let room =
+            (if is_in_debt { ceiling } else { ceiling.min(top) }).0.saturating_sub(step.0 + u64::from(step.1 > 0));
+        // The most that is stored when the cost fits: the quotient of doubles may be one too high or too low.
+        let mut least = ((room as f64 / quota.pace() * wrote.pace()) as u64).min(stored);
+        if converted(least, wrote, quota) > room {
+            least = least.saturating_sub(1);
+        } else if least < stored && converted(least + 1, wrote, quota) <= room {
+            least += 1;
+        }
+        let wait_us = stored.saturating_sub(least).max(1);
+        let (whole, part) = if ceiling < step { (0, 0) } else { less(quota, ceiling, step) };
+        Some([whole + wait_us, part, 0, 0])
+    }
+
+    /// Returns the time until the bucket is full. Where many units accrue in a microsecond, a part of one is worth units too,
+    /// and is rounded up.
+    fn ahead_of_part(&self, now_us: u64, wrote: &Quota) -> u64 {
+        self.full_us - now_us + u64::from(self.part > 0 && wrote.pace() < 1.0)
+    }
+
+    /// Brings the bucket to `now_us` for a [settlement](Rate). Returns whether it was marked.
+    pub(crate) fn hold(&mut self, now_us: u64) -> bool {
+        let is_marked = self.part >= MARK;
+        self.part %= MARK;
+        if self.full_us < now_us {
+            (self.full_us, self.part) = (now_us, 0);
+            return false;
+        }
+        is_marked
+    }
+
+    /// Marks a bucket that was settled, as far as it was marked or is in debt.
+    pub(super) fn mark_held(&mut self, rate: &Rate<'_>, now_us: u64, was_marked: bool) {
+        let (whole, part) = self.ahead(now_us);
+        if part < MARK && (was_marked && (whole, part) > (0, 0) || (whole, part) > rate.top()) {
+            self.part += MARK;
+        }
     }
 
     /// Returns whether the bucket is full again within `ceiling` of a charge.
@@ -81,12 +150,15 @@ impl Bucket {
         (self.full_us, self.part) = add(quota, (self.full_us, self.part), quota.span(cost));
     }
 
-    /// Charges a cost that need not fit.
-    pub(crate) fn owe(&mut self, quota: &Quota, now_us: u64, cost: u64) {
-        // The time of more units may exceed 64 bits.
-        let step = quota.span(cost.min(quota.burst() * MOST_BURSTS));
-        let (whole, part) = add(quota, self.ahead(now_us), step).min(most(quota));
+    /// Charges a cost that need not fit, and takes back nothing that others charged beyond the most. At another rate it is not
+    /// known whether that is a debt, so it is marked as one.
+    pub(super) fn owe(&mut self, rate: &Rate<'_>, now_us: u64, cost: u64) {
+        let ahead = self.ahead(now_us);
+        let (whole, part) = add(rate.quota, ahead, rate.charged(cost)).min(rate.most()).max(ahead);
         (self.full_us, self.part) = (now_us + whole, part);
+        if rate.is_other() {
+            self.part += MARK;
+        }
     }
 
     /// Marks a settled state that is in debt, before it is stored.
@@ -107,17 +179,9 @@ impl Bucket {
         (self.full_us, self.part) == end
     }
 
-    /// Returns up to `cost` units, whenever they were spent.
-    pub(crate) fn refund(&mut self, quota: &Quota, now_us: u64, cost: u64) {
-        // No more than this is spent, and the time of more units may exceed 64 bits.
-        self.subtract(quota, quota.span(cost.min(quota.burst() * MOST_BURSTS)).min(self.ahead(now_us)));
-    }
-
     /// Makes a time of units that are spent accrue at once.
     pub(super) fn subtract(&mut self, quota: &Quota, given: Span) {
-        let borrow = u64::from(self.part < given.1);
-        self.full_us -= given.0 + borrow;
-        self.part = self.part + borrow * quota.amount() - given.1;
+        (self.full_us, self.part) = less(quota, (self.full_us, self.part), given);
     }
 
     /// Returns the state that has these words at `now_us`.
@@ -181,6 +245,84 @@ pub(super) fn add(quota: &Quota, a: Span, b: Span) -> Span {
     (a.0 + b.0 + carry, part - carry * quota.amount())
 }
 
+#[inline]
+fn less(quota: &Quota, a: Span, b: Span) -> Span {
+    let borrow = u64::from(a.1 < b.1);
+    (a.0 - b.0 - borrow, a.1 + borrow * quota.amount() - b.1)
+}
+
+/// Returns the time of the units that were stored as `ahead`, at the rate of the quota.
+fn converted(ahead: u64, wrote: &Quota, quota: &Quota) -> u64 {
+    let units = ahead as f64 / wrote.pace();
+    let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
+    let ahead = if is_known { (units * quota.pace()).ceil() } else { 0.0 };
+    ahead.min(MAX_EXACT as f64) as u64
+}
+
+/// The rate at which the units of a settlement are measured: that of the stored bucket.
+///
+/// A settlement may come with a quota that is not in force any more. It then changes nothing but its own units: what is stored
+/// is not cut to the burst of its quota, and keeps its rate.
+pub(super) struct Rate<'a> {
+    pub(super) quota: &'a Quota,
+    /// The time of a unit at which the bucket was stored, if it is another one.
+    other: Option<f64>,
+}
+
+impl<'a> Rate<'a> {
+    pub(super) fn of(quota: &'a Quota, wrote: &Quota) -> Self {
+        let (pace, wrote) = (quota.pace(), wrote.pace());
+        Self { quota, other: (pace != wrote).then_some(wrote) }
+    }
+
+    pub(super) fn is_other(&self) -> bool {
+        self.other.is_some()
+    }
+
+    /// Returns the time of the whole burst. Of another quota it is not known.
+    pub(super) fn top(&self) -> Span {
+        if self.is_other() { (MAX_EXACT, 0) } else { self.quota.span(self.quota.burst()) }
+    }
+
+    /// Returns the time of the most units that are spent in debt.
+    fn most(&self) -> Span {
+        let units = self.quota.burst() * MOST_BURSTS;
+        self.other.map_or_else(|| most(self.quota), |pace| (bounded((units as f64 * pace).ceil()), 0))
+    }
+
+    /// Returns the time of units that are charged.
+    fn charged(&self, cost: u64) -> Span {
+        let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
+        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+    }
+
+    /// Returns the time of units that are returned.
+    pub(super) fn returned(&self, cost: u64) -> Span {
+        let of_other = |pace: f64| (bounded(cost as f64 * pace), 0);
+        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+    }
+
+    /// No more is spent, and the time of more units may exceed 64 bits.
+    fn most_units(&self, cost: u64) -> u64 {
+        cost.min(self.quota.burst() * MOST_BURSTS)
+    }
+
+    /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has accrued in that time, at the
+    /// faster of the two rates.
+    pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
+        let passed_us = match self.other {
+            Some(other) if other > self.quota.pace() => (passed_us as f64 / self.quota.pace() * other).ceil() as u64,
+            _ => passed_us,
+        };
+        step.0.checked_sub(passed_us).map_or((0, 0), |left| (left, step.1))
+    }
+}
+
+/// Returns a time at another rate.
+fn bounded(us: f64) -> u64 {
+    us.min(MOST_US as f64) as u64
+}
+
 /// Reads the value of a bucket. A trace, which only refunds read, may follow.
 pub(super) fn decode(value: &[u8]) -> Option<StoredState> {
     let ([full_us, part, pace], trace) = inspect::doubles(value)?;
@@ -220,6 +362,19 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     let borrow = u64::from(words[1] < part);
     words[0] = words[0].saturating_sub(whole + borrow);
     words[1] = words[1] + borrow * quota.amount() - part;
+}
+
+/// Returns the words of a check that charges nothing to a bucket of another rate. Leased units are counted at one rate.
+pub(super) fn kept_words(
+    bucket: &Bucket,
+    policy: &Policy,
+    wrote: &Policy,
+    now_us: u64,
+    ask: Ask,
+    ceiling: Span,
+) -> Option<Words> {
+    let (quota, wrote) = (policy.quota_ref(), wrote.quota_ref());
+    if policy.is_leased() { None } else { bucket.of_other_rate(quota, wrote, now_us, ask, ceiling) }
 }
 
 /// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
@@ -334,15 +489,34 @@ impl Meter for State {
         let (quota, wrote) = (policy.quota_ref(), wrote.quota_ref());
         match *self {
             Self::Plain(mut bucket) => {
-                let mended = bucket.settle(quota, wrote, now_us);
+                let mended = bucket.settle(quota, wrote, !policy.is_leased(), now_us);
                 (Self::Plain(bucket), mended)
             }
             Self::Traced(ref state) => {
                 let mut state = **state;
-                let mended = state.settle(quota, wrote, now_us);
+                let mended = state.settle(quota, wrote, !policy.is_leased(), now_us);
                 (state.into(), mended)
             }
         }
+    }
+
+    fn hold(&mut self, _policy: &Policy, now_us: u64) -> (Self, bool) {
+        let mut is_marked = false;
+        let mut state = self.clone();
+        state.with_trace(|state| is_marked = state.hold(now_us));
+        (state, is_marked)
+    }
+
+    fn is_of_other(&self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
+        Rate::of(policy.quota_ref(), wrote.quota_ref()).is_other() && self.bucket().ahead(now_us) > (0, 0)
+    }
+
+    fn mark_held(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, was_marked: bool) {
+        self.bucket_mut().mark_held(&Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, was_marked);
+    }
+
+    fn kept_words(&self, policy: &Policy, wrote: &Policy, now_us: u64, ask: Ask) -> Option<Words> {
+        kept_words(self.bucket(), policy, wrote, now_us, ask, ceiling(policy, ask))
     }
 
     #[inline]
@@ -359,8 +533,8 @@ impl Meter for State {
         0
     }
 
-    fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        self.bucket_mut().owe(policy.quota_ref(), now_us, cost);
+    fn owe(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64) -> bool {
+        self.bucket_mut().owe(&Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, cost);
         true
     }
 
@@ -377,8 +551,10 @@ impl Meter for State {
         self.with_trace(|state| state.remember(now_us));
     }
 
-    fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
-        self.with_trace(|state| state.refund(policy.quota_ref(), now_us, spent_us, cost, end));
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        let rate = Rate::of(refund.policy.quota_ref(), refund.wrote.quota_ref());
+        self.with_trace(|state| state.refund(&rate, refund));
+        true
     }
 
     #[inline]
@@ -467,13 +643,22 @@ impl Meter for State {
         };
         let quota = policy.quota_ref();
         let mut state = *traced;
-        let mended = state.settle(quota, wrote.quota_ref(), now_us);
+        let mended = state.settle(quota, wrote.quota_ref(), !policy.is_leased(), now_us);
         let fits = state.bucket.fits(quota, now_us, cost, quota.span(quota.burst()));
         let is_charged = fits && cost > 0;
         if is_charged {
             state.bucket.charge(quota, cost);
         }
-        let words = state.bucket.words(now_us);
+        let words = match traced.bucket {
+            stored if !is_charged && !ptr::eq(policy, wrote) => {
+                let ask = Ask::from(cost).denied_unless(fits);
+                (cost == 0 || !fits)
+                    .then(|| kept_words(&stored, policy, wrote, now_us, ask, ceiling(policy, ask)))
+                    .flatten()
+            }
+            _ => None,
+        };
+        let words = words.unwrap_or_else(|| state.bucket.words(now_us));
         let is_written = is_charged || (mended && cost > 0);
         if is_written {
             *traced = state;

@@ -6,8 +6,11 @@
 //!
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole microseconds.
 
-use super::{debt::MOST_BURSTS, token_bucket::Bucket};
-use crate::{Quota, model::quota::Span};
+use super::{
+    meter::Refund,
+    token_bucket::{Bucket, Rate},
+};
+use crate::Quota;
 
 /// Holds the units that were returned, and the least that was missing since two reservations.
 ///
@@ -37,19 +40,33 @@ pub(crate) struct Traced {
 
 impl Traced {
     /// Brings the bucket to `now_us`, as [`Bucket::settle`] does.
-    pub(super) fn settle(&mut self, quota: &Quota, wrote: &Quota, now_us: u64) -> bool {
+    pub(super) fn settle(&mut self, quota: &Quota, wrote: &Quota, is_kept: bool, now_us: u64) -> bool {
         let full_us = self.bucket.full_us();
-        let mended = self.bucket.settle(quota, wrote, now_us);
+        let mended = self.bucket.settle(quota, wrote, is_kept, now_us);
+        let is_converted = full_us >= now_us && wrote.pace() != quota.pace();
+        self.recall(full_us, now_us, (mended || is_converted).then_some(quota));
+        mended
+    }
+
+    /// Brings the bucket to `now_us` for a settlement. Returns whether it was marked.
+    pub(super) fn hold(&mut self, now_us: u64) -> bool {
+        let full_us = self.bucket.full_us();
+        let is_marked = self.bucket.hold(now_us);
+        self.recall(full_us, now_us, None);
+        is_marked
+    }
+
+    /// Brings the trace of a bucket that was full at `full_us` to `now_us`. `mended` is the quota of a bucket that was mended.
+    fn recall(&mut self, full_us: u64, now_us: u64, mended: Option<&Quota>) {
         self.trace = self.trace.filter(|trace| full_us + trace.returned > now_us);
         if let Some(trace) = &mut self.trace {
-            if mended {
+            if let Some(quota) = mended {
                 // The past of a mended bucket is unknown.
                 *trace = Trace { returned: quota.span(quota.burst()).0, ..Trace::default() };
             } else {
                 trace.settle(now_us.saturating_sub(full_us), self.bucket.ahead(now_us).0);
             }
         }
-        mended
     }
 
     /// Remembers the time of a reservation that was charged.
@@ -58,33 +75,35 @@ impl Traced {
         self.trace.get_or_insert_default().remember(Since { time_us: now_us, least: ahead });
     }
 
-    /// Returns up to `cost` units, which were spent at `spent_us`, to a settled bucket.
-    ///
-    /// `end` is the time at which the bucket would have been full after the request that spent them, if nobody had spent
-    /// since. Of a request that left a debt only the last places are taken back.
-    pub(super) fn refund(&mut self, quota: &Quota, now_us: u64, spent_us: u64, cost: u64, end: Option<Span>) {
+    /// Returns units to a held bucket. Of a request that left a debt only the last places are taken back.
+    pub(super) fn refund(&mut self, rate: &Rate<'_>, refund: &Refund<'_>) {
+        let Refund { now_us, spent_us, cost, end, .. } = *refund;
         let mut trace = self.trace.unwrap_or_default();
-        let (top, ahead) = (quota.span(quota.burst()), self.bucket.ahead(now_us));
+        let passed_us = now_us.saturating_sub(spent_us);
+        let (top, ahead, step) = (rate.top(), self.bucket.ahead(now_us), rate.returned(cost));
+        // The end is a time at the rate of the decision.
+        let end = end.filter(|_| !rate.is_other());
         let is_end = end.is_some_and(|end| self.bucket.ends_at(end));
         // Nobody has spent since, and no earlier request can claim these units.
         let is_last = is_end && trace.returned == 0;
         let room = if !is_end && end.is_some_and(|end| end > (spent_us + top.0, top.1)) {
             (0, 0)
-        } else if is_last || spent_us >= now_us {
+        } else if is_last || passed_us == 0 {
             ahead
         } else {
+            // The bucket had its units to miss, and no more than what accrued since is no longer missing.
+            let own = rate.owed(step, passed_us);
             let left = end.map_or(0, |end| end.0.saturating_sub(now_us + trace.returned));
-            (trace.least_since(spent_us).max(left), 0)
+            own.max((trace.least_since(spent_us).max(left), 0))
         };
-        // No more than this is spent, and the time of more units may exceed 64 bits.
-        let given = quota.span(cost.min(quota.burst() * MOST_BURSTS)).min(room).min(ahead);
-        self.bucket.subtract(quota, given);
+        let given = step.min(room).min(ahead);
+        self.bucket.subtract(rate.quota, given);
         let given = given.0 + u64::from(given.1 > 0);
         if !is_last {
-            trace.returned = (trace.returned + given).min(top.0);
+            trace.returned = trace.returned.max((trace.returned + given).min(top.0));
         }
-        trace.present.least = trace.present.least.saturating_sub(given);
-        trace.former.least = trace.former.least.saturating_sub(given);
+        let left = self.bucket.ahead(now_us).0;
+        trace.lower(spent_us, given, passed_us, left);
         if self.trace.is_some() || trace.returned > 0 {
             self.trace = Some(trace);
         }
@@ -117,6 +136,18 @@ impl Trace {
                 self.former = self.present;
             }
             self.present = reserved;
+        }
+    }
+
+    /// Lowers the least numbers by units that were spent at `spent_us` and returned `passed_us` later, which left `left`
+    /// missing.
+    ///
+    /// At the time of the request the least was missing without its units. Since then no more has accrued than the time
+    /// that passed. Of a request from before the time of the least, all units were missing then.
+    fn lower(&mut self, spent_us: u64, given: u64, passed_us: u64, left: u64) {
+        for since in [&mut self.present, &mut self.former] {
+            let lost = if since.time_us < spent_us { given.min(passed_us) } else { given };
+            since.least = since.least.saturating_sub(lost).min(left);
         }
     }
 

@@ -5,16 +5,13 @@ use std::marker::PhantomData;
 #[cfg(feature = "testing")]
 use super::stored::{Value, doubles};
 use super::{
-    Meter, StoredState,
+    Meter, Refund, StoredState,
     inspect::{self, whole},
     table::{Numbers, Words},
 };
 #[cfg(feature = "testing")]
 use crate::Quota;
-use crate::{
-    Policy,
-    model::{cost::Ask, quota::Span},
-};
+use crate::{Policy, model::cost::Ask};
 
 /// A window that opens as `O` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -85,10 +82,11 @@ impl<O: Opening> Meter for Window<O> {
     }
 
     /// Returns units only to the window in which they were spent.
-    fn refund(&mut self, _policy: &Policy, _now_us: u64, spent_us: u64, cost: u64, _end: Option<Span>) {
-        if spent_us >= self.start_us {
-            self.count = self.count.saturating_sub(cost);
+    fn refund(&mut self, refund: &Refund<'_>) -> bool {
+        if refund.spent_us >= self.start_us {
+            self.count = self.count.saturating_sub(refund.cost);
         }
+        true
     }
 
     #[inline]

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Decision, Key, Policy, PolicySet,
     model::{
-        algorithm::{PolicyLevel, Settled, State},
+        algorithm::{PolicyLevel, Refund, Settled, State},
         cost::Ask,
         decision::PolicyLevels,
     },
@@ -86,7 +86,7 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64,
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);
     let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
     let levels = PolicyLevels::collect(each.map(|(at, (policy, loaded))| {
-        let LoadedState { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
+        let LoadedState { settled: Settled { state, mended }, fits, kept_words, is_written, .. } = loaded;
         let cost = check.cost_of(at).units();
         let is_charged = is_admitted && cost > 0;
         if is_charged {
@@ -97,7 +97,8 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64,
         }
         // A peek changes no stored state.
         *is_written = is_charged || (*mended && cost > 0);
-        let words = state.words(policy, now_us, check.charge().ask(at).denied_unless(*fits));
+        let words = || state.words(policy, now_us, check.charge().ask(at).denied_unless(*fits));
+        let words = kept_words.unwrap_or_else(words);
         (&**policy, PolicyLevel { fits: *fits, words })
     }));
     write(tables, check, loaded, now_us);
@@ -110,12 +111,16 @@ pub(super) fn look(tables: &mut impl Tables, check: Check<'_>, now_us: u64) -> P
     PolicyLevels::collect(each.map(|(at, policy)| {
         let ask = check.charge().ask(at);
         let (table, hash, key) = tables.of(policy);
-        let state = match table.state(hash, key, policy) {
-            Some((state, wrote)) => state.looked_at().settle(policy, wrote, now_us).state,
+        let stored = table.state(hash, key, policy).map(|(state, wrote)| (state.looked_at(), wrote));
+        let state = match stored.clone() {
+            Some((mut state, wrote)) => state.settle(policy, wrote, now_us).state,
             None => State::fresh(policy.algorithm()).settle(policy, policy, now_us).state,
         };
         let fits = state.fits(policy, now_us, ask);
-        (&**policy, PolicyLevel { fits, words: state.words(policy, now_us, ask.denied_unless(fits)) })
+        let kept = stored.filter(|_| !fits || ask.cost == 0);
+        let kept = kept.and_then(|(state, wrote)| state.kept_words(policy, wrote, now_us, ask));
+        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
+        (&**policy, PolicyLevel { fits, words })
     }))
 }
 
@@ -177,30 +182,17 @@ pub(super) fn commit(
 /// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh after a refund is
 /// removed.
 fn change(tables: &mut impl Tables, check: Check<'_>, now_us: u64, spent_us: u64, change: impl Fn(usize) -> Change) {
-    // A change may name more units than any request can cost, so it does not ask whether they fit.
-    let mut loaded = load(tables, check, |_| 0.into(), now_us);
-    let mut fresh = SmallVec::<[_; 4]>::new();
-    for (at, (policy, loaded)) in check.policies.shared().iter().zip(&mut loaded).enumerate() {
-        let state = &mut loaded.settled.state;
-        match change(at) {
-            Change::None => {}
-            Change::Owe(cost) => loaded.is_written = state.owe(policy, now_us, cost),
-            Change::Refund(cost, end) => {
-                state.refund(policy, now_us, spent_us, cost, end);
-                // The time is that of a stored state: one in debt has its mark.
-                let mut stored = state.clone();
-                stored.mark_debt(policy, now_us);
-                loaded.is_written = stored.fresh_at(policy) > now_us;
-                if !loaded.is_written {
-                    fresh.push(policy);
-                }
-            }
+    for (at, policy) in check.policies.shared().iter().enumerate() {
+        let change = change(at);
+        if change == Change::None {
+            continue;
         }
-    }
-    write(tables, check, loaded, now_us);
-    for policy in fresh {
         let (table, hash, key) = tables.of(policy);
-        table.remove(hash, key, policy);
+        table.settle(hash, key, policy, now_us, |state, wrote| match change {
+            Change::None => false,
+            Change::Owe(cost) => state.owe(policy, wrote, now_us, cost),
+            Change::Refund(cost, end) => state.refund(&Refund { policy, wrote, now_us, spent_us, cost, end }),
+        });
     }
 }
 

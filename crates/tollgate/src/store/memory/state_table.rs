@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use crate::{
     Key, Policy,
     model::{
-        algorithm::{PolicyLevel, Settled, State},
+        algorithm::{PolicyLevel, Settled, State, Words},
         cost::Ask,
         key::{KeyLevel, PADDING, hash_text},
     },
@@ -43,6 +43,8 @@ pub(super) struct LoadedState {
     index: Option<usize>,
     pub(super) settled: Settled,
     pub(super) fits: bool,
+    /// The words of a check that charges nothing, when they are not those of the settled state.
+    pub(super) kept_words: Option<Words>,
     /// Is true when the state is stored. When it is not, a state that was moved out is put back unchanged.
     pub(super) is_written: bool,
 }
@@ -108,11 +110,55 @@ impl StateTable {
     pub(super) fn load(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, ask: Ask, now_us: u64) -> LoadedState {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
         let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
-        let settled = match index.and_then(|index| self.states.get_bucket_mut(index)) {
-            Some(entry) => entry.state.settle(policy, &entry.policy, now_us),
-            None => State::fresh(policy.algorithm()).settle(policy, policy, now_us),
+        let entry = index.and_then(|index| self.states.get_bucket_mut(index));
+        let Some(StateEntry { policy: wrote, state, .. }) = entry else {
+            let settled = State::fresh(policy.algorithm()).settle(policy, policy, now_us);
+            let fits = settled.state.fits(policy, now_us, ask);
+            return LoadedState { index, fits, settled, kept_words: None, is_written: false };
         };
-        LoadedState { index, fits: settled.state.fits(policy, now_us, ask), settled, is_written: false }
+        let settled = state.settle(policy, wrote, now_us);
+        let fits = settled.state.fits(policy, now_us, ask);
+        let is_kept = (!fits || ask.cost == 0) && !Arc::ptr_eq(policy, wrote);
+        let kept_words = is_kept.then(|| state.kept_words(policy, wrote, now_us, ask)).flatten();
+        LoadedState { index, fits, settled, kept_words, is_written: false }
+    }
+
+    /// Changes the state of a key by a settlement. `change` gets it as it is held, and the policy that stored it, and returns
+    /// whether the state is written. A state that is fresh then is removed.
+    pub(super) fn settle(
+        &mut self,
+        hash: u64,
+        key: &Key,
+        policy: &Arc<Policy>,
+        now_us: u64,
+        change: impl FnOnce(&mut State, &Policy) -> bool,
+    ) {
+        let (slot, of_key) = (self.slot(hash, key, policy), probe(key, policy));
+        let entry = self.states.find_mut(slot, |entry| entry.is_of(of_key, policy));
+        let Some(StateEntry { policy: wrote, state: stored, .. }) = entry else {
+            let mut state = State::fresh(policy.algorithm()).hold(policy, now_us).0;
+            if change(&mut state, policy) {
+                state.mark_held(policy, policy, now_us, false);
+                if state.fresh_at(policy) > now_us {
+                    self.insert(slot, key, policy, state, now_us);
+                }
+            }
+            return;
+        };
+        let (mut state, was_marked) = stored.hold(policy, now_us);
+        let by = Arc::clone(if state.is_of_other(policy, wrote, now_us) { wrote } else { policy });
+        if !change(&mut state, &by) {
+            if state.is_moved() && !stored.is_moved() {
+                *stored = state;
+            }
+            return;
+        }
+        state.mark_held(policy, &by, now_us, was_marked);
+        let is_fresh = state.fresh_at(policy) <= now_us;
+        (*stored, *wrote) = (state, by);
+        if is_fresh {
+            self.remove(hash, key, policy);
+        }
     }
 
     /// Writes a state that was charged or mended, or puts back a state that was moved out. Returns a new state, which
