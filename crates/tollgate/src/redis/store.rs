@@ -188,7 +188,7 @@ impl Store for RedisStore {
         let deadline = check.deadline;
         let sent = deadline.map_or_else(runtime::now, Deadline::start);
         StoreFuture::pending(async move {
-            let (script, keys) = (policies.shape().look(), policies.shape().keys());
+            let (script, keys) = (policies.shape().look(charge.borrow().is_capped()), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 command.arg(&*protocol::pack(server.now(), charge.borrow(), &policies));
