@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Priority, Quota, store::Ceiling, testing};
+use tollgate::{
+    Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Priority, Quota, store::Ceiling, testing,
+};
 
 use crate::Dice;
 

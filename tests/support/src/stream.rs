@@ -54,9 +54,8 @@ pub fn figures(decision: &Decision) -> Figures {
 /// Returns the figures of each policy.
 #[must_use]
 pub fn states<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Vec<(u64, Option<Duration>, Duration, Duration)> {
-    let figures = |state: PolicyState<'_>| {
-        (state.remaining(), state.retry_after(), state.reset_after(), state.more_after())
-    };
+    let figures =
+        |state: PolicyState<'_>| (state.remaining(), state.retry_after(), state.reset_after(), state.more_after());
     states.map(figures).collect()
 }
 
