@@ -77,6 +77,7 @@
 //! | `algorithm` + | limit | an [`Algorithm`](tollgate::Algorithm) in place of `fixed_window`, or of `token_bucket` with a burst |
 //! | `time_zone` + | limit | the zone in which a day, week, month or year of `unit` begins, as in `Europe/Berlin` or `+05:30` |
 //! | `lease` + | limit | `true`, or `generation` and `share`: replicas take units in advance, see [below](#leases) |
+//! | `unranked` + | limit | `true`: the limit is whole for every class of `priorities`, see [`Policy::unranked`](tollgate::Policy::unranked) |
 //! | `limits` + | limit | up to 8 limits that are charged together |
 //!
 //! A descriptor of a request finds its limit entry by entry: the first entry among the `descriptors` of the file, the
@@ -100,7 +101,8 @@
 //! advance, and spends them without a call to Redis. `lease: {generation: 2s, share: 16}` sets the terms of the
 //! [`Lease`](tollgate::Lease). Of several `limits`, all are leased, or none. A leased limit is not decided in one step
 //! with limits that are not leased. A limit that becomes leased begins with fresh counters. A domain with a leased
-//! limit must not have a class with a `ceiling` below 100%, because units that are taken in advance have no priority.
+//! limit that is ranked must not have a class with a `ceiling` below 100%, because units that are taken in advance have no
+//! priority.
 //!
 //! # Networks
 //!

@@ -44,7 +44,7 @@ pub enum Limit {
 
 impl fmt::Display for Limit {
     /// Writes the quotas as in `100/min and 5/s`, a window of the calendar as in `10000/month in Europe/Berlin`, and a
-    /// leased quota as in `1000/s leased`.
+    /// leased quota as in `1000/s leased`. Ends in `unranked` for a quota that no priority ranks.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unlimited => f.write_str("unlimited"),
@@ -66,7 +66,9 @@ fn quota_text(policy: &Policy) -> String {
         Some((unit, zone)) => format!("{}/{unit} in {zone}", policy.quota().amount()),
         None => policy.quota().to_string(),
     };
-    if policy.lease().is_some() { format!("{quota} leased") } else { quota }
+    let leased = if policy.lease().is_some() { " leased" } else { "" };
+    let unranked = if policy.is_ranked() { "" } else { " unranked" };
+    format!("{quota}{leased}{unranked}")
 }
 
 impl Limit {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Quota, store::Ceiling, testing};
+use tollgate::{
+    Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Priority, Quota, store::Ceiling, testing,
+};
 
 use crate::Dice;
 
@@ -217,12 +219,17 @@ pub fn branched_key(dice: &mut Dice) -> Key {
     key.beside(branch(dice))
 }
 
-/// Draws a ceiling for each policy, which is not below the cost. Only a bucket waits for what is above it.
+/// Draws a ceiling for each policy, which is not below the cost: the share of one priority, or any. Only a bucket waits for
+/// what is above it.
 #[must_use]
 pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling> {
+    let priority = (dice.below(3) == 0).then(|| Priority::percent(1 + dice.below(100) as u8));
     let draw = |policy: &Policy| {
         let (quota, burst) = (policy.quota(), policy.quota().burst());
         let cost = costs.cost_of(policy.name()).map_or(0, Cost::units).min(burst);
+        if let Some(priority) = priority {
+            return testing::ceiling(priority.units_of(burst).max(cost), 0);
+        }
         let period = quota.period().as_micros() as u64;
         let unit = period / quota.amount();
         let units = [cost, burst, cost + (burst - cost) / 2, burst - dice.below(burst - cost + 1)];

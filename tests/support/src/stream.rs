@@ -4,6 +4,7 @@ use std::{collections::HashMap, env, mem, ops::Range, time::Duration};
 
 use tollgate::{
     Algorithm, Cost, Costs, Decision, Key, Policy, PolicySet,
+    limiter::PolicyState,
     reservation::{ReservationId, Settlement},
     store::Ceiling,
     testing::{self, Script, Stored, Value},
@@ -47,9 +48,15 @@ pub type Figures = (bool, Vec<(u64, Option<Duration>, Duration, Duration)>);
 /// Returns the figures of a decision.
 #[must_use]
 pub fn figures(decision: &Decision) -> Figures {
-    let states = decision.states();
-    let states = states.map(|state| (state.remaining(), state.retry_after(), state.reset_after(), state.more_after()));
-    (decision.is_allowed(), states.collect())
+    (decision.is_allowed(), states(decision.states()))
+}
+
+/// Returns the figures of each policy.
+#[must_use]
+pub fn states<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Vec<(u64, Option<Duration>, Duration, Duration)> {
+    let figures =
+        |state: PolicyState<'_>| (state.remaining(), state.retry_after(), state.reset_after(), state.more_after());
+    states.map(figures).collect()
 }
 
 #[derive(Debug)]
@@ -61,6 +68,7 @@ enum Step {
     },
     Look {
         costs: Costs,
+        ceilings: Option<Vec<Ceiling>>,
         expected: Figures,
     },
     Refund {
@@ -140,10 +148,10 @@ pub struct Stream {
     last_key: Option<Key>,
     /// The ceilings of the last check.
     last_ceilings: Option<Vec<Ceiling>>,
-    /// Tells whether some checks and reservations have ceilings.
+    /// Tells whether some steps are looks, and some checks, looks and reservations have ceilings.
     is_capped: bool,
-    /// Tells whether some steps are looks.
-    looks: bool,
+    /// Tells whether the quotas change often.
+    changes: bool,
     /// The number of ids of reservations; 0 when the stream makes none.
     ids: u64,
 }
@@ -161,16 +169,17 @@ impl Stream {
         Self { ids: 5, ..Self::new(seed, first) }
     }
 
-    /// Creates a stream of which some checks and reservations have ceilings, below the burst and above.
+    /// Creates a stream that also looks at what checks would decide. Some checks, looks and reservations have ceilings,
+    /// below the burst and above: the kind of the step, the costs and the ceilings are drawn by themselves.
     #[must_use]
     pub fn capped(seed: u64, first: Algorithm) -> Self {
         Self { is_capped: true, ..Self::reserving(seed, first) }
     }
 
-    /// Creates a stream that also looks at what checks would decide, with many changes of the quotas.
+    /// Creates a stream as [`capped`](Self::capped) does, with many changes of the quotas.
     #[must_use]
-    pub fn looking(seed: u64, first: Algorithm) -> Self {
-        Self { looks: true, ..Self::reserving(seed, first) }
+    pub fn changing(seed: u64, first: Algorithm) -> Self {
+        Self { changes: true, ..Self::capped(seed, first) }
     }
 
     /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
@@ -206,14 +215,14 @@ impl Stream {
             last_key: None,
             last_ceilings: None,
             is_capped: false,
-            looks: false,
+            changes: false,
             ids: 0,
         }
     }
 
     fn take(&mut self) -> Taken {
         let dice = &mut self.dice;
-        if dice.below(if self.looks { 20 } else { 400 }) == 0 {
+        if dice.below(if self.changes { 20 } else { 400 }) == 0 {
             // Another configuration, over the states that the old one left.
             let policies = match dice.below(2) {
                 0 => (self.draw_set)(dice, self.first, 5),
@@ -255,9 +264,13 @@ impl Stream {
         let mut policies = self.policies.clone();
         let drawn = if self.ids > 0 && self.dice.below(3) == 0 { 64 } else { self.dice.below(64) };
         let step = match drawn {
-            5..24 if self.looks => {
-                let expected = figures(&self.oracle.look_costs(&self.policies, &key, &costs));
-                Step::Look { costs, expected }
+            5..24 if self.is_capped => {
+                let ceilings = self.draw_ceilings(&costs);
+                let look = match &ceilings {
+                    Some(ceilings) => self.oracle.look_under(&self.policies, &key, &costs, ceilings),
+                    None => self.oracle.look_costs(&self.policies, &key, &costs),
+                };
+                Step::Look { costs, ceilings, expected: figures(&look) }
             }
             64 => {
                 // A reservation is settled by the policies that made it.
@@ -339,7 +352,7 @@ impl Stream {
         Step::Commit { id, costs, number, expected }
     }
 
-    /// Draws a ceiling for each policy, for every second check or reservation of a stream that has ceilings.
+    /// Draws a ceiling for each policy, for every second check, look or reservation of a stream that has ceilings.
     fn draw_ceilings(&mut self, costs: &Costs) -> Option<Vec<Ceiling>> {
         let is_capped = self.is_capped && self.dice.below(2) == 0;
         is_capped.then(|| policies::ceilings(&mut self.dice, &self.policies, costs))
@@ -389,7 +402,7 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     let under = |ceilings: &Option<Vec<Ceiling>>| script.clone().under(ceilings.clone());
     let mut step = match &taken.step {
         Step::Check { costs, ceilings, .. } => under(ceilings).check(&taken.key, costs.clone(), Some(taken.now_us)),
-        Step::Look { costs, .. } => script.look(&taken.key, costs.clone(), Some(taken.now_us)),
+        Step::Look { costs, ceilings, .. } => under(ceilings).look(&taken.key, costs.clone(), Some(taken.now_us)),
         Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
         Step::RefundDecision { costs, ceilings, decision } => {
             let spent_us = testing::at_us(decision);
@@ -442,9 +455,10 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
 fn load(redis: &mut InRedis, taken: &Taken, alter: &dyn Fn(&str) -> String, names: &mut HashMap<String, String>) {
     let script = Script::new(taken.policies.clone());
     let ceilings = match &taken.step {
-        Step::Check { ceilings, .. } | Step::Reserve { ceilings, .. } | Step::RefundDecision { ceilings, .. } => {
-            ceilings.clone()
-        }
+        Step::Check { ceilings, .. }
+        | Step::Look { ceilings, .. }
+        | Step::Reserve { ceilings, .. }
+        | Step::RefundDecision { ceilings, .. } => ceilings.clone(),
         _ => None,
     };
     let script = script.under(ceilings);
@@ -480,19 +494,14 @@ fn compare_taken(
         if reply.is_error() {
             return Err(format!("{}: {}", place(), reply.text()));
         }
-        if let Step::Check { costs, ceilings, expected } = &taken.step {
-            let script = Script::new(taken.policies.clone()).under(ceilings.clone());
-            match script.decision(costs.clone(), &integers(&reply)) {
-                Ok(decision) if figures(&decision) == *expected => {}
-                other => return Err(format!("{}: decided {other:?}", place())),
-            }
-        }
         let script = Script::new(taken.policies.clone());
         match &taken.step {
-            Step::Look { costs, expected } => match script.decision(costs.clone(), &integers(&reply)) {
-                Ok(decision) if figures(&decision) == *expected => {}
-                other => return Err(format!("{}: looked {other:?}", place())),
-            },
+            Step::Check { costs, ceilings, expected } | Step::Look { costs, ceilings, expected } => {
+                match script.under(ceilings.clone()).decision(costs.clone(), &integers(&reply)) {
+                    Ok(decision) if figures(&decision) == *expected => {}
+                    other => return Err(format!("{}: decided {other:?}", place())),
+                }
+            }
             Step::Reserve { ceilings, expected, .. } => match reserved(&script.under(ceilings.clone()), &reply) {
                 Ok(decision) if (figures(&decision), costs_of(&decision)) == *expected => {}
                 other => return Err(format!("{}: reserved {other:?}", place())),
@@ -506,7 +515,7 @@ fn compare_taken(
                     return Err(format!("{}: settled {settlement:?}", place()));
                 }
             }
-            Step::Check { .. } | Step::Refund { .. } | Step::RefundDecision { .. } | Step::Reset => {}
+            Step::Refund { .. } | Step::RefundDecision { .. } | Step::Reset => {}
         }
         for expected in &taken.states {
             let (bytes, expires) = (replies.next().expect("a reply"), replies.next().expect("a reply"));

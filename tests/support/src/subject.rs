@@ -22,6 +22,8 @@ pub trait Subject {
     fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision;
     /// Looks at what a check would decide.
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision;
+    /// Looks at what a check under a ceiling for each policy would decide.
+    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
     /// Refunds what a decision spent at `spent_us`.
@@ -151,6 +153,12 @@ impl Subject for InMemory {
         testing::with_check(policies, key, costs, look).into_ready().expect("in process").expect("a decision")
     }
 
+    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+        let look = |check: Check<'_>| self.store.look(check);
+        let seen = testing::with_check_under(policies, key, costs, ceilings, look).into_ready();
+        seen.expect("in process").expect("a decision")
+    }
+
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
         testing::with_check(policies, key, costs, |check| testing::refund(&self.store, check, spent_us));
     }
@@ -240,6 +248,12 @@ impl InRedis {
         self.client.pipeline(&commands).expect("replies")
     }
 
+    fn look_by(&mut self, script: &Script, key: &Key, costs: &Costs) -> Decision {
+        self.load(script.look_text());
+        let reply = self.run(&script.look(key, costs.clone(), Some(self.now_us)));
+        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+    }
+
     /// Loads a script, the first time that it is named.
     ///
     /// # Panics
@@ -308,10 +322,11 @@ impl Subject for InRedis {
     }
 
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
-        let script = Script::new(policies.clone());
-        self.load(script.look_text());
-        let reply = self.run(&script.look(key, costs.clone(), Some(self.now_us)));
-        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+        self.look_by(&Script::new(policies.clone()), key, costs)
+    }
+
+    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+        self.look_by(&Script::new(policies.clone()).under(Some(ceilings.to_vec())), key, costs)
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {

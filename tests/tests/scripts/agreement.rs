@@ -66,8 +66,8 @@ fn checks_under_ceilings_agree_with_their_scripts() {
 fn looks_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
-        for seed in 0..5 {
-            let outcome = stream::compare(&mut server, &mut Stream::looking(seed, algorithm), &str::to_owned);
+        for seed in 0..3 {
+            let outcome = stream::compare(&mut server, &mut Stream::changing(seed, algorithm), &str::to_owned);
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }

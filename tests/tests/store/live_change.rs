@@ -10,9 +10,9 @@ use std::{
 
 use tokio::sync::watch;
 use tollgate::{
-    Algorithm, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota, store::Clock,
+    Algorithm, Cost, Decision, Limiter, LimiterHandle, MemoryStore, Policy, PolicySet, Quota, RedisStore, store::Clock,
 };
-use tollgate_test_support::{PATIENCE, remaining, remaining_of_each};
+use tollgate_test_support::{PATIENCE, patient_limiter, remaining, remaining_of_each};
 use tollgate_tests::RedisServer;
 
 const SWAPS: u64 = 10_000;
@@ -151,4 +151,24 @@ fn a_replaced_limiter_is_not_lost_to_replaced_policies() {
         scope.spawn(|| (0..SWAPS).for_each(|at| drop(handle.replace_policies(set(at)))));
     });
     assert_eq!(handle.load().name(), SWAPS.to_string());
+}
+
+#[tokio::test]
+async fn a_log_lists_what_is_spent_whatever_its_quota_became() {
+    let server = RedisServer::start();
+    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let log = |amount: u64| Policy::sliding_log("log", Quota::per_day(10)).with_quota(Quota::per_day(amount));
+    for limiter in [
+        patient_limiter(redis, log(10).expect("a policy")),
+        patient_limiter(MemoryStore::new(), log(10).expect("a policy")),
+    ] {
+        let _ = limiter.check("acme").cost(Cost::new(8)).await.expect("a decision");
+        for amount in [10, 3, 0, 100] {
+            let limiter = limiter.with_policies(log(amount).expect("a policy"));
+            for (limit, listed) in [(0, 0), (5, 5), (100, 8), (usize::MAX, 8)] {
+                let entries = limiter.entries("acme", limit).await.expect("entries");
+                assert_eq!(entries.len(), listed, "at most {limit} under {amount}");
+            }
+        }
+    }
 }

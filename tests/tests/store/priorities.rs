@@ -7,7 +7,8 @@ use tokio::{
     time::Instant,
 };
 use tollgate::{
-    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota, RedisStore, store::Clock,
+    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota, RedisStore,
+    limiter::PolicyState, store::Clock, test_util::FaultyStore,
 };
 use tollgate_test_support::{Deployment, Kind, patient_limiter};
 use tollgate_tests::RedisServer;
@@ -64,6 +65,58 @@ async fn a_share_in_an_outage_has_ranks_too() {
     drop(server);
     assert_eq!(admitted(&limiter, &background()).await, 30, "60 % of half of the quota");
     assert_eq!(admitted(&limiter, &Costs::new(Cost::ONE)).await, 20);
+}
+
+#[tokio::test]
+async fn a_ranked_caller_is_told_what_its_rank_can_have() {
+    let server = RedisServer::start();
+    let redis = RedisStore::connect(server.url()).await.expect("a store");
+    let bucket = Policy::token_bucket("bucket", Quota::per_day(100));
+    for limiter in
+        [patient_limiter(redis, [FLEET, bucket.clone()]), patient_limiter(MemoryStore::new(), [FLEET, bucket])]
+    {
+        let left = |states: Vec<PolicyState<'_>>| states.iter().map(PolicyState::remaining).collect::<Vec<_>>();
+        let decision = limiter.check("all").cost(background()).await.expect("a decision");
+        assert_eq!(left(decision.states().collect()), [59, 59]);
+        let look = limiter.peek("all").cost(background()).await.expect("a state");
+        assert_eq!(left(look.states().collect()), [59, 59]);
+        assert!(limiter.check("all").cost(Cost::new(69)).await.expect("a decision").is_allowed());
+        let denied = limiter.check("all").cost(background()).await.expect("a decision");
+        assert!(denied.is_denied());
+        assert_eq!(left(denied.states().collect()), [0, 0]);
+        for state in denied.states() {
+            assert_eq!(Some(state.more_after()), state.retry_after(), "one unit more is one that the rank can have");
+        }
+        let look = limiter.peek("all").cost(Costs::new(Cost::ZERO).with_priority(Priority::BACKGROUND)).await;
+        let look = look.expect("a state");
+        assert_eq!(left(look.states().collect()), [0, 0]);
+        assert_eq!(left(limiter.peek("all").await.expect("a state").states().collect()), [30, 30]);
+    }
+}
+
+#[tokio::test]
+async fn what_an_outage_charged_returns_to_the_share() {
+    for outage in [Outage::local(2), Outage::Open] {
+        let store = FaultyStore::default();
+        let limiter = Limiter::builder(store.clone()).policies(FLEET).on_outage(outage).build();
+        store.fail();
+        let before = limiter.check("all").cost(Cost::new(30)).await.expect("a decision");
+        let decision = limiter.check("all").cost(Cost::new(20)).await.expect("a decision");
+        limiter.refund("all", Cost::new(5)).of(&decision).await.expect("a refund");
+        limiter.refund("all", Cost::new(80)).of(&before).await.expect("a refund");
+        limiter.refund("other", Cost::ONE).of(&decision).await.expect("a refund");
+        let left = limiter.peek("all").await.expect("a state").state("fleet").map(|state| state.remaining());
+        assert_eq!(left, (outage != Outage::Open).then_some(35), "15 of 50 are spent");
+        let denied = limiter.check("all").cost(Cost::new(36)).await.expect("a decision");
+        assert_eq!(denied.is_denied(), outage != Outage::Open);
+        limiter.refund("all", Cost::new(36)).of(&denied).await.expect("a refund");
+        let left = limiter.peek("all").await.expect("a state").state("fleet").map(|state| state.remaining());
+        assert_eq!(left, (outage != Outage::Open).then_some(35), "a denial spent nothing");
+        store.recover();
+        // The store has seen neither the charge nor the refund.
+        limiter.refund("all", Cost::new(5)).of(&decision).await.expect("a refund");
+        assert_eq!(limiter.peek("all").await.expect("a state").state("fleet").expect("a policy").remaining(), 100);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,9 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
     Decision, Error, ErrorKind, Key, Lease, Limiter, MemoryStore, Policy, Quota, RedisStore, Store,
+    permits::{Concurrency, ConcurrencyLimiter},
     store::{Check, CheckFuture, ReplicaGroup, StoreFuture},
+    test_util::FaultyStore,
 };
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::{Log, RedisServer, wait};
@@ -192,6 +194,32 @@ fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
     };
     assert_eq!(value("tollgate_outages_total"), "Counter(1)");
     assert_eq!(value("tollgate_outage"), "Gauge(0.0)");
+}
+
+/// A limiter that is rarely used gets no check that could show the end.
+#[tokio::test(start_paused = true)]
+async fn an_outage_ends_without_a_further_check_once_the_store_answers() {
+    let (log, _guard) = Log::of_this_thread();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let store = FaultyStore::default();
+    let limiter = limiter(store.clone());
+    let permits = ConcurrencyLimiter::new(store.clone(), Concurrency::new("jobs", 4));
+    store.fail();
+    assert!(is_degraded(&limiter, "acme").await);
+    drop(permits.try_acquire("acme").await.expect("a permit"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((log.text().matches(BEGIN).count(), log.text().matches(END).count()), (2, 0));
+    store.recover();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let text = log.text();
+    assert_eq!((text.matches(BEGIN).count(), text.matches(END).count()), (2, 2), "{text}");
+    let series = snapshotter.snapshot().into_vec();
+    let gauges = series.iter().filter(|(key, ..)| key.key().name() == "tollgate_outage");
+    assert_eq!(gauges.map(|(.., value)| format!("{value:?}")).collect::<Vec<_>>(), ["Gauge(0.0)", "Gauge(0.0)"]);
+    let left = limiter.peek("acme").await.expect("a state");
+    assert_eq!(left.state("hourly").expect("a policy").remaining(), 5, "what asked the store charged nothing");
 }
 
 #[tokio::test]

@@ -46,13 +46,14 @@ struct LimitFields<'n> {
     /// The name of the time zone in which the windows begin.
     time_zone: Option<(Box<str>, Position)>,
     lease: Option<LeaseField>,
+    is_unranked: bool,
     limits: Option<&'n Node>,
     /// A field has a mistake that was reported already.
     is_broken: bool,
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const ADDITIONS: [&str; 7] = ["quota", "window", "algorithm", "burst", "time_zone", "lease", "limits"];
+const ADDITIONS: [&str; 8] = ["quota", "window", "algorithm", "burst", "time_zone", "lease", "unranked", "limits"];
 
 impl Compiler {
     /// Reads the `rate_limit` of the descriptor with this path.
@@ -67,7 +68,17 @@ impl Compiler {
             self.check_unlimited(&read, trail, at);
             Some(Limit::Unlimited)
         } else if let Some(list) = read.limits {
-            let alone = ["unit", "requests_per_unit", "quota", "window", "burst", "algorithm", "time_zone", "lease"];
+            let alone = [
+                "unit",
+                "requests_per_unit",
+                "quota",
+                "window",
+                "burst",
+                "algorithm",
+                "time_zone",
+                "lease",
+                "unranked",
+            ];
             self.refuse_beside(fields, trail, "limits", &alone);
             self.limits(list, &trail.field("limits"), base)
         } else {
@@ -105,9 +116,10 @@ impl Compiler {
                     read.time_zone = self.text(node, &trail).map(|zone| (zone, node.at));
                 }
                 "lease" if self.is_addition(field, &trail) => read.lease = self.lease(node, &trail),
+                "unranked" if self.is_addition(field, &trail) => read.is_unranked = self.boolean(node, &trail),
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
-                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..6]),
+                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..7]),
             }
         }
         read.is_broken = self.errors.count() > before;
@@ -227,7 +239,7 @@ impl Compiler {
         if let Some((quota, at)) = read.quota {
             self.refuse_beside(fields, trail, "quota", &["unit", "requests_per_unit", "window", "burst"]);
             let policy = self.policy(name, quota, read.burst.is_some(), read.algorithm, &trail.field("quota"), at)?;
-            return self.leased(policy, read.lease.as_ref(), trail);
+            return self.finished(policy, read, trail);
         }
         if read.is_broken {
             return None;
@@ -268,13 +280,19 @@ impl Compiler {
         match quota {
             Ok(quota) => {
                 let policy = self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
-                self.leased(policy, read.lease.as_ref(), trail)
+                self.finished(policy, read, trail)
             }
             Err(error) => {
                 self.refuse(trail, at, &error);
                 None
             }
         }
+    }
+
+    /// Adds to a policy what follows from no quota: its lease and its rank.
+    fn finished(&mut self, policy: Policy, read: &LimitFields<'_>, trail: &Trail<'_>) -> Option<Policy> {
+        let policy = self.leased(policy, read.lease.as_ref(), trail)?;
+        Some(if read.is_unranked { policy.unranked() } else { policy })
     }
 
     /// Makes a policy. Without an algorithm it counts in fixed windows, and with a burst it is a token bucket.

@@ -88,7 +88,7 @@ impl Compiler {
             let node = &self.nodes[id as usize];
             ids.extend(node.children.iter().flat_map(|level| level.ids()));
             let policies = node.rule.iter().filter_map(|rule| rule.policies());
-            if policies.flat_map(|set| set.iter()).any(|policy| policy.lease().is_some()) {
+            if policies.flat_map(|set| set.iter()).any(|policy| policy.lease().is_some() && policy.is_ranked()) {
                 let message = format!(
                     "class {:?} has a ceiling below 100%, and the limit at {} is leased: its units have no priority",
                     class.name(),

@@ -176,7 +176,7 @@ impl Pending<'_, '_> {
 
     /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
     fn denies_alone(&self) -> bool {
-        let least = self.policies.iter().map(|policy| self.priority.units_of(policy.quota().burst())).min();
+        let least = self.policies.iter().map(|policy| self.priority.units_of_policy(policy)).min();
         !self.is_shadow && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
     }
 }

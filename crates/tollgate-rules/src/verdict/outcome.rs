@@ -68,7 +68,7 @@ impl DescriptorOutcome {
             return Self { is_over, remaining: u64::from(u32::MAX), reset_after: Duration::ZERO, usage };
         };
         let limit = state.policy().quota().burst();
-        let spent = limit.saturating_sub(state.remaining());
+        let spent = state.spent();
         let after = if decision.is_denied() { spent.saturating_add(hits) } else { spent };
         let usage = if decision.is_denied() && after <= limit {
             // The ceiling of a priority denies units that the whole limit still has.
@@ -95,7 +95,7 @@ impl DescriptorOutcome {
         let outcome = Self::from_decision(decision, Compat::Native);
         let Some(state) = decision.binding() else { return outcome };
         let limit = state.policy().quota().burst();
-        let after = limit.saturating_sub(state.remaining()).saturating_add(hits);
+        let after = state.spent().saturating_add(hits);
         Self { is_over: false, usage: Usage::new(limit, after, hits, Compat::Native), ..outcome }
     }
 

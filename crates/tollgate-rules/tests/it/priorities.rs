@@ -123,6 +123,22 @@ async fn units_above_the_share_are_denied_and_never_fit() {
 }
 
 #[tokio::test]
+async fn an_unranked_limit_is_whole_for_every_class() {
+    let plan = "- {key: plan, rate_limit: {quota: 20/h, unranked: true}}\n";
+    let limiter = limiter(&format!("{RULES}{plan}{CLASSES}"));
+    let report = ("path", "/reports");
+    assert_eq!(passed(&limiter, &[("plan", "a"), report]).await, 20);
+    // In one step with a limit that many share, of which a report has 60 %.
+    assert_eq!(passed(&limiter, &[("tenant", "a"), ("plan", "b"), report]).await, 12);
+    assert_eq!(passed(&limiter, &[("plan", "b"), report]).await, 8);
+    // Units up to the whole limit fit, and a denial names what is left of it.
+    let decision = limiter.check("d", &request(&[("plan", "c"), report]), 20).await.unwrap();
+    assert!(decision.is_allowed());
+    let limits: Vec<_> = rules(&format!("{RULES}{plan}")).rules().map(|rule| rule.limit().to_string()).collect();
+    assert!(limits.contains(&"20/hour unranked".to_owned()), "{limits:?}");
+}
+
+#[tokio::test]
 async fn a_header_gives_the_class_in_a_layer() {
     let yaml = format!(
         "{RULES}{CLASSES}rate_limits:\n- actions: [{{generic_key: {{descriptor_key: service, descriptor_value: all}}}}]\n\
@@ -187,6 +203,8 @@ fn a_leased_limit_has_no_priorities() {
          have no priority"
     );
     rules(&format!("domain: d\n{lease}priorities:\n- {{name: all, ceiling: 100%}}\n"));
+    let unranked = lease.replace("lease: true", "lease: true, unranked: true");
+    rules(&format!("domain: d\n{unranked}priorities:\n- {{name: low, ceiling: 50%}}\n"));
 }
 
 #[test]

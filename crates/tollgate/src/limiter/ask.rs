@@ -413,8 +413,8 @@ impl<'a> RefundBuilder<'a> {
     /// the charged units have accrued again. For work that takes longer, [reserve](Limiter::reserve) the units: the
     /// bucket then remembers what was missing.
     ///
-    /// A decision that spent nothing (a denial, or a decision without the store) refunds nothing. The units return to
-    /// the policies of the decision, also when the limiter has others now.
+    /// A decision that spent nothing refunds nothing. The units return to the policies of the decision, also when the
+    /// limiter has others now. What was spent in an [outage](crate::Outage::Local) returns to the share of this process.
     pub fn of(mut self, decision: &'a Decision) -> Self {
         self.decision = Some(decision);
         self
@@ -435,7 +435,7 @@ impl IntoFuture for RefundBuilder<'_> {
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         let charge = match decision {
-            Some(decision) if decision.is_denied() || decision.is_degraded() => return StoreFuture::ready(Ok(())),
+            Some(decision) if decision.is_denied() => return StoreFuture::ready(Ok(())),
             Some(decision) => charge.borrow().at_most(decision.charge(), policies.len()),
             None => charge,
         };
@@ -446,13 +446,17 @@ impl IntoFuture for RefundBuilder<'_> {
             return StoreFuture::ready(Err(error));
         }
         let check = Check::of(policies, &key, charge.borrow());
+        if let Some(decision) = decision.filter(|decision| decision.is_degraded()) {
+            limiter.inner.fallback.refund(check, decision);
+            return StoreFuture::ready(Ok(()));
+        }
         limiter.inner.call(check, |check| limiter.inner.store.refund(check, decision))
     }
 }
 
 impl LimiterInner {
     /// Returns what a check would decide. It is neither charged nor counted.
-    fn look(self: &Arc<Self>, policies: &PolicySet, key: Key, charge: Charge) -> StoreFuture<KeyState> {
+    pub(super) fn look(self: &Arc<Self>, policies: &PolicySet, key: Key, charge: Charge) -> StoreFuture<KeyState> {
         if policies.is_blocked() {
             return StoreFuture::ready(Ok(KeyState::new(Decision::blocked(policies, charge.borrow()))));
         }

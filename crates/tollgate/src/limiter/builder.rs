@@ -242,10 +242,10 @@ impl<P> LimiterBuilder<P> {
         if let Some(publication) = &publication {
             store.publish(publication);
         }
-        Arc::new(LimiterInner {
+        Arc::new_cyclic(|limiter| LimiterInner {
             is_in_process: store.is_in_process(),
             keeps_deadline: store.keeps_deadline(),
-            fallback: Fallback::new(name, group, outage, &*store, watch.if_used(), outage_clock),
+            fallback: Fallback::new(limiter.clone(), name, group, outage, &*store, watch.if_used(), outage_clock),
             store,
             timeout: deadline,
             wait_queues: WaitQueues::new(max_waiting),

@@ -207,7 +207,7 @@ impl ReserveBuilder {
         let priority = self.estimate.priority();
         if self.is_capped {
             let each = policies.iter().zip(charge.borrow().iter(policies.len()));
-            let most = |policy: &Policy| Cost::new(priority.units_of(policy.quota_ref().burst()));
+            let most = |policy: &Policy| Cost::new(priority.units_of_policy(policy));
             charge = Charge::each(each.map(|(policy, cost)| cost.min(most(policy))));
         }
         policies.admits(charge.borrow())?;

@@ -214,11 +214,14 @@ impl Drop for AdmissionGuard<'_> {
 /// Refunds what the decision spent. A store in this process is refunded at once. For any other store a task sends the
 /// refund, so that the caller does not have to wait.
 fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
-    if decision.is_denied() || decision.is_degraded() {
+    if decision.is_denied() {
         return;
     }
     let deadline = Deadline::after(limiter.timeout());
     let check = Check::of(decision.policies(), key, decision.charge()).with_deadline(deadline);
+    if decision.is_degraded() {
+        return limiter.inner.fallback.refund(check, decision);
+    }
     let (Err(refund), Ok(runtime)) =
         (limiter.store().refund(check, Some(decision)).into_ready(), Handle::try_current())
     else {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use crate::model::quota::MAX_EXACT;
-use crate::{Error, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
+use crate::{Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 
 /// The number of units that one request spends from every policy. [`Costs`] names a cost for each policy.
 ///
@@ -129,12 +129,16 @@ impl Charge {
     }
 
     /// Returns the same charge under the ceilings of another charge on the same policies, if that has any.
-    #[cfg(feature = "redis")]
     pub(crate) fn under_those_of(self, other: ChargeRef<'_>) -> Self {
         match other.each.and_then(|each| each.ceilings) {
             Some(ceilings) => self.under(ceilings),
             None => self,
         }
+    }
+
+    /// Returns the part that few charges have.
+    pub(crate) fn into_each(self) -> Option<EachCost> {
+        self.each
     }
 
     pub(crate) fn borrow(&self) -> ChargeRef<'_> {
@@ -395,9 +399,10 @@ impl Ceiling {
         Self { units, wait_us: 0, share: None }
     }
 
-    /// Creates the ceiling of a priority for a policy of this burst.
-    pub(crate) fn share_of(priority: Priority, burst: u64) -> Self {
-        Self { units: priority.units_of(burst), wait_us: 0, share: Some(priority) }
+    /// Creates the ceiling of a priority for a policy.
+    pub(crate) fn share_of(priority: Priority, policy: &Policy) -> Self {
+        let share = policy.is_ranked().then_some(priority);
+        Self { units: priority.units_of_policy(policy), wait_us: 0, share }
     }
 
     /// Returns the same ceiling, which what is spent above it may exceed for `wait_us` microseconds.
@@ -418,18 +423,16 @@ impl Ceiling {
         Duration::from_micros(self.wait_us)
     }
 
-    /// Returns the ceiling that is reached first in a queue of this quota.
+    /// Returns the ceiling that is reached first in a queue of this quota. The share is that of this ceiling.
     pub(crate) fn lower_of(self, other: Self, quota: &Quota) -> Self {
         let end_us = |ceiling: Self| quota.span(ceiling.units).0.saturating_add(ceiling.wait_us);
-        if end_us(self) <= end_us(other) { self } else { other }
+        if end_us(self) <= end_us(other) { self } else { Self { share: self.share, ..other } }
     }
 
     /// Returns the same ceiling for a policy of this burst, of which a priority has its share.
     pub(crate) fn cut(self, burst: u64) -> Self {
-        match self.share {
-            Some(priority) => Self::share_of(priority, burst),
-            None => Self { units: self.units.min(burst), ..self },
-        }
+        let most = self.share.map_or(burst, |priority| priority.units_of(burst));
+        Self { units: self.units.min(most), ..self }
     }
 }
 
@@ -452,6 +455,12 @@ impl Ask {
         self.ceiling.map_or(burst, |ceiling| ceiling.units)
     }
 
+    /// Returns the units of this burst that are left to higher priorities.
+    pub(crate) fn kept(&self, burst: u64) -> u64 {
+        let share = self.ceiling.and_then(|ceiling| ceiling.share);
+        share.map_or(0, |priority| burst - priority.units_of(burst))
+    }
+
     /// Returns the time within which units beyond the limit have to return, in microseconds.
     pub(crate) fn wait_us(&self) -> u64 {
         self.ceiling.map_or(0, |ceiling| ceiling.wait_us)
@@ -468,7 +477,6 @@ impl From<u64> for Ask {
 #[cfg(test)]
 mod costs_tests {
     use super::*;
-    use crate::{Policy, Quota};
 
     #[test]
     fn costs_name_policies_of_the_set() {

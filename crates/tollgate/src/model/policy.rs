@@ -63,6 +63,7 @@ pub struct Policy {
     /// metered in the lower ones; 0 for the whole branch.
     reach: u8,
     lease: Terms,
+    is_ranked: bool,
     name: Name,
 }
 
@@ -88,7 +89,7 @@ impl Policy {
         }
     }
 
-    /// Returns this policy with another quota: the same name, algorithm, level and branch.
+    /// Returns this policy with another quota: the same name, algorithm, level, branch and rank.
     ///
     /// With an amount of 0 the policy blocks: see [`Quota::is_blocked`].
     ///
@@ -146,7 +147,40 @@ impl Policy {
     }
 
     const fn of(name: Name, algorithm: Algorithm, quota: Quota) -> Self {
-        Self { quota, algorithm, reach: 0, lease: Terms::NONE, name }
+        Self { quota, algorithm, reach: 0, lease: Terms::NONE, is_ranked: true, name }
+    }
+
+    /// Leaves this policy out of the ranks of a [`Priority`](crate::Priority): a check of every priority may spend its
+    /// whole burst.
+    ///
+    /// Use it for a quota that belongs to one customer, beside policies that many share. By default a policy is ranked.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Priority, Quota};
+    ///
+    /// const FLEET: Policy = Policy::token_bucket("fleet", Quota::per_minute(1_000));
+    /// const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
+    /// let limiter = Limiter::new(MemoryStore::new(), [FLEET.at_branch(2), PLAN]);
+    /// let acme = tollgate::Key::new("acme").beside("all");
+    /// let normal = Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
+    /// for _ in 0..20 {
+    ///     assert!(limiter.check(&acme).cost(normal.clone()).await?.is_allowed());
+    /// }
+    /// assert!(limiter.check(&acme).cost(normal).await?.is_denied(), "all of the plan is spent");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn unranked(mut self) -> Self {
+        self.is_ranked = false;
+        self
+    }
+
+    /// Returns whether a [`Priority`](crate::Priority) ranks this policy: `true` unless it is
+    /// [unranked](Self::unranked).
+    #[must_use]
+    pub const fn is_ranked(&self) -> bool {
+        self.is_ranked
     }
 
     /// Returns the name, as it appears in Redis keys and in the `RateLimit` headers.
@@ -317,7 +351,8 @@ impl fmt::Debug for Policy {
         if self.branch() > 1 {
             write!(f, ", branch {}", self.branch())?;
         }
-        if self.is_leased() { f.write_str(", leased") } else { Ok(()) }
+        f.write_str(if self.is_leased() { ", leased" } else { "" })?;
+        f.write_str(if self.is_ranked { "" } else { ", unranked" })
     }
 }
 

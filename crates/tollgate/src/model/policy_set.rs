@@ -268,18 +268,18 @@ impl PolicySet {
         Cost::new(self.0.max_cost)
     }
 
-    /// Returns the charge with each cost cut to the burst of its policy. One cost for all policies stays one cost.
+    /// Returns the charge with each cost cut to the burst of its policy, or to what its rank has of that. One cost for all
+    /// policies stays one cost.
     pub(crate) fn cut(&self, charge: ChargeRef<'_>) -> Charge {
         match charge.each {
             None => charge.cost.min(self.most()).into(),
             Some(_) => {
-                let each = self.iter().zip(charge.iter(self.len()));
-                let cut = Charge::each(each.map(|(policy, cost)| cost.min(Cost::new(policy.quota().burst()))));
-                let ceilings = self
-                    .iter()
-                    .enumerate()
-                    .map_while(|(at, policy)| Some(charge.ceiling(at)?.cut(policy.quota().burst())));
-                if charge.is_capped() { cut.under(ceilings) } else { cut }
+                let burst = |at: usize| self.shared()[at].quota_ref().burst();
+                let ceilings = || (0..self.len()).map_while(|at| Some(charge.ceiling(at)?.cut(burst(at))));
+                let most = |at: usize| charge.ceiling(at).map_or(burst(at), |ceiling| ceiling.cut(burst(at)).units());
+                let costs = charge.iter(self.len()).enumerate();
+                let cut = Charge::each(costs.map(|(at, cost)| cost.min(Cost::new(most(at)))));
+                if charge.is_capped() { cut.under(ceilings()) } else { cut }
             }
         }
     }

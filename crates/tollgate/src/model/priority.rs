@@ -1,7 +1,7 @@
 use std::fmt;
 
 use crate::{
-    Error, ErrorKind, PolicySet,
+    Error, ErrorKind, Policy, PolicySet,
     model::{Ceiling, cost::Charge},
 };
 
@@ -14,9 +14,13 @@ use crate::{
 /// then be spent. So the units above the share are always left for checks that rank higher. Stripe calls this a [fleet
 /// usage load shedder](https://stripe.com/blog/rate-limiters).
 ///
-/// The wait of a denial is exact: it ends when the units fit the share. `remaining` counts the units of the whole
-/// burst. The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a leaky bucket, it is a
-/// share of the places in the queue.
+/// A priority ranks every policy of a limiter, except those that are [unranked](Policy::unranked). Rank what requests
+/// of several kinds share and what protects the service. A quota that belongs to one customer is unranked: a rank would
+/// take a part of what the customer has paid for.
+///
+/// The wait of a denial is exact: it ends when the units fit the share. [`remaining`](crate::limiter::PolicyState::remaining)
+/// counts what the rank can have. The share is rounded up to whole units, so a burst of 1 has no room for ranks. In a
+/// leaky bucket, it is a share of the places in the queue.
 ///
 /// A check that [waits](crate::limiter::CheckBuilder::wait) with a priority below critical goes into no debt: it tries again when
 /// its units fit its share.
@@ -37,8 +41,8 @@ use crate::{
 ///
 /// # Errors of a check
 ///
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) with a [leased](crate::Policy::leased) policy: its units are taken in
-/// advance, and have no rank. [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) for a cost above the share.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) with a [leased](crate::Policy::leased) policy that is ranked: its units
+/// are taken in advance, and have no rank. [`ErrorKind::CostExceedsBurst`](crate::ErrorKind::CostExceedsBurst) for a cost above the share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);
 
@@ -102,17 +106,32 @@ impl Priority {
         (burst * self.0 as u64).div_ceil(100)
     }
 
+    /// Returns the units of a policy that a check of this priority may spend: its share of the burst, or the whole burst
+    /// of an [unranked](Policy::unranked) policy.
+    ///
+    /// ```
+    /// use tollgate::{Policy, Priority, Quota};
+    ///
+    /// let fleet = Policy::token_bucket("fleet", Quota::per_minute(10));
+    /// let plan = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
+    /// assert_eq!([fleet, plan].map(|policy| Priority::BACKGROUND.units_of_policy(&policy)), [6, 20]);
+    /// ```
+    #[must_use]
+    pub fn units_of_policy(self, policy: &Policy) -> u64 {
+        let burst = policy.quota_ref().burst();
+        if policy.is_ranked() { self.units_of(burst) } else { burst }
+    }
+
     /// Returns the charge under the share of this priority.
     pub(crate) fn rank(self, policies: &PolicySet, charge: Charge) -> Result<Charge, Error> {
-        if self == Self::CRITICAL {
+        if self == Self::CRITICAL || !policies.iter().any(Policy::is_ranked) {
             return Ok(charge);
         }
-        if let Some(leased) = policies.iter().find(|policy| policy.is_leased()) {
+        if let Some(leased) = policies.iter().find(|policy| policy.is_leased() && policy.is_ranked()) {
             return Err(Error::config(format!("policy {} is leased, and its units have no priority", leased.name())));
         }
         for (policy, cost) in policies.iter().zip(charge.borrow().iter(policies.len())) {
-            let (burst, cost) = (policy.quota_ref().burst(), cost.units());
-            let units = self.units_of(burst);
+            let (burst, cost, units) = (policy.quota_ref().burst(), cost.units(), self.units_of_policy(policy));
             if cost > units && cost <= burst {
                 let message = format!(
                     "cost {cost} exceeds the {units} units that a priority of {} % may spend of policy {}",
@@ -122,7 +141,7 @@ impl Priority {
                 return Err(Error::new(ErrorKind::CostExceedsBurst, message));
             }
         }
-        Ok(charge.under(policies.iter().map(|policy| Ceiling::share_of(self, policy.quota_ref().burst()))))
+        Ok(charge.under(policies.iter().map(|policy| Ceiling::share_of(self, policy))))
     }
 }
 

@@ -188,7 +188,7 @@ impl Store for RedisStore {
         let deadline = check.deadline;
         let sent = deadline.map_or_else(runtime::now, Deadline::start);
         StoreFuture::pending(async move {
-            let (script, keys) = (policies.shape().look(), policies.shape().keys());
+            let (script, keys) = (policies.shape().look(charge.borrow().is_capped()), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
                 server.add_keys([(&policies, &key)], command);
                 command.arg(&*protocol::pack(server.now(), charge.borrow(), &policies));
@@ -263,11 +263,11 @@ impl Store for RedisStore {
             Ok(log) => log,
             Err(error) => return StoreFuture::ready(Err(error)),
         };
-        // A log never holds more entries than its amount.
-        let limit = limit.min(log.quota().amount() as usize);
         if limit == 0 {
             return StoreFuture::ready(Ok(Vec::new()));
         }
+        // A lowered quota leaves more entries than its amount, and so does a debt. The server takes an index of 63 bits.
+        let last = (limit - 1).min(i64::MAX as usize);
         let key = log.branch_of(check.key);
         if let Some(refusal) = self.0.backend.refusal_within(key, deadline) {
             return StoreFuture::ready(Err(refusal));
@@ -280,7 +280,7 @@ impl Store for RedisStore {
                     server.add_keys([(&alone, &key)], command);
                     // Readable numbers: this script is called rarely, and by hand.
                     let now = server.now();
-                    command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(limit - 1);
+                    command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(last);
                 });
             protocol::entries(period_us, reply.await?)
         })

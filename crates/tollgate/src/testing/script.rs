@@ -59,13 +59,13 @@ impl Script {
     /// Returns the text of the script for a look: what a check would decide.
     #[must_use]
     pub fn look_text(&self) -> &str {
-        &self.policies.shape().look().text
+        &self.policies.shape().look(self.is_capped()).text
     }
 
     /// Returns the SHA-1 of the script for a look.
     #[must_use]
     pub fn look_sha(&self) -> &str {
-        &self.policies.shape().look().sha
+        &self.policies.shape().look(self.is_capped()).sha
     }
 
     /// Returns the words of `EVALSHA` for a look. The reply is that of a check.

@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store,
+    Algorithm, Cost, Costs, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota, Store,
+    reservation::ReservationId,
     store::{Check, CheckFuture, Clock},
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Deployment, Dice, START_US, patient_limiter, policies, remaining, remaining_of_each, stream::figures,
+    Deployment, Dice, START_US, patient_limiter, policies, remaining, remaining_of_each,
+    stream::{Figures, figures, states},
 };
 
 /// The commands that run a script.
@@ -68,6 +70,53 @@ async fn agree(
             assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
         }
     }
+}
+
+/// Draws the priority, the cost and the kind of each call by themselves, so that every combination of them is asked for.
+pub(super) async fn calls_of_every_rank_are_answered_as_in_process(deployment: &Deployment) {
+    let clock = Clock::manual(START_US);
+    let redis = deployment.builder("ranks").clock(clock.clone()).connect().await.expect("a store");
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    for (seed, algorithm) in (0..).zip(ALGORITHMS) {
+        let mut dice = Dice::new(seed);
+        for most in [1, 4] {
+            let set = policies::set(&mut dice, algorithm, most);
+            let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
+            let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
+            let [redis, memory] =
+                [patient_limiter(redis.clone(), set.clone()), patient_limiter(memory.clone(), set.clone())];
+            for step in 0..40 {
+                clock.set(clock.now_us() + dice.pick(&[0, 0, 1, period_us / 7, period_us]).min(1_000_000_000_000));
+                let key = Key::from((most, seed, dice.below(2)));
+                let any = 1 + dice.below(100) as u8;
+                let priority = Priority::percent(dice.pick(&[100, 90, 60, any]));
+                let share = priority.units_of(least);
+                let part = dice.below(share + 1);
+                let cost = dice.pick(&[0, 1, 1, 1, share, share + 1, part]).min(2_000);
+                let costs = Costs::new(Cost::new(cost)).with_priority(priority);
+                // A caller at no cost would wait for its turn in a queue, on a clock that stands still.
+                let call = if cost == 0 { dice.pick(&[0, 2, 3]) } else { dice.below(4) };
+                let answer = answer_to(&redis, call, &key, &costs, step).await;
+                let expected = answer_to(&memory, call, &key, &costs, step).await;
+                assert_eq!(answer, expected, "call {call} {costs:?} {set:?}");
+            }
+        }
+    }
+}
+
+/// Makes a call of one kind, and returns its figures or its error.
+async fn answer_to(limiter: &Limiter, call: u64, key: &Key, costs: &Costs, step: u64) -> Result<Figures, String> {
+    let id = ReservationId::try_new(step.to_string()).expect("an id");
+    let decided = match call {
+        0 => limiter.check(key).cost(costs.clone()).await,
+        1 => limiter.check(key).cost(costs.clone()).wait(Duration::ZERO).await,
+        2 => limiter.reserve(key.clone(), costs.clone()).id(id).await.map(|held| held.decision().clone()),
+        _ => {
+            let look = limiter.peek(key).cost(costs.clone()).await.map_err(|error| error.to_string())?;
+            return Ok((look.retry_after().is_none(), states(look.states())));
+        }
+    };
+    decided.map(|decision| figures(&decision)).map_err(|error| error.to_string())
 }
 
 /// Sends the checks from one task, in this order, without waiting in between. Returns their decisions.

@@ -62,6 +62,7 @@ macro_rules! on_every_deployment {
 
 on_every_deployment! {
     "current_thread" decisions::decisions_are_those_of_the_in_process_store,
+    "current_thread" decisions::calls_of_every_rank_are_answered_as_in_process,
     "multi_thread" decisions::a_burst_is_admitted_exactly_to_many_tasks,
     "multi_thread" decisions::a_hot_key_is_batched_and_never_above_its_bound,
     "current_thread" decisions::checks_of_one_key_are_decided_in_the_order_they_came,

@@ -540,7 +540,8 @@ impl Limit<'_> {
     /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
     /// with the exact time to retry.
     pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
-        let look = match self.limiter.check_key(key).cost(Cost::ZERO).into_future().into_ready() {
+        let nothing = Costs::new(Cost::ZERO).with_priority(costs.priority());
+        let look = match self.limiter.check_key(key).cost(nothing).into_future().into_ready() {
             Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
@@ -573,14 +574,11 @@ fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_
     }
 }
 
-/// Returns whether every policy has the units left, within the share of the priority. A policy without a cost has not: the
-/// check returns the error.
+/// Returns whether every policy has the units left, for the priority of the look. A policy without a cost has not: the check
+/// returns the error.
 fn has_room(look: &Decision, costs: &Costs) -> bool {
-    look.states().all(|state| {
-        let burst = state.policy().quota().burst();
-        let kept = burst - costs.priority().units_of(burst);
-        costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units().saturating_add(kept))
-    })
+    look.states()
+        .all(|state| costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units()))
 }
 
 impl fmt::Debug for FixedLimit {

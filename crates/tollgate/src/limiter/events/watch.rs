@@ -67,7 +67,7 @@ fn allowed(observer: &dyn Observer, limiter: &str, key: &Key, decision: &Decisio
         }
         // A check fits the failures that are left, so the one that takes the last of them begins the lockout.
         let is_lockout = matches!(policy.algorithm(), Algorithm::Lockout { .. });
-        if is_lockout && state.remaining() == 0 && state.cost() > Cost::ZERO {
+        if is_lockout && state.spent() == policy.quota().burst() && state.cost() > Cost::ZERO {
             tracing::debug!(name: "locked_out", limiter, policy = policy.name(), "a key was locked out");
             Event::LockedOut(event(Some(state.more_after()))).show(observer);
         }
@@ -79,7 +79,9 @@ fn crosses_the_line(decision: &Decision, at: usize, state: &PolicyState<'_>) -> 
     let policy = state.policy();
     let burst = policy.quota().burst();
     let is_beyond = |remaining: u64| u128::from(burst.saturating_sub(remaining)) * 5 > u128::from(burst) * 4;
-    !policy.is_leased() && is_beyond(state.remaining()) && !is_beyond(decision.remaining_before(at, state))
+    !policy.is_leased()
+        && is_beyond(burst.saturating_sub(state.spent()))
+        && !is_beyond(decision.remaining_before(at, state))
 }
 
 impl fmt::Debug for Watch {

@@ -1,19 +1,24 @@
 use std::{
     borrow::Cow,
+    future::Future,
     num::NonZeroU32,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use super::{LocalShare, Outage, Replicas};
 use crate::{
-    Decision, Error, ErrorKind, Key, PolicySet, Store,
+    Cost, Decision, Error, ErrorKind, Key, PolicySet, Store,
     clock::{Clock, micros},
     limiter::{
+        LimiterInner,
         events::{Event, Watch},
         metrics::LimiterMetrics,
     },
-    runtime::now,
+    runtime::{Background, Running, now},
     store::{Check, Deadline, ReplicaGroup, ReservationId, Settlement},
 };
 
@@ -31,10 +36,18 @@ pub(crate) struct Fallback {
     overload_phase: Phase,
     metrics: LimiterMetrics,
     watch: Option<Watch>,
+    /// The limiter that this answers for.
+    limiter: Weak<LimiterInner>,
+    /// Asks the store during an outage.
+    follower: Background,
 }
+
+/// The duty of the follower in an outage.
+const FOLLOW: u32 = 1;
 
 impl Fallback {
     pub(crate) fn new(
+        limiter: Weak<LimiterInner>,
         name: Cow<'static, str>,
         group: ReplicaGroup,
         outage: Outage,
@@ -50,7 +63,8 @@ impl Fallback {
             Outage::Open | Outage::Closed => None,
         };
         let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
-        Self { name, outage, local, outage_phase, overload_phase, metrics: LimiterMetrics::default(), watch }
+        let (metrics, follower) = (LimiterMetrics::default(), Background::new());
+        Self { name, outage, local, outage_phase, overload_phase, metrics, watch, limiter, follower }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -154,6 +168,14 @@ impl Fallback {
         settlement
     }
 
+    /// Returns the units of a decision that this process made in an outage to its share. The policies of `check` are
+    /// those of the decision.
+    pub(crate) fn refund(&self, check: Check<'_>, decision: &Decision) {
+        if let Some(local) = &self.local {
+            local.store().refund_at(check, Some(decision.at_us()), Some(decision));
+        }
+    }
+
     /// Counts a commit. `None` is a commit that failed.
     pub(crate) fn committed(&self, settlement: Option<&Settlement>) {
         self.metrics.record_commit(&self.name, settlement.copied());
@@ -195,6 +217,13 @@ impl Fallback {
             return Err(error);
         }
         self.note_failure(&error, check.deadline);
+        self.follow(|| {
+            let (policies, key) = (check.policies.clone(), check.key.clone());
+            move |limiter: Arc<LimiterInner>| {
+                let look = limiter.look(&policies, key.clone(), Cost::ZERO.into());
+                async move { drop(look.await) }
+            }
+        });
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
             (Outage::Local { .. }, Some(local)) => Ok(by_share(local).degraded_by(kind)),
@@ -232,13 +261,36 @@ impl Fallback {
         }
     }
 
+    /// Asks the store once a second while the outage lasts, by the call that `ask` makes, so that its end shows without a
+    /// further check. A limiter that is rarely used would report an outage of a healthy store otherwise.
+    fn follow<A, F>(&self, ask: impl FnOnce() -> A)
+    where
+        A: Fn(Arc<LimiterInner>) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if self.outage_phase.is_away() && !self.follower.has(FOLLOW) {
+            self.follower.ask(FOLLOW);
+            // Without a runtime, a later check shows the end.
+            self.follower.start(|running| follow(self.limiter.clone(), running, ask()));
+        }
+    }
+
     /// Answers for a store that did not grant permits: the number of replicas that share the limit, or `None` when no
-    /// limit applies. Fails when the caller has to get the error.
-    pub(crate) fn permits_failed(&self, error: Error, deadline: Deadline) -> Result<Option<u32>, Error> {
+    /// limit applies. Fails when the caller has to get the error. `ask` asks the store again.
+    pub(crate) fn permits_failed<F>(
+        &self,
+        error: Error,
+        deadline: Deadline,
+        ask: impl Fn() -> F + Send + 'static,
+    ) -> Result<Option<u32>, Error>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime) {
             return Err(error);
         }
         self.note_failure(&error, Some(deadline));
+        self.follow(|| move |_| ask());
         match (&self.outage, &self.local) {
             (Outage::Closed, _) => Err(error),
             (_, local) => Ok(local.as_ref().map(|local| local.replicas().get())),
@@ -249,6 +301,25 @@ impl Fallback {
     pub(crate) fn answered(&self, start: Instant) {
         if self.outage_phase.is_away() || self.overload_phase.is_away() {
             self.decided_while_away(start);
+        }
+    }
+}
+
+/// Asks the store until the outage is over, or the limiter is gone.
+async fn follow<A, F>(limiter: Weak<LimiterInner>, mut running: Running, ask: A)
+where
+    A: Fn(Arc<LimiterInner>) -> F + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        running.rest(tokio::time::Instant::now() + QUIET).await;
+        let Some(limiter) = limiter.upgrade() else { return };
+        let is_away = || limiter.fallback.outage_phase.is_away();
+        if is_away() {
+            ask(Arc::clone(&limiter)).await;
+        }
+        if !running.settle(FOLLOW, is_away) && running.end() {
+            return;
         }
     }
 }
@@ -338,7 +409,7 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Key, MemoryStore, Policy, Quota, limiter::outage::MAX_KEYS};
+    use crate::{MemoryStore, Policy, Quota, limiter::outage::MAX_KEYS};
 
     #[test]
     fn an_outage_limits_the_outer_levels_of_keys_by_their_share() {
@@ -347,6 +418,7 @@ mod tests {
             Policy::token_bucket("inner", Quota::per_day(4)),
         ]);
         let fallback = Fallback::new(
+            Weak::new(),
             "levels".into(),
             ReplicaGroup::new("levels", &policies),
             Outage::local(2),
@@ -368,6 +440,7 @@ mod tests {
     fn a_flood_of_keys_in_an_outage_is_bounded_and_resets_no_key_that_has_spent_its_share() {
         let policies: PolicySet = Policy::token_bucket("day", Quota::per_day(10)).into();
         let fallback = Fallback::new(
+            Weak::new(),
             "day".into(),
             ReplicaGroup::new("day", &policies),
             Outage::default(),

@@ -126,7 +126,8 @@ impl LocalShare {
 
     fn decide(&self, check: Check<'_>) -> Decision {
         check.policies.with_share(self.replicas(), |policies| {
-            // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share.
+            // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share, or all that
+            // its rank has of it.
             let charge = policies.cut(check.charge());
             self.store().decide(Check { policies, ..check }.with_charge(&charge))
         })
@@ -157,7 +158,7 @@ impl LocalShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Key, Policy, PolicySet, Quota};
+    use crate::{Cost, Costs, Key, Policy, PolicySet, Priority, Quota};
 
     const DAILY: Policy = Policy::token_bucket("day", Quota::per_day(12));
 
@@ -194,6 +195,27 @@ mod tests {
         assert_eq!(remaining(&share, &larger, "b", 1), (true, 24));
         assert_eq!(remaining(&share, &larger, "a", 1), (true, 23), "the state belongs to the name of the policy");
         assert_eq!(share.store().len(), 2);
+    }
+
+    #[test]
+    fn a_cost_above_what_its_rank_has_of_the_share_spends_that_and_no_more() {
+        let policies = Policy::fixed_window("day", Quota::per_day(100)).into();
+        let share = LocalShare::new(replicas(2), None, None);
+        let spends = |key: &str, cost: u64| {
+            let costs = Costs::new(Cost::new(cost)).with_priority(Priority::BACKGROUND);
+            let (key, charge) = (Key::new(key), costs.ranked(&policies).expect("a cost within the share of the rank"));
+            let check = Check::of(&policies, &key, charge.borrow());
+            let look = share.look(check);
+            let decision = share.decide(check);
+            assert_eq!(look.is_allowed(), decision.is_allowed(), "{cost}");
+            decision.is_allowed().then(|| decision.cost().units())
+        };
+        // The rank has 30 of the 50 units of this replica.
+        for cost in 31..=60 {
+            assert_eq!(spends(&format!("fresh-{cost}"), cost), Some(30), "{cost}");
+            assert_eq!(spends(&format!("fresh-{cost}"), 1), None, "{cost}");
+        }
+        assert_eq!([1, 29, 40].map(|cost| spends("begun", cost)), [Some(1), Some(29), None]);
     }
 
     #[test]

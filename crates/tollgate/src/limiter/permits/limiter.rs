@@ -234,7 +234,18 @@ impl ConcurrencyLimiter {
     /// Answers for a store that failed.
     fn without_store(&self, pool: &PoolRef, error: Error, deadline: Deadline) -> Result<Acquired, Error> {
         let kind = error.kind();
-        let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline)? else {
+        // A weak reference: the limiter may be dropped in the outage.
+        let (shared, key) = (Arc::downgrade(&self.shared), pool.key.clone());
+        let ask = move || {
+            let pool = shared.upgrade().map(|shared| shared.pool(key.clone()));
+            async move {
+                if let Some(pool) = pool {
+                    let _turn = pool.turn.lock().await;
+                    let _ = pool.turn(Deadline::after(pool.shared.limiter.timeout)).await;
+                }
+            }
+        };
+        let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline, ask)? else {
             let in_flight = pool.lock().pool.in_flight();
             return Ok(Acquired::Permit(Permit::open(pool.clone(), self.limit, in_flight, kind)));
         };

@@ -15,7 +15,7 @@ use crate::{
     Cost, ErrorKind, Policy, PolicySet,
     model::{
         algorithm::{Numbers, PolicyLevel, delay_us, end_of, numbers, unspent},
-        cost::{ChargeRef, EachCost},
+        cost::{Ask, Charge, ChargeRef, EachCost},
         quota::Span,
     },
 };
@@ -90,8 +90,9 @@ impl Decision {
     /// Returns the same look. What would be admitted asks for nothing: it was not charged, so no queue has it.
     pub(crate) fn uncharged(mut self) -> Self {
         if self.is_allowed() {
-            self.cost = Cost::ZERO;
-            self.levels.forget_costs();
+            // The ceilings stay: they say what the rank can have.
+            let each = Charge::from(Cost::ZERO).under_those_of(self.charge()).into_each();
+            (self.cost, self.levels) = (Cost::ZERO, self.levels.with_each(each));
         }
         self
     }
@@ -240,11 +241,13 @@ impl Decision {
             if self.is_blocked() {
                 return PolicyState::new(policy, !level.fits, Numbers::default(), 0, cost);
             }
-            let numbers = numbers(policy, &level, charge.ask(at));
+            let ask = charge.ask(at);
+            let kept = ask.kept(policy.quota_ref().burst());
+            let numbers = ranked(policy, &level, ask, kept);
             #[cfg(feature = "test-util")]
             let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
             let delay_us = if is_allowed { delay_us(policy, &level, cost) } else { 0 };
-            PolicyState::new(policy, !level.fits, numbers, delay_us, cost)
+            PolicyState { kept, ..PolicyState::new(policy, !level.fits, numbers, delay_us, cost) }
         })
     }
 
@@ -317,7 +320,7 @@ impl Decision {
                 let words = unspent(policy, &level.words, state.cost().units());
                 numbers(policy, &PolicyLevel { words, ..level }, 0).remaining
             }
-            _ => state.remaining().saturating_add(state.cost().units()),
+            _ => state.numbers.remaining.saturating_add(state.cost().units()),
         }
     }
 
@@ -340,6 +343,17 @@ impl Decision {
     }
 }
 
+/// Derives the numbers of a policy whose last `kept` units are left to higher priorities. Where the rank can have nothing, the
+/// time until one unit more is that until it can have one.
+fn ranked(policy: &Policy, level: &PolicyLevel, ask: Ask, kept: u64) -> Numbers {
+    let found = numbers(policy, level, ask);
+    if found.remaining >= kept {
+        return found;
+    }
+    let one = numbers(policy, &PolicyLevel { fits: false, ..*level }, Ask { cost: 1, ..ask });
+    Numbers { more_us: found.more_us.max(one.retry_us), ..found }
+}
+
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
@@ -359,11 +373,13 @@ pub struct PolicyState<'a> {
     numbers: Numbers,
     delay_us: u64,
     cost: u64,
+    /// The units that are left to higher priorities.
+    kept: u64,
 }
 
 impl<'a> PolicyState<'a> {
     fn new(policy: &'a Policy, is_exceeded: bool, numbers: Numbers, delay_us: u64, cost: u64) -> Self {
-        Self { policy, is_exceeded, numbers, delay_us, cost }
+        Self { policy, is_exceeded, numbers, delay_us, cost, kept: 0 }
     }
 
     /// Returns the policy.
@@ -384,10 +400,29 @@ impl<'a> PolicyState<'a> {
         Cost::new(self.cost)
     }
 
-    /// Returns how many more requests of cost one would pass at this instant.
+    /// Returns how many more requests of cost one, and of the same [priority](crate::Priority), would pass at this instant.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.numbers.remaining
+        self.numbers.remaining.saturating_sub(self.kept)
+    }
+
+    /// Returns the units of the burst that are spent, by requests of every priority. In a debt that is the whole burst.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+    /// use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Priority, Quota};
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("fleet", Quota::per_hour(10)));
+    /// let _ = limiter.check("all").cost(7).await?;
+    /// let background = Costs::new(Cost::ONE).with_priority(Priority::BACKGROUND);
+    /// let denied = limiter.check("all").cost(background).await?;
+    /// let fleet = denied.state("fleet").unwrap();
+    /// assert_eq!((fleet.remaining(), fleet.spent()), (0, 7));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn spent(&self) -> u64 {
+        self.policy.quota_ref().burst().saturating_sub(self.numbers.remaining)
     }
 
     /// Returns how long until the denied request would fit, if no other request spends.
@@ -519,11 +554,12 @@ impl PolicyLevels {
         self
     }
 
-    /// Drops the cost for each policy.
-    pub(crate) fn forget_costs(&mut self) {
+    /// Replaces the cost for each policy.
+    fn with_each(mut self, each: Option<EachCost>) -> Self {
         if let Some(more) = &mut self.more {
-            more.costs = None;
+            more.costs = each;
         }
+        self
     }
 
     /// Returns the cost for each policy, when the costs differ.

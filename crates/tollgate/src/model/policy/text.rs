@@ -32,14 +32,15 @@ impl fmt::Display for Policy {
             write_length(f, lease.generation_us())?;
             write!(f, ", 1/{})", lease.divisor())?;
         }
-        Ok(())
+        f.write_str(if self.is_ranked() { "" } else { ", unranked" })
     }
 }
 
 impl FromStr for Policy {
     type Err = Error;
 
-    /// Parses `NAME=QUOTA, ALGORITHM`, with `level N`, `branch N` and `leased(GENERATION, 1/SHARE)` behind it in any order.
+    /// Parses `NAME=QUOTA, ALGORITHM`, with `level N`, `branch N`, `leased(GENERATION, 1/SHARE)` and `unranked` behind it in
+    /// any order.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};
@@ -75,6 +76,8 @@ impl FromStr for Policy {
             } else if let Some(terms) = part.strip_prefix("leased(").and_then(|terms| terms.strip_suffix(')')) {
                 let (generation, share) = terms.split_once(", 1/").ok_or_else(|| wrong("has a lease without terms"))?;
                 lease = Some(Lease::new().generation(Quota::parse_period(generation)?).share(number(share)?));
+            } else if part == "unranked" {
+                policy = policy.unranked();
             } else {
                 return Err(wrong(&format!("has the unknown part {part:?}")));
             }
@@ -117,7 +120,11 @@ mod tests {
         let leased = plain.clone().try_leased(Lease::new().generation(Duration::from_millis(1_500)).share(7));
         let burst = plain.with_quota(plain.quota().with_burst(123));
         let reaching = plain.clone().at_level(2).at_branch(3);
-        [plain.clone(), reaching, plain.blocked()].into_iter().chain(leased).chain(burst).collect()
+        [plain.clone(), reaching, plain.clone().unranked(), plain.blocked()]
+            .into_iter()
+            .chain(leased)
+            .chain(burst)
+            .collect()
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl Shape {
     }
 
     /// Returns the script that returns what a check would decide, and charges nothing.
-    pub(crate) fn look(&self) -> &Script {
-        self.script(Purpose::Look, false, || Script::look(self.algorithms(), form(self, false)))
+    pub(crate) fn look(&self, is_capped: bool) -> &Script {
+        self.script(Purpose::Look, is_capped, || Script::look(self.algorithms(), form(self, is_capped)))
     }
 
     /// Returns the script that decides for many keys with the same numbers, all at one cost.

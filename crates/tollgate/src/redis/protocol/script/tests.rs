@@ -35,6 +35,7 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
         let name = algorithm.name();
         [
             (format!("{name}.capped.check.lua"), Script::check(&[algorithm], Form::Capped)),
+            (format!("{name}.capped.look.lua"), Script::look(&[algorithm], Form::Capped)),
             (format!("{name}.capped.batch.lua"), Script::batch(&[algorithm], Form::Capped)),
             (format!("{name}.capped.mixed.lua"), Script::mixed(&[algorithm], Form::Capped)),
             (format!("{name}.capped.refund.lua"), Script::refund(&[algorithm], Form::Capped)),
