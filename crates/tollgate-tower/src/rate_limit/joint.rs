@@ -140,7 +140,8 @@ impl JointDecision {
         self.push(limiter, key, decision, false)
     }
 
-    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not change the response.
+    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not change the response. A
+    /// [final cost](crate::RateLimitBuilder::final_cost) refunds units of it, too.
     pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, true)
     }

@@ -99,7 +99,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             headers.push(update);
         }
         let charge = options.final_cost.as_ref().filter(|_| joint.is_allowed()).map(|final_cost| {
-            let charged = joint.parts().filter(|part| part.decision.is_allowed()).map(|part| Charged {
+            let charged = joint.all().iter().filter(|part| part.decision.is_allowed()).map(|part| Charged {
                 limiter: part.limiter.clone(),
                 key: part.key.clone(),
                 decision: part.decision.clone(),
