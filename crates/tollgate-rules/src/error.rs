@@ -163,8 +163,8 @@ impl RuleError {
         self
     }
 
-    pub(crate) fn in_field(mut self, field: String) -> Self {
-        self.field = printable(&cut(&field, MAX_TEXT)).into_owned();
+    pub(crate) fn in_field(mut self, field: &str) -> Self {
+        self.field = printable(&cut(field, MAX_TEXT)).into_owned();
         self
     }
 

@@ -71,7 +71,7 @@ impl Errors {
     ) {
         self.count += 1;
         if self.held.len() < MAX_ERRORS {
-            let error = RuleError::new(kind, message).at(at).in_field(field.to_string());
+            let error = RuleError::new(kind, message).at(at).in_field(&field.to_string());
             self.held.push(error.in_file(self.file.as_ref()));
         }
     }
