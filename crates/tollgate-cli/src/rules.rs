@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use tollgate_rules::{Compat, RuleSet, RuleSetBuilder};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::shown};
 
 /// The options of all commands that read rules.
 #[derive(Args, Debug)]
@@ -50,12 +50,13 @@ pub(crate) fn domain<'a>(set: &'a RuleSet, name: Option<&'a str>) -> Result<&'a 
     domains.sort_unstable();
     match (name, &domains[..]) {
         (Some(name), _) if set.has_domain(name) => Ok(name),
-        (Some(name), _) => {
-            Err(Failure::new(format_args!("there is no domain {name:?}, expected one of {}", domains.join(", "))))
-        }
+        (Some(name), _) => Err(Failure::new(format_args!(
+            "there is no domain {name:?}, expected one of {}",
+            shown(&domains.join(", "))
+        ))),
         (None, [domain]) => Ok(domain),
         (None, _) => {
-            let names = domains.join(", ");
+            let names = shown(&domains.join(", "));
             Err(Failure::new(format_args!("the files have several domains, choose one with --domain: {names}")))
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use axum::{Router, extract::State, routing::get};
 use tollgate_rules::{Limit, Rule, Rules};
 
-use crate::RateLimitService;
+use crate::{RateLimitService, metrics::bounded};
 
 /// Returns the routes `/`, `/rlconfig` and `/stats`.
 ///
@@ -27,7 +27,8 @@ async fn stats(State(service): State<RateLimitService>) -> String {
     counters.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
 
-/// Writes a line for each rule. A line for a limit of Envoy's language is that of Envoy's service.
+/// Writes a line for each rule. A line for a limit of Envoy's language is that of Envoy's service. The name is that of the
+/// counters, so a name of a file forges no line.
 fn dump(rules: &Rules) -> String {
     let mut text = String::new();
     for rule in rules.current().rules() {
@@ -35,7 +36,7 @@ fn dump(rules: &Rules) -> String {
         let _ = writeln!(
             text,
             "{}: {}, shadow_mode: {}, quota_mode: {}",
-            rule.metric_name(),
+            bounded(rule.metric_name()),
             limit(rule),
             rule.is_shadow(),
             rule.is_quota()

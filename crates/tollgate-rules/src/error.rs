@@ -1,8 +1,9 @@
-use std::{fmt, path::Path, sync::Arc};
+use std::{borrow::Cow, fmt, path::Path, sync::Arc};
 
 /// Reports why files of rules were refused.
 ///
-/// The error holds every mistake that was found, up to 20. A load is all or nothing: one mistake refuses all files of
+/// The error holds every mistake that was found, up to 20. Its text has one line for each: names and values of the file
+/// are cut, and signs that end a line or that a terminal obeys are escaped. A load is all or nothing: one mistake refuses all files of
 /// the load, and the rules from before stay in force.
 ///
 /// ```
@@ -149,7 +150,8 @@ impl Position {
 
 impl RuleError {
     pub(crate) fn new(kind: RuleErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, file: None, at: None, field: String::new(), message: message.into(), source: None }
+        let message = printable(&cut(&message.into(), MAX_TEXT)).into_owned();
+        Self { kind, file: None, at: None, field: String::new(), message, source: None }
     }
 
     pub(crate) fn io(message: impl Into<String>, source: std::io::Error) -> Self {
@@ -161,8 +163,8 @@ impl RuleError {
         self
     }
 
-    pub(crate) fn in_field(mut self, field: String) -> Self {
-        self.field = field;
+    pub(crate) fn in_field(mut self, field: &str) -> Self {
+        self.field = printable(&cut(field, MAX_TEXT)).into_owned();
         self
     }
 
@@ -208,12 +210,41 @@ impl RuleError {
     }
 }
 
+/// The most characters of a path of a field, and of a message, whatever the names and values in it.
+const MAX_TEXT: usize = 1_000;
+
+/// Cuts a text to a number of characters.
+pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]).into(),
+        None => text.into(),
+    }
+}
+
+/// Escapes the signs of a text that end a line, or that a terminal obeys. A text of a file could forge a line of a log.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_plain = |sign: char| matches!(sign, '"' | '\'' | '\\') || sign.escape_debug().len() == 1;
+    if text.chars().all(is_plain) {
+        return text.into();
+    }
+    let escaped = |shown: String, sign: char| match is_plain(sign) {
+        true => shown + sign.encode_utf8(&mut [0; 4]),
+        false => shown + &sign.escape_debug().to_string(),
+    };
+    text.chars().fold(String::new(), escaped).into()
+}
+
+/// Returns the path of a file as it is shown.
+pub(crate) fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
+}
+
 impl fmt::Display for RuleError {
     /// Writes `FILE:LINE:COLUMN: FIELD: MESSAGE`, or `line LINE, column COLUMN: …` without a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.at) {
-            (Some(file), Some(at)) => write!(f, "{}:{}:{}: ", file.display(), at.line, at.column)?,
-            (Some(file), None) => write!(f, "{}: ", file.display())?,
+            (Some(file), Some(at)) => write!(f, "{}:{}:{}: ", shown(file), at.line, at.column)?,
+            (Some(file), None) => write!(f, "{}: ", shown(file))?,
             (None, Some(at)) => write!(f, "line {}, column {}: ", at.line, at.column)?,
             (None, None) => {}
         }

@@ -9,6 +9,9 @@ use std::{
 
 use crate::{
     Compat, RuleSet,
+    document::short,
+    error,
+    rule::Origin,
     rule_set::{Domain, Node, level::Level},
     selector::Selector,
 };
@@ -102,7 +105,7 @@ impl fmt::Display for RuleWarning {
     /// Writes `FILE:LINE: MESSAGE`, or `line LINE: MESSAGE` without a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
-            Some(file) => write!(f, "{}:{}: {}", file.display(), self.line, self.message),
+            Some(file) => write!(f, "{}:{}: {}", error::shown(file), self.line, self.message),
             None => write!(f, "line {}: {}", self.line, self.message),
         }
     }
@@ -168,9 +171,9 @@ impl<'a> Lint<'a> {
         &self.set.selectors[id as usize]
     }
 
-    fn push(&mut self, node: &Node, kind: RuleWarningKind, message: String) {
-        let origin = &node.origin;
-        self.found.push(RuleWarning { file: origin.file.clone(), line: origin.line, kind, message });
+    fn push(&mut self, origin: &Origin, kind: RuleWarningKind, message: &str) {
+        let (file, message) = (origin.file.clone(), error::printable(message).into_owned());
+        self.found.push(RuleWarning { file, line: origin.line, kind, message });
     }
 
     /// A pattern or a default behind a pattern that matches every text that it matches.
@@ -184,7 +187,7 @@ impl<'a> Lint<'a> {
             shown(self.selector(first)),
             first_node.origin
         );
-        self.push(&self.set.nodes[id as usize], RuleWarningKind::NeverSelected, message);
+        self.push(&self.set.nodes[id as usize].origin, RuleWarningKind::NeverSelected, &message);
     }
 
     fn no_effect(&mut self, level: &Level, id: u32) {
@@ -199,7 +202,7 @@ impl<'a> Lint<'a> {
                 "{} has no rate_limit and no descriptors, and is no exception from another rule, so it changes nothing",
                 shown(selector)
             );
-            self.push(node, RuleWarningKind::NoEffect, message);
+            self.push(&node.origin, RuleWarningKind::NoEffect, &message);
         }
     }
 
@@ -207,36 +210,31 @@ impl<'a> Lint<'a> {
         let Some(rule) = &node.rule else { return };
         let unknown: Vec<_> = rule.replaces().filter(|name| !self.names.contains(name)).map(str::to_owned).collect();
         for name in unknown {
+            let (name, domain) = (short(&name), short(domain));
             let message = format!("replaces {name:?}, but no limit of the domain {domain} has that name");
-            self.push(node, RuleWarningKind::UnknownName, message);
+            self.push(&node.origin, RuleWarningKind::UnknownName, &message);
         }
     }
 
     /// Classes of which no request is the first, and classes whose entry no action makes.
     fn classes(&mut self, domain: &Domain) {
         for (at, class) in domain.priorities.iter().enumerate() {
-            let origin = &class.origin;
-            let mut warn = |kind, message| {
-                self.found.push(RuleWarning { file: origin.file.clone(), line: origin.line, kind, message });
-            };
+            let name = short(class.name());
             if let Some(first) = domain.priorities[..at].iter().find(|first| first.covers(class)) {
-                let (name, first_name) = (class.name(), first.name());
                 let message = format!(
-                    "class {name:?} is never selected, because class {first_name:?} ({}) has all its requests",
+                    "class {name:?} is never selected, because class {:?} ({}) has all its requests",
+                    short(first.name()),
                     first.origin
                 );
-                warn(RuleWarningKind::NeverSelected, message);
+                self.push(&class.origin, RuleWarningKind::NeverSelected, &message);
             }
             #[cfg(feature = "http")]
             if let (Some(selector), Some(made)) = (&class.selector, &domain.descriptors)
                 && !made.keys().any(|key| *key == *selector.key)
             {
-                let message = format!(
-                    "class {:?} has the key {:?}, which no action of rate_limits makes",
-                    class.name(),
-                    selector.key
-                );
-                warn(RuleWarningKind::UnknownName, message);
+                let key = short(&selector.key);
+                let message = format!("class {name:?} has the key {key:?}, which no action of rate_limits makes");
+                self.push(&class.origin, RuleWarningKind::UnknownName, &message);
             }
         }
     }
@@ -250,10 +248,12 @@ impl<'a> Lint<'a> {
         });
         if let Some((key, value)) = other {
             let message = format!(
-                "an entry {key}={value} also selects {}, because the mode envoy compares the text key_value",
+                "an entry {}={} also selects {}, because the mode envoy compares the text key_value",
+                short(key),
+                short(value),
                 shown(selector)
             );
-            self.push(node, RuleWarningKind::Quirk, message);
+            self.push(&node.origin, RuleWarningKind::Quirk, &message);
         }
     }
 
@@ -261,14 +261,14 @@ impl<'a> Lint<'a> {
         let Some(rule) = &node.rule else { return };
         if rule.metadata().is_some() && (is_metered || rule.has_detailed_metric) {
             let message = "the metadata is lost in the mode envoy, because of detailed_metric or value_to_metric";
-            self.push(node, RuleWarningKind::Quirk, message.to_owned());
+            self.push(&node.origin, RuleWarningKind::Quirk, message);
         }
     }
 }
 
 fn shown(selector: &Selector) -> String {
     match &selector.value {
-        Some(value) => format!("{}={value}", selector.key),
-        None => format!("{} without a value", selector.key),
+        Some(value) => format!("{}={}", short(&selector.key), short(value)),
+        None => format!("{} without a value", short(&selector.key)),
     }
 }

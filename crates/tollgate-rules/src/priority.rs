@@ -11,7 +11,7 @@ use crate::{Descriptor, DescriptorEntry, pattern::Pattern, rule::Origin};
 /// A request belongs to the first class, in the order of the file, for which one of its descriptors has an entry with
 /// the `key` of the class. If the class has a `value`, the entry must match it. `*` stands for any characters, as in a
 /// descriptor. A class without a `key` is the last, and takes all other requests. A request that belongs to no class
-/// has the priority [`CRITICAL`](Priority::CRITICAL), as without `priorities`.
+/// has the priority of its layer, or else [`CRITICAL`](Priority::CRITICAL), as without `priorities`.
 ///
 /// All classes spend from the same counters, on all replicas. A request is denied when it would use more of any of its
 /// limits than the `ceiling` of its class. The units above the ceiling are left for requests of a higher class.

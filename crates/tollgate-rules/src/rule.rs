@@ -2,7 +2,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use tollgate::{Algorithm, Enforcement, Outage, Policy, PolicySet, Quota};
 
-use crate::{Compat, LimitOverride, Unit, metrics::RuleSeries};
+use crate::{Compat, LimitOverride, Unit, error::shown, metrics::RuleSeries};
 
 /// One rule of a file: a limit and its options.
 ///
@@ -103,7 +103,7 @@ pub(crate) struct Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
-            Some(file) => write!(f, "{}:{}", file.display(), self.line),
+            Some(file) => write!(f, "{}:{}", shown(file), self.line),
             None => write!(f, "line {}", self.line),
         }
     }

@@ -137,7 +137,7 @@ pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use meter::{Counter, Meter};
 pub use rate_limit::{
-    Admitted, HandlerLimiter, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
+    Admitted, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
     RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, StateService,
     TieredLimiters, reservation,
 };

@@ -11,7 +11,7 @@ use tollgate_rules::{Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet, Rule
 
 use crate::{
     failure,
-    output::{Format, Report},
+    output::{Format, Report, shown},
     rules::RuleOptions,
 };
 
@@ -186,7 +186,7 @@ impl FileReport {
                 let _ = writeln!(text, "{word}: {}", problem.shown);
             }
         }
-        let path = self.path.display();
+        let path = shown(&self.path.to_string_lossy());
         if self.more_errors > 0 {
             let _ = writeln!(text, "error: {path}: and {} more", self.more_errors);
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    output::Table,
+    output::{Table, shown},
     trace::{Skipped, shown_time},
 };
 
@@ -109,13 +109,13 @@ impl SimulationReport {
             let mode = if rule.is_shadow { " (shadow)" } else { "" };
             let more = if rule.has_more_denied_keys { "+" } else { "" };
             table.row([
-                rule.rule.clone(),
+                shown(&rule.rule),
                 format!("{}{mode}", rule.limit),
                 rule.requests.to_string(),
                 rule.denied.to_string(),
                 format!("{:.2}", rule.denied_percent),
                 format!("{}{more}", rule.denied_keys),
-                rule.place.clone(),
+                shown(&rule.place),
             ]);
         }
         text.push_str(&table.text());
@@ -135,7 +135,7 @@ impl SimulationReport {
             for suggestion in &rule.suggestions {
                 let share = |denied| format!("{:.2}", percent(denied, rule.requests));
                 table.row([
-                    rule.rule.clone(),
+                    shown(&rule.rule),
                     suggestion.quota.clone(),
                     share(suggestion.denied),
                     suggestion.suggested.clone().unwrap_or_else(|| "none is large enough".to_owned()),

@@ -152,6 +152,24 @@ fn hostile_files_are_refused_with_their_place() {
     }
 }
 
+#[test]
+fn texts_of_a_file_forge_no_line_and_do_not_reach_the_terminal() {
+    let forged = r#""x\n/rules.yaml: ok, 1 rule, 1 domain, mode native\e[2J\e]0;title\a""#;
+    for (text, status, lines) in [
+        (format!("domain: d\n{forged}: 1\n"), 1, 2),
+        (format!("domain: d\ndescriptors: [{{key: {forged}}}, {{key: a, {forged}: 1}}]\n"), 1, 2),
+        (format!("domain: {forged}\ndescriptors: [{{key: {forged}, value: {forged}}}]\n"), 0, 2),
+    ] {
+        let file = File::new("ru\u{1b}[2J\nles.yaml", &text);
+        let run = tollgate(["check", file.path()]);
+        assert_eq!((run.status, run.stdout.lines().count()), (status, lines), "{}", run.stdout);
+        let is_obeyed = |sign: char| sign.is_control() && sign != '\n';
+        assert!(!run.stdout.contains(is_obeyed), "{:?}", run.stdout);
+        let run = tollgate(["explain", file.path(), "a\u{1b}[2J=b\nc"]);
+        assert!(!run.stdout.contains(is_obeyed) && !run.stderr.contains(is_obeyed), "{:?}{:?}", run.stdout, run.stderr);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_without_permission_ends_with_status_2() {

@@ -11,6 +11,8 @@ mod registry;
 mod statsd;
 
 #[cfg(feature = "server")]
+pub(crate) use names::bounded;
+#[cfg(feature = "server")]
 pub use prometheus::prometheus_text;
 pub use registry::Metrics;
 #[cfg(feature = "server")]

@@ -32,6 +32,23 @@ async fn mistakes_of_a_reload_are_printed_below_the_rules() {
 }
 
 #[tokio::test]
+async fn names_of_rules_cannot_forge_lines() {
+    let long = "x".repeat(10_000);
+    let yaml = format!(
+        "domain: shop\ndescriptors:\n- {{key: \"a\\nshop.b: unit=DAY\\e[2J\", rate_limit: {{unit: hour, requests_per_unit: 1}}}}\n\
+         - {{key: {long}, rate_limit: {{unit: hour, requests_per_unit: 1}}}}\n"
+    );
+    let server = Running::start(RateLimitService::new(limiter(&yaml, Compat::Native))).await;
+    let (_, text) = http(server.page("debug pages"), "GET /rlconfig", "").await;
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "shop.a_shop.b_ unit=DAY_[2J: unit=HOUR requests_per_unit=1, shadow_mode: false, quota_mode: false"
+    );
+    assert!(lines.len() == 2 && lines[1].len() < 400, "{} lines", lines.len());
+}
+
+#[tokio::test]
 async fn the_counters_are_printed() {
     let service = RateLimitService::new(limiter(RULES, Compat::Native));
     let server = Running::start(service.clone()).await;

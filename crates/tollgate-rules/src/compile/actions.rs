@@ -5,7 +5,7 @@ use http::HeaderName;
 use crate::{
     actions::{Actions, Descriptors, HeaderMatch},
     compile::{compiler::Compiler, errors::Trail},
-    document::{Field, Node},
+    document::{Field, Node, short},
 };
 
 /// Reads lists of actions with the compiler, which collects the mistakes.
@@ -148,7 +148,11 @@ impl ActionReader<'_> {
                 ":method" => ": use the action method",
                 _ => "",
             };
-            self.0.refuse_value(trail, node, format!("must be the name of a header field, got {text:?}{hint}"));
+            self.0.refuse_value(
+                trail,
+                node,
+                format!("must be the name of a header field, got {:?}{hint}", short(&text)),
+            );
         }
         name
     }

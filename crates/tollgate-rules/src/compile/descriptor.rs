@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     RuleErrorKind, RuleMetadata,
-    document::{Field, Node, Value},
+    document::{Field, Node, Value, short},
     error::Position,
     pattern::Pattern,
     selector::Selector,
@@ -129,8 +129,8 @@ impl Compiler {
         let Some(first) = siblings.seen.insert(text, id) else { return };
         let first = self.nodes.get(first as usize).map(|node| node.origin.to_string()).unwrap_or_default();
         let shown = match &node.value {
-            Some(value) => format!("key {:?} with value {value:?}", node.key),
-            None => format!("key {:?} without a value", node.key),
+            Some(value) => format!("key {:?} with value {:?}", short(&node.key), short(value)),
+            None => format!("key {:?} without a value", short(&node.key)),
         };
         let message = format!("{shown} appears twice at one level, first at {first}");
         let field = if node.value.is_some() { "value" } else { "key" };

@@ -4,6 +4,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 use crate::{
     RuleError, RuleErrorKind, RuleErrors,
+    document::short,
     error::{MAX_ERRORS, Position},
 };
 
@@ -28,8 +29,8 @@ impl fmt::Display for Trail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
-            Self::Field(Self::Root, name) => f.write_str(name),
-            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Field(Self::Root, name) => f.write_str(&short(name)),
+            Self::Field(parent, name) => write!(f, "{parent}.{}", short(name)),
             Self::Item(parent, at) => write!(f, "{parent}[{at}]"),
         }
     }
@@ -70,7 +71,7 @@ impl Errors {
     ) {
         self.count += 1;
         if self.held.len() < MAX_ERRORS {
-            let error = RuleError::new(kind, message).at(at).in_field(field.to_string());
+            let error = RuleError::new(kind, message).at(at).in_field(&field.to_string());
             self.held.push(error.in_file(self.file.as_ref()));
         }
     }

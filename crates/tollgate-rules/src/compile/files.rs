@@ -14,7 +14,7 @@ use super::{
 use crate::compile::actions::ActionReader;
 use crate::{
     Compat, Limits, RuleError, RuleErrorKind, RuleErrors, RuleSet,
-    document::{Field, Node, Scalar, Value},
+    document::{Field, Node, Scalar, Value, short},
     metrics::RuleSeries,
     names::{metric_part, stat_name},
     rule::{Origin, Rule},
@@ -146,7 +146,8 @@ impl Compiler {
             }
         };
         if domains.contains_key(&name) && !merge {
-            let message = format!("domain {name:?} has rules in another file, join the files or set merge_domains");
+            let message =
+                format!("domain {:?} has rules in another file, join the files or set merge_domains", short(&name));
             self.errors.push_at(RuleErrorKind::Duplicate, &trail, at, message);
         }
         let mut siblings = domains.remove(&name).unwrap_or_default();

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     RuleErrorKind, Unit,
-    document::{Field, Node, Scalar, Value},
+    document::{Field, Node, Scalar, Value, short},
     error::Position,
     names::policy_name,
     rule::Limit,
@@ -347,7 +347,7 @@ impl Compiler {
             return Some(unit);
         }
         let names = || Unit::ALL.iter().map(|unit| unit.as_str());
-        let mut message = format!("unknown unit {:?}, expected {}", &*text, listed(names()));
+        let mut message = format!("unknown unit {:?}, expected {}", short(&text), listed(names()));
         if let Some(name) = similar(&text, names()) {
             message.push_str(&format!("; did you mean {name}?"));
         } else if !self.compat.is_envoy() && Quota::parse_period(&text).is_ok() {

@@ -8,7 +8,7 @@ use super::{
     compiler::{Compiler, Siblings},
     errors::Trail,
 };
-use crate::{RuleErrorKind, document::Node, load, networks::ClientNetworks};
+use crate::{RuleErrorKind, document::Node, error::cut, load, networks::ClientNetworks};
 
 const FIELDS: [&str; 4] = ["allow", "deny", "allow_file", "deny_file"];
 
@@ -60,7 +60,7 @@ impl Compiler {
         let directory = self.file.as_ref().and_then(|file| file.parent());
         let path = directory.map_or_else(|| PathBuf::from(&*text), |directory| directory.join(&*text));
         let read = load::text(&path, &self.limits);
-        let shown = path.display().to_string();
+        let shown = cut(&path.to_string_lossy(), 300).into_owned();
         self.lists.push(path);
         match read {
             Ok(text) => match Network::parse_lines(&text) {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     RuleErrorKind,
-    document::Node,
+    document::{Node, short},
     error::Position,
     priority::{EntrySelector, EntryValue, PriorityClass},
     rule::Origin,
@@ -30,11 +30,12 @@ impl Compiler {
             let trail = trail.item(at);
             let Some(class) = self.priority_class(item, &trail) else { continue };
             if let Some(first) = classes.iter().find(|first| first.name == class.name) {
-                let message = format!("class {:?} appears twice, first at {}", class.name(), first.origin);
+                let message = format!("class {:?} appears twice, first at {}", short(class.name()), first.origin);
                 self.errors.push_at(RuleErrorKind::Duplicate, &trail.field("name"), item.at, message);
             }
             if class.selector.is_none() && at + 1 < items.len() {
-                let message = format!("is missing in class {:?}, only the last class may leave it out", class.name());
+                let message =
+                    format!("is missing in class {:?}, only the last class may leave it out", short(class.name()));
                 self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), item.at, message);
             }
             classes.push(class);
@@ -91,7 +92,7 @@ impl Compiler {
             if policies.flat_map(|set| set.iter()).any(|policy| policy.lease().is_some() && policy.is_ranked()) {
                 let message = format!(
                     "class {:?} has a ceiling below 100%, and the limit at {} is leased: its units have no priority",
-                    class.name(),
+                    short(class.name()),
                     node.origin
                 );
                 self.errors.file.clone_from(&class.origin.file);

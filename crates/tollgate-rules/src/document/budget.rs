@@ -1,6 +1,6 @@
 //! Bounds a tree while it grows, and makes the errors of its readers.
 
-use super::limits::Limits;
+use super::{limits::Limits, node::short};
 use crate::error::{Position, RuleError, RuleErrorKind};
 
 /// Counts the nodes of a tree while it grows.
@@ -37,5 +37,6 @@ pub(super) fn syntax(message: impl Into<String>) -> RuleError {
 }
 
 pub(super) fn duplicate(name: &str, at: Position) -> RuleError {
+    let name = short(name);
     RuleError::new(RuleErrorKind::Duplicate, format!("field {name:?} appears twice in one mapping")).at(at)
 }

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use crate::error::Position;
+use crate::error::{Position, cut};
 
 /// A value of a file and its place.
 #[derive(Clone, Debug)]
@@ -79,8 +79,5 @@ impl Node {
 
 /// Cuts a text for a message.
 pub(crate) fn short(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    cut(text, 60).into_owned()
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate::{Cost, Error, ErrorKind, Key, store::StoreFuture};
+use tollgate::{Error, ErrorKind, Key, Priority, store::StoreFuture};
 use tollgate_tower::{
-    JointDecision, JointFuture, LimiterSource, RequestDecider,
+    JointCheck, JointDecision, JointFuture, LimiterSource, RequestDecider,
     key::{KeyError, NetworkVerdict},
 };
 
 use super::{rule_limiter::RuleLimiter, steps::Charge};
-use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
+use crate::{ClientIp, Code, Descriptors, GlobalModes, Plan, RequestError, Verdict};
 
 /// Limits the requests of a layer by the rules of one domain.
 ///
@@ -64,9 +64,18 @@ use crate::{ClientIp, Code, Descriptors, GlobalModes, RequestError, Verdict};
 ///
 /// A request without a descriptor, or whose descriptors match no limit, passes without header fields.
 ///
-/// Each descriptor spends the [cost](tollgate_tower::RateLimitBuilder::cost) of the layer, unless it has
-/// [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no
-/// unit left. [`LimiterSource::from_decider`] lists the options of the layer that have no effect.
+/// # The options of the layer
+///
+/// - Each descriptor spends the [cost](tollgate_tower::RateLimitBuilder::cost) of the layer, unless it has
+///   [`hits`](crate::Descriptor::hits) of its own. A cost of 0 tests the limits: the request is denied when one has no
+///   unit left.
+/// - A request has the [priority](tollgate_tower::RateLimitBuilder::priority) of the layer, unless it belongs to a
+///   [class](crate::PriorityClass) of the file. Leased limits have no priorities, and neither has the mode `envoy`: the
+///   response is 500, and the mistake is logged once.
+/// - With an [enforcement](tollgate_tower::RateLimitBuilder::enforcement), a limit denies when both the rule and the layer
+///   enforce it for the [key](crate::Match::key) of its descriptor. Any other limit counts as in shadow mode.
+///
+/// [`LimiterSource::from_decider`] lists the options that have no effect.
 #[derive(Clone, Debug)]
 #[must_use = "the rules limit nothing until a layer uses them"]
 pub struct RequestRules {
@@ -102,17 +111,24 @@ impl RequestRules {
 }
 
 impl RequestDecider for RequestRules {
-    fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+    fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
         // One set makes the descriptors and decides them.
         let set = self.limiter.rules().current();
+        if set.compat().is_envoy() && check.priority() < Priority::CRITICAL {
+            return Err(KeyError::misconfigured("the rules are in the mode envoy, which has no priorities"));
+        }
+        let mut has_networks = true;
         if let Some(networks) = set.networks(&self.domain) {
             let address = self.client_ip.address(parts)?;
             match networks.verdict(address) {
                 NetworkVerdict::Allowed => return Ok(StoreFuture::ready(Ok(None))),
-                NetworkVerdict::Denied if !self.limiter.0.modes.shadow => {
+                NetworkVerdict::Denied => {
                     // The key that an address has by default.
-                    let forbidden = JointDecision::forbidden(Key::network(address, 64));
-                    return Ok(StoreFuture::ready(Ok(Some(forbidden))));
+                    let key = Key::network(address, 64);
+                    if !self.limiter.0.modes.shadow && check.is_enforced(&key) {
+                        return Ok(StoreFuture::ready(Ok(Some(JointDecision::forbidden(key)))));
+                    }
+                    has_networks = false;
                 }
                 _ => {}
             }
@@ -128,7 +144,7 @@ impl RequestDecider for RequestRules {
             .extract(parts, &self.client_ip)?
             .into_iter()
             .map(|descriptor| {
-                let hits = descriptor.hits().unwrap_or(cost.units());
+                let hits = descriptor.hits().unwrap_or(check.cost().units());
                 descriptor.with_hits(hits).into_owned()
             })
             .collect();
@@ -137,10 +153,12 @@ impl RequestDecider for RequestRules {
         }
         let (limiter, domain) = (self.limiter.clone(), Arc::clone(&self.domain));
         Ok(StoreFuture::pending(async move {
-            let invalid = |error: RequestError| Error::new(ErrorKind::Config, error.to_string());
-            let plan = set.plan(&domain, &descriptors, 1).map_err(invalid)?;
+            if domain.is_empty() {
+                return Err(Error::new(ErrorKind::Config, RequestError::EmptyDomain.to_string()));
+            }
+            let plan = set.plan_in_layer(&domain, &descriptors, check, has_networks);
             let (verdict, charges) = limiter.decide_plan(&plan).await?;
-            joint(&verdict, charges, limiter.0.modes)
+            joint(&plan, &verdict, charges, limiter.0.modes)
         }))
     }
 }
@@ -152,14 +170,19 @@ impl From<RequestRules> for LimiterSource {
 }
 
 /// Returns the decisions of all descriptors as one.
-fn joint(verdict: &Verdict, charges: Vec<Option<Charge>>, modes: GlobalModes) -> Result<Option<JointDecision>, Error> {
+fn joint(
+    plan: &Plan<'_>,
+    verdict: &Verdict,
+    charges: Vec<Option<Charge>>,
+    modes: GlobalModes,
+) -> Result<Option<JointDecision>, Error> {
     let is_allowed = verdict.code() == Code::Ok;
     let mut joint = if is_allowed { JointDecision::allowed() } else { JointDecision::denied() };
-    let (mut is_blocked, mut never_fits, mut is_limited) = (false, None, false);
-    for (status, charge) in verdict.statuses().iter().zip(charges) {
+    let (mut blocked, mut never_fits, mut is_limited) = (None, None, false);
+    for ((planned, status), charge) in plan.iter().zip(verdict.statuses()).zip(charges) {
         let is_over = status.code() == Code::OverLimit;
         let Some(Charge { limiter, key, decision, is_shadow, .. }) = charge else {
-            is_blocked |= is_over;
+            blocked = blocked.or_else(|| is_over.then(|| planned.charged().map(|found| found.key())));
             continue;
         };
         is_limited = true;
@@ -167,7 +190,7 @@ fn joint(verdict: &Verdict, charges: Vec<Option<Charge>>, modes: GlobalModes) ->
             // Passed descriptors of a denied request are refunded: the response lists those that deny.
             Ok(decision) if !is_allowed && !is_over && decision.is_allowed() => joint,
             // A quota that is over its limit does not deny while another one is not.
-            Ok(decision) if is_shadow || modes.shadow || is_over == is_allowed => {
+            Ok(decision) if is_shadow || modes.shadow || (is_over && is_allowed) => {
                 joint.with_shadow(limiter, key, decision)
             }
             Ok(decision) => joint.with(limiter, key, decision),
@@ -178,11 +201,12 @@ fn joint(verdict: &Verdict, charges: Vec<Option<Charge>>, modes: GlobalModes) ->
         };
     }
     if is_allowed {
-        return Ok((is_limited || is_blocked).then_some(joint));
+        return Ok((is_limited || blocked.is_some()).then_some(joint));
     }
-    match (is_blocked, never_fits) {
-        (true, _) => Ok(Some(JointDecision::denied())),
-        (false, Some(error)) => Err(error),
-        (false, None) => Ok(Some(joint)),
+    match (blocked, never_fits) {
+        // A network that the descriptors name has no key.
+        (Some(key), _) => Ok(Some(key.map_or_else(JointDecision::denied, JointDecision::blocked))),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(Some(joint)),
     }
 }

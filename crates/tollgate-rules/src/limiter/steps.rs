@@ -83,8 +83,8 @@ impl Steps {
     /// Returns the steps that charge these descriptors.
     ///
     /// One step has descriptors of which each alone denies the request, and that have one answer in an outage. All are
-    /// leased, or none. A descriptor in shadow mode, a quota descriptor, and one whose units never fit have a step of their own. So has
-    /// every descriptor in the mode `envoy`, where a denied request is charged.
+    /// leased, or none. A descriptor that is not enforced, a quota descriptor, and one whose units never fit have a step of their own.
+    /// So has every descriptor in the mode `envoy`, where a denied request is charged.
     fn of<'p, 'l>(
         &self,
         plan: &Plan<'_>,
@@ -177,7 +177,10 @@ impl Pending<'_, '_> {
     /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
     fn denies_alone(&self) -> bool {
         let least = self.policies.iter().map(|policy| self.priority.units_of_policy(policy)).min();
-        !self.is_shadow && !self.rule.is_quota() && least.is_some_and(|least| self.planned.hits() <= least)
+        !self.is_shadow
+            && self.is_enforced
+            && !self.rule.is_quota()
+            && least.is_some_and(|least| self.planned.hits() <= least)
     }
 }
 
@@ -206,6 +209,8 @@ pub(super) struct Pending<'p, 'l> {
     pub(super) key: Key,
     /// The rule is not enforced for the key.
     is_shadow: bool,
+    /// The layer enforces the limits of the key.
+    is_enforced: bool,
     /// The place of the descriptor in the request.
     pub(super) place: usize,
     pub(super) compat: Compat,
@@ -223,8 +228,9 @@ impl<'p, 'l> Pending<'p, 'l> {
         let found = planned.charged()?;
         let (rule, key) = (found.rule(), found.key());
         let (policies, is_shadow) = (rule.policies()?, !rule.enforcement.applies_to(&key));
-        let (compat, priority) = (plan.compat(), plan.priority());
-        Some(Self { planned, rule, policies, limiter: limiter(rule), key, is_shadow, place, compat, priority })
+        let (is_enforced, compat, priority) = (plan.is_enforced(&key), plan.compat(), plan.priority());
+        let limiter = limiter(rule);
+        Some(Self { planned, rule, policies, limiter, key, is_shadow, is_enforced, place, compat, priority })
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{
     Descriptor, Rule, RuleSet,
+    error::printable,
     rule::Limit,
     rule_set::{
         Node,
@@ -227,11 +228,13 @@ fn described(rule: &Rule) -> String {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for level in &self.levels {
-            writeln!(f, "{}={}", level.key, level.value)?;
+            writeln!(f, "{}={}", printable(&level.key), printable(&level.value))?;
             for attempt in &level.attempts {
                 match (attempt.by, &attempt.pattern) {
-                    (MatchedBy::Value, _) => write!(f, "  value {}", level.value)?,
-                    (MatchedBy::Pattern, pattern) => write!(f, "  pattern {}", pattern.as_deref().unwrap_or_default())?,
+                    (MatchedBy::Value, _) => write!(f, "  value {}", printable(&level.value))?,
+                    (MatchedBy::Pattern, pattern) => {
+                        write!(f, "  pattern {}", printable(pattern.as_deref().unwrap_or_default()))?;
+                    }
                     (MatchedBy::Default, _) => write!(f, "  key without a value")?,
                 }
                 if let Some(place) = &attempt.place {
@@ -246,6 +249,6 @@ impl fmt::Display for Explanation {
                 writeln!(f, ": {outcome}")?;
             }
         }
-        writeln!(f, "{}", self.outcome)
+        writeln!(f, "{}", printable(&self.outcome))
     }
 }

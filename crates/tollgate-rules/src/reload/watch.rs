@@ -211,7 +211,7 @@ impl Watches {
                 match self.watcher.watch(path, RecursiveMode::NonRecursive) {
                     Ok(()) => drop(self.watched.insert(path.clone())),
                     Err(error) => {
-                        tracing::debug!(path = %path.display(), %error, "a directory of rate limit rules is not watched");
+                        tracing::debug!(?path, %error, "a directory of rate limit rules is not watched");
                         failed = Some(error);
                     }
                 }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     RuleErrorKind, RuleErrors,
     compile::{Options, compile},
+    document::short,
     names::policy_name,
 };
 
@@ -44,10 +45,16 @@ pub(super) fn assemble(settings: &Settings, values: &mut Values<'_>) -> Assemble
         let field = format!("{}.id", route.field);
         let id = match &route.id {
             Some(id) if id.contains('*') => {
-                values.refuse(RuleErrorKind::Value, &field, route.at, format!("must not contain *, got {id:?}"));
+                values.refuse(
+                    RuleErrorKind::Value,
+                    &field,
+                    route.at,
+                    format!("must not contain *, got {:?}", short(id)),
+                );
                 continue;
             }
             Some(id) if !ids.insert(id.as_str()) => {
+                let id = short(id);
                 let message =
                     format!("two routes have the id {id:?}, and the gateway gives both the numbers of the last");
                 values.refuse(RuleErrorKind::Duplicate, &field, route.at, message);
@@ -62,6 +69,7 @@ pub(super) fn assemble(settings: &Settings, values: &mut Values<'_>) -> Assemble
         match settings.bucket(&filters, Some(id)) {
             Some(bucket) => limits.extend(settings.limit(Some(id), &filters, bucket, values)),
             None => {
+                let id = short(id);
                 let message = format!(
                     "has no numbers, expected redis-rate-limiter.replenish-rate here or in redis-rate-limiter.config.{id}; \
                      a limit that is set in Java is not in the file"

@@ -1,7 +1,7 @@
 //! Reads the filters of a route.
 
 use super::{
-    property::{Property, expected, properties, same},
+    property::{Property, expected, path, properties, same},
     settings::{Filter, NUMBERS, NumberReader},
     values::Values,
 };
@@ -77,7 +77,7 @@ fn filter(item: &Node, field: &str, values: &mut Values<'_>) -> Option<Filter> {
     let mut numbers = NumberReader::default();
     for property in properties.iter().filter(|property| property.is_under(&["args"])) {
         let name = &property.name[1..];
-        let field = format!("{field}.{}", property.name.join("."));
+        let field = format!("{field}.{}", path(&property.name));
         argument(name, property, &field, &mut filter, &mut numbers, values);
     }
     filter.bucket = numbers.finish(&format!("{field}.args.{REDIS}"), item.at, values);

@@ -2,7 +2,7 @@
 
 use crate::{
     compile::listed,
-    document::{Node, Value},
+    document::{Node, Value, short},
     error::Position,
 };
 
@@ -74,6 +74,11 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
         rest = after;
         Some(part)
     })
+}
+
+/// Returns a name as it is shown.
+pub(super) fn path(parts: &[&str]) -> String {
+    parts.iter().map(|part| short(part)).collect::<Vec<_>>().join(".")
 }
 
 /// Compares two parts in the relaxed way: without hyphens, underscores and case.

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::{
     filter::filters,
-    property::{Property, expected, properties, same},
+    property::{Property, expected, path, properties, same},
     settings::{NUMBERS, NumberReader, Route, Settings},
     values::Values,
 };
 use crate::{
     RuleErrorKind,
-    document::{Node, Scalar, Value},
+    document::{Node, Scalar, Value, short},
     error::Position,
 };
 
@@ -87,7 +87,7 @@ impl Reader<'_> {
 
     /// Records a list, which must be written as a list and under one prefix.
     fn list<'n>(&mut self, property: &Property<'n>, rest: &[&str], list: &mut Option<(&'n Node, String)>) {
-        let field = property.name.join(".");
+        let field = path(&property.name);
         if !rest.is_empty() {
             let message = "write the list in YAML, and not with indices";
             return self.values.refuse(RuleErrorKind::Syntax, &field, property.at, message);
@@ -101,7 +101,7 @@ impl Reader<'_> {
 
     fn filter_default(&mut self, name: &str, property: &Property<'_>, settings: &mut Settings) {
         const NAMES: [&str; 4] = ["deny-empty-key", "empty-key-status-code", "throw-on-limit", "enabled"];
-        let (node, field) = (property.node, property.name.join("."));
+        let (node, field) = (property.node, path(&property.name));
         match NAMES.iter().position(|known| same(known, name)) {
             Some(0) => settings.deny_empty_key = self.values.boolean(node, &field),
             Some(1) => settings.empty_key_status = self.values.status(node, &field),
@@ -114,13 +114,13 @@ impl Reader<'_> {
     }
 
     fn config<'n>(&mut self, route: &'n str, number: &str, property: &Property<'n>, config: &mut Configs<'n>) {
-        let field = property.name.join(".");
+        let field = path(&property.name);
         let Some(number) = NUMBERS.iter().position(|known| same(known, number)) else {
             let message = format!("unknown field, {}", expected(number, &NUMBERS));
             return self.values.refuse(RuleErrorKind::UnknownField, &field, property.at, message);
         };
         let known = *config.by_route.entry(route).or_insert_with(|| {
-            let base = property.name[..property.name.len() - 1].join(".");
+            let base = path(&property.name[..property.name.len() - 1]);
             config.all.push(Config { route, field: base, at: property.at, numbers: NumberReader::default() });
             config.all.len() - 1
         });
@@ -150,7 +150,7 @@ impl Reader<'_> {
         const NAMES: [&str; 3] = ["id", "filters", "enabled"];
         let properties = properties(item, |name| NAMES.iter().any(|known| same(known, name[0])));
         for property in &properties {
-            let field = format!("{}.{}", route.field, property.name.join("."));
+            let field = format!("{}.{}", route.field, path(&property.name));
             match NAMES.iter().position(|known| property.is(&[known])) {
                 Some(0) => route.id = self.values.text(property.node, &field),
                 Some(1) => route.filters = filters(property.node, &field, &mut self.values),
@@ -167,7 +167,7 @@ impl Reader<'_> {
         let Some(property) = properties.iter().find(|property| names.iter().any(|name| property.is(name))) else {
             return true;
         };
-        let field = property.name.join(".");
+        let field = path(&property.name);
         let texts = match &property.node.value {
             Value::List(items) => items.iter().filter_map(|item| self.values.text(item, &field)).collect(),
             _ => Vec::from_iter(self.values.text(property.node, &field)),
@@ -177,7 +177,7 @@ impl Reader<'_> {
         names.all(|name| {
             let (name, is_negated) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
             if name.contains(['&', '|', '(', ')', '!']) {
-                let message = format!("expected names of profiles, got the expression {name:?}");
+                let message = format!("expected names of profiles, got the expression {:?}", short(name));
                 self.values.refuse(RuleErrorKind::Value, &field, property.at, message);
             }
             is_active |= self.profiles.iter().any(|active| active == name) != is_negated;

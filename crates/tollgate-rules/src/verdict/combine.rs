@@ -94,7 +94,7 @@ impl Plan<'_> {
     pub fn verdict(&self, outcomes: &[Option<DescriptorOutcome>], modes: GlobalModes) -> Verdict {
         let outcomes = outcomes.iter().copied().chain(std::iter::repeat(None));
         let statuses: Vec<_> =
-            self.planned.iter().zip(outcomes).map(|(planned, outcome)| planned.status(outcome)).collect();
+            self.planned.iter().zip(outcomes).map(|(planned, outcome)| planned.status(self, outcome)).collect();
 
         let (mut is_over, mut quotas, mut failed_quotas) = (false, 0, 0);
         let mut nearest: Option<(usize, u64)> = None;
@@ -140,7 +140,7 @@ impl Plan<'_> {
 }
 
 impl Planned<'_> {
-    fn status(&self, outcome: Option<DescriptorOutcome>) -> Status {
+    fn status(&self, plan: &Plan<'_>, outcome: Option<DescriptorOutcome>) -> Status {
         let passed = Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, usage: Usage::default() };
         if self.treatment == Treatment::Unlimited {
             return Status { remaining: u32::MAX.into(), ..passed };
@@ -150,7 +150,7 @@ impl Planned<'_> {
         }
         let (Some(found), Some(outcome)) = (self.charged(), outcome) else { return passed };
         let rule = found.rule();
-        let is_shadowed = outcome.is_over && found.is_shadow();
+        let is_shadowed = outcome.is_over && (found.is_shadow() || !plan.is_enforced(&found.key()));
         Status {
             code: if outcome.is_over && !is_shadowed { Code::OverLimit } else { Code::Ok },
             limit: rule.amount().map(|(requests, period)| CurrentLimit { requests, period, name: rule.name.clone() }),

@@ -1,6 +1,8 @@
 use std::{collections::HashSet, fmt};
 
-use tollgate::Priority;
+use tollgate::{Key, Priority};
+#[cfg(feature = "http")]
+use tollgate_tower::JointCheck;
 
 use crate::{Compat, Descriptor, Match, PriorityClass, RuleSet, rule::Limit};
 
@@ -34,6 +36,9 @@ pub struct Plan<'a> {
     pub(super) hits: u32,
     class: Option<&'a PriorityClass>,
     pub(super) planned: Vec<Planned<'a>>,
+    /// What a layer asks for.
+    #[cfg(feature = "http")]
+    check: Option<JointCheck>,
 }
 
 /// One descriptor of a [`Plan`].
@@ -107,6 +112,17 @@ impl RuleSet {
             return Err(RequestError::NoDescriptors);
         }
         let of_network = self.treatment_of_network(domain, descriptors);
+        Ok(self.plan_of(domain, descriptors, hits, of_network))
+    }
+
+    /// Finds the limits of all descriptors of a request whose client belongs to a network of the domain, or to none.
+    fn plan_of<'a>(
+        &'a self,
+        domain: &'a str,
+        descriptors: &'a [Descriptor<'a>],
+        hits: u32,
+        of_network: Option<Treatment>,
+    ) -> Plan<'a> {
         let planned = descriptors.iter().map(|descriptor| {
             let found = self.find(domain, descriptor);
             let treatment = match found.as_ref().map(|found| found.rule().limit()) {
@@ -121,11 +137,33 @@ impl RuleSet {
         let mut planned: Vec<_> = planned.collect();
         replace(&mut planned);
         let class = self.priorities(domain).find(|class| class.has(descriptors));
-        Ok(Plan { compat: self.compat, domain, hits, class, planned })
+        Plan {
+            compat: self.compat,
+            domain,
+            hits,
+            class,
+            planned,
+            #[cfg(feature = "http")]
+            check: None,
+        }
     }
 }
 
 impl RuleSet {
+    /// Finds the limits of all descriptors of a request in a layer. Without `has_networks` the lists of networks do not
+    /// count.
+    #[cfg(feature = "http")]
+    pub(crate) fn plan_in_layer<'a>(
+        &'a self,
+        domain: &'a str,
+        descriptors: &'a [Descriptor<'a>],
+        check: JointCheck,
+        has_networks: bool,
+    ) -> Plan<'a> {
+        let of_network = has_networks.then(|| self.treatment_of_network(domain, descriptors)).flatten();
+        Plan { check: Some(check), ..self.plan_of(domain, descriptors, 1, of_network) }
+    }
+
     /// Returns the treatment of all descriptors, when the client belongs to a network of the domain.
     #[cfg(feature = "http")]
     fn treatment_of_network(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<Treatment> {
@@ -168,7 +206,8 @@ impl<'a> Plan<'a> {
         self.planned.iter()
     }
 
-    /// Returns the [class](PriorityClass) of the request. `None` when it belongs to none: it is then critical.
+    /// Returns the [class](PriorityClass) of the request. `None` when it belongs to none: it then has the priority of the
+    /// layer, and without a layer it is critical.
     #[must_use]
     pub fn class(&self) -> Option<&'a PriorityClass> {
         self.class
@@ -176,7 +215,23 @@ impl<'a> Plan<'a> {
 
     /// Returns the priority of the request.
     pub(crate) fn priority(&self) -> Priority {
-        self.class.map_or(Priority::CRITICAL, PriorityClass::priority)
+        #[cfg(feature = "http")]
+        let default = self.check.as_ref().map_or(Priority::CRITICAL, JointCheck::priority);
+        #[cfg(not(feature = "http"))]
+        let default = Priority::CRITICAL;
+        self.class.map_or(default, PriorityClass::priority)
+    }
+
+    /// Returns whether the layer enforces the limits of a key.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_enforced(&self, key: &Key) -> bool {
+        self.check.as_ref().is_none_or(|check| check.is_enforced(key))
+    }
+
+    /// Returns `true`: without layers, the rules alone decide what is enforced.
+    #[cfg(not(feature = "http"))]
+    pub(crate) fn is_enforced(&self, _: &Key) -> bool {
+        true
     }
 
     /// Returns the mode of the rules.

@@ -1,6 +1,7 @@
 //! Files that are wrong: each mistake is named with its place and with what would be right.
 
-use tollgate_rules::{Format, Limits, RuleErrorKind, RuleSet};
+use serde_json::{Value, json};
+use tollgate_rules::{Compat, Descriptor, Format, Limits, RuleErrorKind, RuleSet, spring::Gateway};
 
 use super::{envoy_refused, refused};
 
@@ -218,6 +219,113 @@ fn broken_syntax_is_reported_with_its_place() {
     ] {
         let errors = RuleSet::parse(text, format).unwrap_err();
         assert!(errors.to_string().starts_with(expected), "{text:?}: {errors}");
+    }
+}
+
+/// Ends a line, clears the screen of a terminal, turns the direction of writing, and is long.
+fn hostile() -> String {
+    format!("a\n\r\u{1b}[2J\u{9b}\u{202e}\"{}", "x".repeat(10_000))
+}
+
+/// Returns the tree once for each name and each text in it, with a hostile one in its place.
+fn with_hostile_texts(tree: &Value) -> Vec<Value> {
+    match tree {
+        Value::String(_) => vec![hostile().into()],
+        Value::Array(items) => {
+            let with = |at: usize, item: Value| {
+                // Twice, so that it is the second of its name.
+                let twice = items[..at].iter().chain([&item, &item]).chain(&items[at + 1..]);
+                Value::Array(twice.cloned().collect())
+            };
+            let changed = |(at, item)| with_hostile_texts(item).into_iter().map(move |item| with(at, item));
+            items.iter().enumerate().flat_map(changed).collect()
+        }
+        Value::Object(fields) => {
+            let with = |name: &String, (changed, value): (String, Value)| {
+                let mut fields = fields.clone();
+                fields.remove(name);
+                fields.insert(changed, value);
+                Value::Object(fields)
+            };
+            let changed = |(name, value): (&String, &Value)| {
+                let values = with_hostile_texts(value).into_iter().map(|value| (name.clone(), value));
+                values.chain([(hostile(), value.clone())]).map(|field| with(name, field)).collect::<Vec<_>>()
+            };
+            fields.iter().flat_map(changed).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn names_and_values_of_a_file_are_escaped_and_cut() {
+    let tree = json!({
+        "domain": "d",
+        "compat": "native",
+        "rate_limits": [{"actions": [
+            {"request_headers": {"header_name": "x-a", "descriptor_key": "a"}},
+            {"generic_key": {"descriptor_key": "b", "descriptor_value": "c"}},
+            {"header_value_match": {"descriptor_value": "v", "headers": [{"name": "x-b", "exact_match": "c"}]}},
+        ]}],
+        "priorities": [{"name": "p", "ceiling": "50%", "key": "a", "value": "x"}, {"name": "q", "ceiling": "50%"}],
+        "networks": {"allow": ["10.0.0.0/8"], "deny_file": "denied.txt"},
+        "descriptors": [
+            {"key": "a", "value": "v*", "enforce": "5%", "on_outage": "fail", "metadata": {"m": [{"n": "o"}], "p": null},
+             "rate_limit": {"name": "n", "replaces": [{"name": "o"}], "quota": "5/h", "algorithm": "token_bucket"}},
+            {"key": "a", "rate_limit": {"unit": "day", "requests_per_unit": 5}, "descriptors": [{"key": "c"}]},
+            {"key": "a", "value": "vw", "rate_limit": {"limits": [{"window": "10s", "requests_per_unit": 1}]}},
+            {"key": "u", "value": "v", "rate_limit": {"quota": "9/month", "time_zone": "Europe/Berlin"}},
+        ],
+    });
+    let check = |shown: String, most: usize| {
+        let lines = || shown.lines();
+        assert!(lines().all(|line| line.chars().count() <= most), "{} characters: {shown:.3000}", shown.len());
+        assert!(!lines().any(|line| line.contains(|sign: char| sign.is_control() || sign == '\u{202e}')), "{shown:?}");
+    };
+    let bucket =
+        json!({"name": "RequestRateLimiter", "args": {"redis-rate-limiter.replenishRate": 1, "key-resolver": "#{@a}"}});
+    let gateway = json!({
+        "spring.cloud.gateway": {"filter.request-rate-limiter.deny-empty-key": "true", "routes": [
+            {"id": "a", "filters": [bucket, "RequestRateLimiter=1, 2, 1, #{@a}"]},
+            {"id": "b", "filters": [{"name": "RequestRateLimiter", "args": {"statusCode": "${A:403}"}}]},
+        ]},
+        "spring.config.activate.on-profile": "a",
+    });
+    for tree in with_hostile_texts(&gateway) {
+        if let Err(errors) = Gateway::builder().profile("a").parse(&tree.to_string()) {
+            check(errors.to_string(), 500);
+        }
+    }
+    let changed = with_hostile_texts(&tree);
+    assert!(changed.len() > 80, "{}", changed.len());
+    for tree in changed {
+        for compat in [Compat::Native, Compat::Envoy] {
+            match RuleSet::builder().force_compat(compat).parse(&tree.to_string(), Format::Json) {
+                Ok(set) => {
+                    check(set.warnings().iter().map(|warning| format!("{warning}\n")).collect(), 500);
+                    let descriptor = Descriptor::from([("a", hostile())]);
+                    for domain in set.domains() {
+                        check(set.explain(domain, &descriptor).to_string(), 15_000);
+                    }
+                }
+                Err(errors) => {
+                    check(errors.to_string(), 500);
+                    assert_eq!(
+                        errors.to_string().lines().count(),
+                        errors.iter().len() + usize::from(errors.count() > 20)
+                    );
+                }
+            }
+        }
+    }
+    for (text, format) in [
+        (format!("domain: !<{}> d\n", hostile()), Format::Yaml),
+        (format!("{:?}: 1\n{:?}: 2\n", hostile(), hostile()), Format::Yaml),
+        ("domain: d\ndescriptors: [{key: a, metadata: {\"x\\n\\e[2J\": .nan}}]\n".to_owned(), Format::Yaml),
+        ("domain = \"d\"\n\"x\\n\\u001b[2J\" = 1\n\"x\\n\\u001b[2J\" = 2\n".to_owned(), Format::Toml),
+        (format!("{} = 1\n", json!(hostile())), Format::Toml),
+    ] {
+        check(RuleSet::parse(&text, format).unwrap_err().to_string(), 500);
     }
 }
 

@@ -1,9 +1,12 @@
 //! Rules that are enforced for a share of the keys.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+};
 
 use http::{Request, Response};
-use tollgate::{MemoryStore, store::Clock};
+use tollgate::{Enforcement, Key, MemoryStore, store::Clock};
 use tollgate_rules::{Code, Descriptor, RuleLimiter, Rules};
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
@@ -102,6 +105,67 @@ async fn a_layer_hides_the_rule_from_keys_outside_of_the_share() {
         met[usize::from(is_shadow)] = true;
     }
     assert_eq!(met, [true; 2]);
+}
+
+const TENANT_AND_HOST: &str = "
+domain: d
+rate_limits:
+- actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant}}]
+- actions: [{request_headers: {header_name: x-host, descriptor_key: host}}]
+networks: {deny: [192.0.2.0/24]}
+descriptors:
+- {key: tenant, rate_limit: {name: tenants, quota: 3/h}}
+- {key: host, rate_limit: {name: hosts, quota: 10/h}}
+- {key: tenant, value: never-*, rate_limit: {quota: 0/h}}
+";
+
+/// Returns the first name of which a test holds.
+fn name(prefix: &str, holds: impl Fn(&str) -> bool) -> String {
+    let mut names = (0..).map(|at| format!("{prefix}{at}"));
+    names.find(|name| holds(name)).unwrap()
+}
+
+#[tokio::test]
+async fn a_key_outside_of_the_share_of_a_layer_does_not_open_the_limit_of_another_key() {
+    let enforcement = Enforcement::share(50);
+    let limiter = limiter(TENANT_AND_HOST);
+    let set = limiter.rules().current();
+    let applies = |key: &'static str, value: &str| {
+        enforcement.applies_to(&set.find("d", &Descriptor::from([(key, value)])).unwrap().key())
+    };
+    let address = |is_enforced: bool| {
+        let addresses = (1..=254).map(|host| IpAddr::from([192, 0, 2, host]));
+        addresses.clone().find(|address| enforcement.applies_to(&Key::from(*address)) == is_enforced).unwrap()
+    };
+    let layer = RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone()).build();
+    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    let statuses = async |tenant: &str, host: &str, client: IpAddr| {
+        let mut statuses = Vec::new();
+        for _ in 0..12 {
+            let request = Request::get("/").extension(SocketAddr::from((client, 443)));
+            let request = request.header("x-tenant", tenant).header("x-host", host).body(()).unwrap();
+            statuses.push(service.clone().oneshot(request).await.unwrap().status().as_u16());
+        }
+        statuses
+    };
+    let ten_then = |status: u16| [vec![200; 10], vec![status; 2]].concat();
+    let client = IpAddr::from([203, 0, 113, 1]);
+    let tenant = name("t", |tenant| !applies("tenant", tenant));
+    let host = |at: usize| name(&format!("h{at}-"), |host| applies("host", host));
+    // The tenant is over its limit from the fourth request on, and denies nothing.
+    assert_eq!(statuses(&tenant, &host(1), client).await, ten_then(429));
+    // Neither does a tenant that has no quota, nor a client whose network is denied.
+    let never = name("never-", |tenant| !applies("tenant", tenant));
+    assert_eq!(statuses(&never, &host(2), client).await, ten_then(429));
+    assert_eq!(statuses(&tenant, &host(3), address(false)).await, ten_then(429));
+    // Those that are enforced deny alone.
+    let open = name("h", |host| !applies("host", host));
+    let enforced = name("t", |tenant| applies("tenant", tenant));
+    assert_eq!(statuses(&enforced, &open, client).await, [vec![200; 3], vec![429; 9]].concat());
+    let never = name("never-", |tenant| applies("tenant", tenant));
+    assert_eq!(statuses(&never, &open, client).await, [429; 12]);
+    assert_eq!(statuses(&tenant, &open, address(true)).await, [403; 12]);
+    assert_eq!(statuses(&tenant, &open, client).await, [200; 12]);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tollgate::{
-    Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store,
+    Cost, Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store,
     store::{Check, CheckFuture, Clock, StoreFuture},
 };
-use tollgate_rules::{Actions, Format, RequestRules, RuleLimiter, RuleSet, Rules};
+use tollgate_rules::{Actions, Descriptor, Format, RequestRules, RuleLimiter, RuleSet, Rules};
 use tollgate_tower::{
     HeaderFormat, LimiterSource, RateLimitLayer, ResetFormat,
     key::{Global, Header},
@@ -298,6 +298,43 @@ async fn a_final_cost_refunds_every_descriptor() {
     for _ in 0..5 {
         let response = send(&layer, request(&[("x-tenant", "acme"), ("x-route", "/")])).await;
         assert_eq!(response.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_on_trial_settles_as_an_enforced_one() {
+    const TRIED: &str = "
+        domain: d
+        rate_limits: [{actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant}}]}]
+        descriptors: [{key: tenant, rate_limit: {quota: 9/h}}]
+        ";
+    let is_charged = |status: StatusCode| status == StatusCode::UNAUTHORIZED;
+    for trial in ["enforce: 100%", "shadow_mode: true", "enforce: 0%"] {
+        let yaml = TRIED.replace("key: tenant, ", &format!("key: tenant, {trial}, "));
+        for option in 0..3 {
+            let limiter = RuleLimiter::new(Rules::new(rules(&yaml)), still());
+            let builder = RateLimitLayer::builder(limiter.for_requests("d"), Global);
+            let layer = match option {
+                0 => builder.charge_on(is_charged).build(),
+                1 => builder.charge_after(is_charged).build(),
+                _ => builder
+                    .final_cost(move |outcome, charged| match outcome.status() {
+                        Some(status) if is_charged(status) => charged,
+                        _ => Cost::ZERO,
+                    })
+                    .build(),
+            };
+            for status in [200, 401, 200] {
+                let service = service_fn(move |_: Request<()>| async move {
+                    Ok::<_, Infallible>(Response::builder().status(status).body(String::new()).unwrap())
+                });
+                let response = layer.layer(service).oneshot(request(&[("x-tenant", "acme")])).await.unwrap();
+                assert_eq!(response.status(), status);
+            }
+            let look = [Descriptor::from([("tenant", "acme")]).with_hits(0)];
+            let decision = limiter.check("d", &look, 0).await.unwrap();
+            assert_eq!(decision.verdict().statuses()[0].remaining(), 8, "{trial}, option {option}");
+        }
     }
 }
 

@@ -64,11 +64,11 @@ async fn a_layer_exempts_allowed_clients_and_refuses_denied_ones() {
 }
 
 #[tokio::test]
-async fn a_denied_client_passes_in_shadow_mode_and_outside_of_the_share() {
-    let limiter = RuleLimiter::new(Rules::new(rules(RULES)), store());
+async fn a_denied_client_is_limited_as_others_in_shadow_mode_and_outside_of_the_share() {
     let enforcement = Enforcement::share(50);
-    let layer = RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone()).build();
     for host in 10..60 {
+        let limiter = RuleLimiter::new(Rules::new(rules(RULES)), store());
+        let layer = RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone()).build();
         let address = format!("192.0.2.{host}");
         let is_enforced = enforcement.applies_to(&Key::from(address.parse::<IpAddr>().unwrap()));
         assert_eq!(status(&layer, &address).await, if is_enforced { 403 } else { 200 }, "{address}");

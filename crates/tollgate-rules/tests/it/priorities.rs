@@ -3,12 +3,12 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response};
-use tollgate::{MemoryStore, Priority, store::Clock};
-use tollgate_rules::{Code, Descriptor, RuleLimiter, RuleWarningKind, Rules};
+use tollgate::{Cost, MemoryStore, Priority, store::Clock};
+use tollgate_rules::{Actions, Code, Descriptor, RequestRules, RuleLimiter, RuleWarningKind, Rules};
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{envoy_refused, refused, rules};
+use super::{envoy_refused, envoy_rules, refused, rules};
 
 const CLASSES: &str = "
 priorities:
@@ -159,6 +159,60 @@ async fn a_header_gives_the_class_in_a_layer() {
         }
     };
     assert_eq!((passed(Some("1")).await, passed(None).await), (3, 6));
+}
+
+const ONE_SERVICE: &str = "
+domain: d
+rate_limits:
+- actions: [{generic_key: {descriptor_key: service, descriptor_value: all}}]
+- actions: [{request_headers: {header_name: x-batch, descriptor_key: batch}}]
+descriptors:
+- {key: service, rate_limit: {quota: 20/h, algorithm: token_bucket}}
+";
+
+/// Returns how many requests of two units pass a layer, first those of the path `/reports`, and the status of the first
+/// that does not.
+async fn passed_in_a_layer(limits: RequestRules, header: Option<&'static str>) -> Vec<(usize, u16)> {
+    let layer = RateLimitLayer::builder(limits, Global)
+        .cost(|_| Cost::new(2))
+        .priority(|parts| if parts.uri.path() == "/reports" { Priority::BACKGROUND } else { Priority::CRITICAL });
+    let service =
+        layer.build().layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    let mut all = Vec::new();
+    for path in ["/reports", "/orders"] {
+        let mut passed = 0;
+        let status = loop {
+            let request = Request::get(path);
+            let request = header.map_or(Request::get(path), |value| request.header("x-batch", value)).body(()).unwrap();
+            match service.clone().oneshot(request).await.unwrap().status().as_u16() {
+                200 => passed += 1,
+                status => break status,
+            }
+            assert!(passed < 100);
+        };
+        all.push((passed, status));
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_layer_gives_the_cost_and_the_priority_of_requests_without_a_class() {
+    let limits = |yaml: &str| limiter(yaml).for_requests("d");
+    assert_eq!(passed_in_a_layer(limits(ONE_SERVICE), None).await, [(6, 429), (4, 429)]);
+    // The class of the file is in force before the priority of the layer.
+    let classes = format!("{ONE_SERVICE}priorities:\n- {{name: batch, ceiling: 30%, key: batch}}\n");
+    assert_eq!(passed_in_a_layer(limits(&classes), Some("1")).await, [(3, 429), (0, 429)]);
+    assert_eq!(passed_in_a_layer(limits(&classes), None).await, [(6, 429), (4, 429)]);
+}
+
+#[tokio::test]
+async fn limits_without_priorities_refuse_those_of_a_layer() {
+    let leased = ONE_SERVICE.replace("quota: 20/h, algorithm: token_bucket", "quota: 180/h, lease: true");
+    assert_eq!(passed_in_a_layer(limiter(&leased).for_requests("d"), None).await[0], (0, 500));
+    let envoy = "{domain: d, descriptors: [{key: service, rate_limit: {unit: hour, requests_per_unit: 20}}]}";
+    let actions = Actions::new().fixed("service", "all");
+    let limits = RuleLimiter::new(Rules::new(envoy_rules(envoy)), MemoryStore::new()).for_requests("d");
+    assert_eq!(passed_in_a_layer(limits.descriptors(actions), None).await, [(0, 500), (10, 429)]);
 }
 
 #[test]

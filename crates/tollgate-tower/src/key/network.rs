@@ -125,6 +125,8 @@ pub struct NetworkError(String);
 
 impl NetworkError {
     fn not_a_network(text: &str) -> Self {
+        // The longest network has fewer characters.
+        let text: String = text.chars().take(60).collect();
         Self(format!("network must be an address or an address with a prefix, such as 10.0.0.0/8, got {text:?}"))
     }
 

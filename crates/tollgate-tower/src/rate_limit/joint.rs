@@ -3,9 +3,9 @@
 use std::{fmt, time::Duration};
 
 use http::request::Parts;
-use tollgate::{Cost, Decision, Error, Key, Limiter, store::StoreFuture};
+use tollgate::{Cost, Costs, Decision, Enforcement, Error, Key, Limiter, Priority, store::StoreFuture};
 
-use crate::{key::KeyError, rate_limit::wait};
+use crate::{key::KeyError, rate_limit::wait, rejection::Reason};
 
 /// Decides requests to which several limiters and keys apply at once.
 ///
@@ -15,9 +15,9 @@ use crate::{key::KeyError, rate_limit::wait};
 ///
 /// ```
 /// use http::{Request, Response, request::Parts};
-/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, store::StoreFuture};
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::StoreFuture};
 /// use tollgate_tower::{
-///     JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
+///     JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
 ///     key::{Global, KeyError},
 /// };
 /// use tower::{Layer, ServiceExt, service_fn};
@@ -30,18 +30,18 @@ use crate::{key::KeyError, rate_limit::wait};
 /// }
 ///
 /// impl RequestDecider for HostAndService {
-///     fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+///     fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
 ///         let host = parts.uri.host().ok_or(KeyError::missing("the request names no host"))?.to_owned();
 ///         let (hosts, service) = (self.hosts.clone(), self.service.clone());
 ///         Ok(StoreFuture::pending(async move {
-///             let all = service.check("all").cost(cost).await?;
-///             if all.is_denied() {
+///             let all = service.check("all").cost(check.costs()).await?;
+///             if all.is_denied() && check.is_enforced(&"all".into()) {
 ///                 return Ok(Some(JointDecision::denied().with(service, "all".into(), all)));
 ///             }
-///             let of_host = hosts.check(host.clone()).cost(cost).await?;
-///             if of_host.is_denied() {
+///             let of_host = hosts.check(host.clone()).cost(check.costs()).await?;
+///             if of_host.is_denied() && check.is_enforced(&host.clone().into()) {
 ///                 // What the request has spent elsewhere is returned.
-///                 service.refund("all", cost).of(&all).await?;
+///                 service.refund("all", check.cost()).of(&all).await?;
 ///                 return Ok(Some(JointDecision::denied().with(hosts, host.into(), of_host)));
 ///             }
 ///             let both = JointDecision::allowed().with(service, "all".into(), all).with(hosts, host.into(), of_host);
@@ -70,13 +70,59 @@ use crate::{key::KeyError, rate_limit::wait};
 pub trait RequestDecider: fmt::Debug + Send + Sync + 'static {
     /// Decides on the request with this head. The future resolves to `None` when no limit applies to the request.
     ///
-    /// `cost` is what the layer charges for the request. When the future fails, the response is 413 for a cost that
-    /// never fits, and 503 otherwise.
+    /// `check` is what the layer asks for. When the future fails, the response is 413 for a cost that never fits, 500
+    /// for [`ErrorKind::Config`](tollgate::ErrorKind::Config), and 503 otherwise.
     ///
     /// # Errors
     ///
     /// Fails when the request has no key: see [`KeyError`].
-    fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError>;
+    fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError>;
+}
+
+/// What a layer asks a [`RequestDecider`] for: the cost and the priority of a request, and the keys whose limits it
+/// enforces.
+#[derive(Clone, Debug)]
+pub struct JointCheck {
+    cost: Cost,
+    priority: Priority,
+    /// `None` for all keys.
+    enforcement: Option<Enforcement>,
+}
+
+impl JointCheck {
+    /// Keeps the share that is in force, so that one share decides the whole request.
+    pub(crate) fn new(cost: Cost, priority: Priority, enforcement: Option<&Enforcement>) -> Self {
+        let enforcement = enforcement.map(|enforcement| Enforcement::share(enforcement.percent()));
+        Self { cost, priority, enforcement }
+    }
+
+    /// Returns the [cost](crate::RateLimitBuilder::cost) of the request.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Returns the [priority](crate::RateLimitBuilder::priority) of the request.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// Returns the cost with the [priority](Self::priority), for the checks.
+    #[must_use]
+    pub fn costs(&self) -> Costs {
+        Costs::new(self.cost).with_priority(self.priority)
+    }
+
+    /// Returns whether the limits of a key can deny the request: whether the key belongs to the
+    /// [enforced share](crate::RateLimitBuilder::enforcement).
+    ///
+    /// The limits of any other key are only counted. If they are exceeded, the limits of the other keys are still
+    /// checked and charged. Add their decisions as those of enforced keys: the layer hides them from the client.
+    #[must_use]
+    pub fn is_enforced(&self, key: &Key) -> bool {
+        self.enforcement.as_ref().is_none_or(|enforcement| enforcement.applies_to(key))
+    }
 }
 
 /// Resolves to the decision of a [`RequestDecider`].
@@ -91,8 +137,8 @@ pub type JointFuture = StoreFuture<Option<JointDecision>>;
 pub struct JointDecision {
     is_allowed: bool,
     decisions: Vec<KeyDecision>,
-    /// The key of a client that is never served. Boxed, because it is large and rare.
-    forbidden: Option<Box<Key>>,
+    /// A key that no wait helps, and why. Boxed, because it is large and rare.
+    refused: Option<Box<(Key, Reason<'static>)>>,
 }
 
 /// Holds one decision, with all that a refund needs.
@@ -110,15 +156,16 @@ pub(crate) struct KeyDecision {
 impl JointDecision {
     /// Creates a decision that lets the request pass.
     pub fn allowed() -> Self {
-        Self { is_allowed: true, decisions: Vec::new(), forbidden: None }
+        Self { is_allowed: true, decisions: Vec::new(), refused: None }
     }
 
     /// Creates a decision that denies the request.
     ///
     /// Add only the decisions that deny the request, because the response lists them. A denial without decisions means
-    /// that waiting does not help: its response has no `Retry-After`.
+    /// that waiting does not help: its response has no `Retry-After`. It belongs to no key, so it passes until all keys
+    /// are [enforced](crate::RateLimitBuilder::enforcement). [`blocked`](Self::blocked) has a key.
     pub fn denied() -> Self {
-        Self { is_allowed: false, decisions: Vec::new(), forbidden: None }
+        Self { is_allowed: false, decisions: Vec::new(), refused: None }
     }
 
     /// Creates a decision that rejects the request with 403, because its client is never served.
@@ -126,12 +173,19 @@ impl JointDecision {
     /// In shadow mode the request passes. `key` is the key of the client: it decides whether the client belongs to the
     /// [enforced share](crate::RateLimitBuilder::enforcement).
     pub fn forbidden(key: Key) -> Self {
-        Self { forbidden: Some(Box::new(key)), ..Self::denied() }
+        Self { refused: Some(Box::new((key, Reason::Forbidden))), ..Self::denied() }
     }
 
-    /// Returns the key of a client that is never served.
-    pub(crate) fn forbidden_key(&self) -> Option<&Key> {
-        self.forbidden.as_deref()
+    /// Creates a decision that denies the request, because a limit of `key` has an amount of 0.
+    ///
+    /// Its response has no `Retry-After`. In shadow mode the request passes.
+    pub fn blocked(key: Key) -> Self {
+        Self { refused: Some(Box::new((key, Reason::Blocked))), ..Self::denied() }
+    }
+
+    /// Returns a key that no wait helps, and why.
+    pub(crate) fn refused(&self) -> Option<&(Key, Reason<'static>)> {
+        self.refused.as_deref()
     }
 
     /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds units of
@@ -140,7 +194,8 @@ impl JointDecision {
         self.push(limiter, key, decision, false)
     }
 
-    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not change the response.
+    /// Adds the decision of a limit that is tried out: it is counted in the metrics, and does not change the response. A
+    /// [final cost](crate::RateLimitBuilder::final_cost) refunds units of it, too.
     pub fn with_shadow(self, limiter: Limiter, key: Key, decision: Decision) -> Self {
         self.push(limiter, key, decision, true)
     }

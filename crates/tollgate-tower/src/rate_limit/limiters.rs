@@ -251,8 +251,10 @@ impl LimiterSource {
     /// Limits each request by several limiters and keys at once: see [`RequestDecider`].
     ///
     /// The decider finds the keys, so the layer does not use its key extractor. Pass [`Global`](crate::key::Global) to
-    /// it. Options that need one key have no effect, and the layer logs them once at `warn`:
-    /// [`wait`](crate::RateLimitBuilder::wait), [`costs`](crate::RateLimitBuilder::costs),
+    /// it. The decider takes [`cost`](crate::RateLimitBuilder::cost), [`priority`](crate::RateLimitBuilder::priority) and
+    /// [`enforcement`](crate::RateLimitBuilder::enforcement) from its [`JointCheck`](crate::JointCheck). Options that need
+    /// one key have no effect, and the layer logs them once at `warn`: [`wait`](crate::RateLimitBuilder::wait),
+    /// [`costs`](crate::RateLimitBuilder::costs) apart from the cost of policies that they do not name,
     /// [`reserve`](crate::RateLimitBuilder::reserve), [`partition_key`](crate::RateLimitBuilder::partition_key) and
     /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). With
     /// [`charge_after`](crate::RateLimitBuilder::charge_after), the layer charges before the response, as

@@ -15,7 +15,7 @@ mod wait;
 
 pub use builder::RateLimitBuilder;
 pub use handler::{Admitted, HandlerLimiter, Rejected, RequestLimiter};
-pub use joint::{JointDecision, JointFuture, RequestDecider};
+pub use joint::{JointCheck, JointDecision, JointFuture, RequestDecider};
 pub use layer::{RateLimit, RateLimitLayer};
 pub use limiters::{LimiterSource, TieredLimiters};
 pub use reservation::{MeteredReservation, ReservationLayer};

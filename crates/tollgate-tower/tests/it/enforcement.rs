@@ -14,7 +14,7 @@ use tollgate::{
     store::{Clock, StoreFuture},
 };
 use tollgate_tower::{
-    Decisions, HandlerLimiter, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
+    Decisions, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
     RequestLimiter,
     key::{Global, Header, KeyError, Networks, PeerIp},
 };
@@ -204,13 +204,13 @@ async fn the_limiters_of_a_handler_and_of_a_request_follow_the_share_of_their_ke
 struct Two(Limiter);
 
 impl RequestDecider for Two {
-    fn decide(&self, parts: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+    fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
         let (limiter, name) = (self.0.clone(), parts.headers["x-api-key"].to_str().unwrap().to_owned());
         Ok(StoreFuture::pending(async move {
             let mut joint = JointDecision::denied();
             for key in [name.clone(), format!("{name}-other")] {
                 let _ = limiter.check(&key).await?;
-                let decision = limiter.check(&key).cost(cost).await?;
+                let decision = limiter.check(&key).cost(check.costs()).await?;
                 joint = joint.with(limiter.clone(), Key::from(&key), decision);
             }
             Ok(Some(joint))

@@ -1,12 +1,14 @@
 //! Requests that several limiters and keys decide together.
 
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
 use http::{StatusCode, request::Parts};
 use serde_json::json;
-use tollgate::{Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Quota, store::StoreFuture};
+use tollgate::{
+    Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Priority, Quota, store::StoreFuture,
+};
 use tollgate_tower::{
-    Decisions, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
+    Decisions, JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
     key::{Global, KeyError},
 };
 
@@ -17,15 +19,15 @@ use crate::{state::state, support::*};
 struct Both(Limiter, Limiter);
 
 impl RequestDecider for Both {
-    fn decide(&self, _: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+    fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
         let Self(first, second) = self.clone();
         Ok(StoreFuture::pending(async move {
             let key = || Key::new("all");
-            let one = first.check(key()).cost(cost).await?;
+            let one = first.check(key()).cost(check.costs()).await?;
             if one.is_denied() {
                 return Ok(Some(JointDecision::denied().with(first, key(), one)));
             }
-            let two = second.check(key()).cost(cost).await?;
+            let two = second.check(key()).cost(check.costs()).await?;
             let joint = if two.is_denied() {
                 JointDecision::denied().with(second, key(), two)
             } else {
@@ -91,6 +93,8 @@ async fn options_that_need_one_key_are_logged() {
     let lines = logged("TOLLGATE-NO-KEY", async {
         let _ = RateLimitLayer::builder(source(&first, &second), Global).wait(Duration::from_secs(1)).build();
         let _ = RateLimitLayer::builder(source(&first, &second), Global).expose_decisions(true).build();
+        let ranked = RateLimitLayer::builder(source(&first, &second), Global).priority(|_| Priority::NORMAL);
+        let _ = ranked.cost(|_| Cost::ONE).build();
     })
     .await;
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -133,14 +137,45 @@ async fn an_error_of_a_decider_is_answered_as_the_error_of_a_limiter() {
     #[derive(Debug)]
     struct Fails(ErrorKind);
     impl RequestDecider for Fails {
-        fn decide(&self, _: &Parts, _: Cost) -> Result<JointFuture, KeyError> {
+        fn decide(&self, _: &Parts, _: JointCheck) -> Result<JointFuture, KeyError> {
             Ok(StoreFuture::ready(Err(Error::new(self.0, "test"))))
         }
     }
-    for (kind, status) in [(ErrorKind::Unavailable, 503), (ErrorKind::CostExceedsBurst, 413)] {
+    for (kind, status) in [(ErrorKind::Unavailable, 503), (ErrorKind::CostExceedsBurst, 413), (ErrorKind::Config, 500)]
+    {
         let layer = RateLimitLayer::new(LimiterSource::from_decider(Fails(kind)), Global);
         assert_eq!(send(&layer, request()).await.status().as_u16(), status);
     }
+}
+
+#[tokio::test]
+async fn a_decider_is_told_the_cost_the_priority_and_which_keys_are_enforced() {
+    /// Denies with the key of a caller, and blocks it.
+    #[derive(Debug)]
+    struct Told(Mutex<Vec<JointCheck>>);
+    impl RequestDecider for &'static Told {
+        fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
+            self.0.lock().unwrap().push(check);
+            Ok(StoreFuture::ready(Ok(Some(JointDecision::blocked(Key::new("all"))))))
+        }
+    }
+    let enforcement = Enforcement::share(0);
+    let told: &Told = Box::leak(Box::new(Told(Mutex::default())));
+    let layer = RateLimitLayer::builder(LimiterSource::from_decider(told), Global).enforcement(enforcement.clone());
+    let layer = layer.cost(|_| Cost::new(7)).priority(|_| Priority::BACKGROUND).build();
+    assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
+    enforcement.set(100).unwrap();
+    let response = send(&layer, request()).await;
+    assert_eq!((response.status(), header(&response, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
+    assert_eq!(state(&layer.state_service(), "acme").await, (StatusCode::OK, json!({"resources": {}})));
+    let told = told.0.lock().unwrap();
+    let facts = |check: &JointCheck| (check.cost().units(), check.priority(), check.is_enforced(&Key::new("all")));
+    let (background, critical) = (Priority::BACKGROUND, Priority::CRITICAL);
+    assert_eq!(
+        told.iter().map(facts).collect::<Vec<_>>(),
+        [(7, background, false), (7, background, true), (0, critical, true)]
+    );
+    assert_eq!((told[0].costs().cost_of("any"), told[0].costs().priority()), (Some(Cost::new(7)), background));
 }
 
 #[tokio::test]
@@ -164,7 +199,7 @@ async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() 
     #[derive(Debug)]
     struct Never;
     impl RequestDecider for Never {
-        fn decide(&self, _: &Parts, _: Cost) -> Result<JointFuture, KeyError> {
+        fn decide(&self, _: &Parts, _: JointCheck) -> Result<JointFuture, KeyError> {
             Ok(StoreFuture::ready(Ok(Some(JointDecision::forbidden(Key::new("all"))))))
         }
     }
@@ -182,11 +217,11 @@ fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
     #[derive(Debug)]
     struct Tried(Limiter, Limiter);
     impl RequestDecider for Tried {
-        fn decide(&self, _: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+        fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
             let (limiter, tried) = (self.0.clone(), self.1.clone());
             Ok(StoreFuture::pending(async move {
                 let key = || Key::new("all");
-                let (one, two) = (limiter.check(key()).cost(cost).await?, tried.check(key()).cost(cost).await?);
+                let (one, two) = (limiter.check(key()).await?, tried.check(key()).cost(check.costs()).await?);
                 let joint = JointDecision::allowed().with(limiter, key(), one).with_shadow(tried, key(), two);
                 Ok(Some(joint))
             }))

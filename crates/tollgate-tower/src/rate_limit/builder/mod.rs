@@ -299,7 +299,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// - For a [denied network](Self::networks), the key is the address of the client. For an IPv6 address it is the
     ///   first 64 bits.
     /// - When [several limiters](crate::LimiterSource::from_decider) decide a request together, each has a key. Only
-    ///   those whose key is enforced can deny the request.
+    ///   those whose key is enforced can deny the request: see
+    ///   [`JointCheck::is_enforced`](crate::JointCheck::is_enforced).
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -384,6 +385,9 @@ impl<K, R> RateLimitBuilder<K, R> {
     }
 
     pub(crate) fn into_shared(mut self) -> Shared<K, R> {
+        if !self.limiters.limiters.deciders.is_empty() {
+            self.options.warn_without_key();
+        }
         self.options.rank();
         Shared::new(self.limiters, self.options, self.key, self.gate)
     }

@@ -4,19 +4,19 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use http::{Response, request::Parts};
 use smallvec::SmallVec;
-use tollgate::{Cost, Decision, Error, limiter::PolicyState};
+use tollgate::{Cost, Decision, Error, ErrorKind, Priority, limiter::PolicyState};
 
 use super::{Profile, Shared, reject::reason_of};
 use crate::{
     charge::{Charge, Charged},
     decisions::Decisions,
     headers::ResponseDetails,
-    key::KeyExtractor,
+    key::{KeyError, KeyExtractor},
     metrics::LabelIndex,
     outer_layers::OuterWait,
     rate_limit::{
         builder::CostOf,
-        joint::{JointDecision, after_queues},
+        joint::{JointCheck, JointDecision, after_queues},
         layer::{Admission, Extras, Step, Verdict},
     },
     rejection::{Reason, Rejection, Respond},
@@ -30,11 +30,18 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let cost = match &self.options.cost {
-            Some(CostOf::One(cost)) => cost(parts),
-            Some(CostOf::Each(_) | CostOf::Estimate(..)) | None => Cost::ONE,
+        let (cost, priority) = match &self.options.cost {
+            None => (Cost::ONE, Priority::CRITICAL),
+            Some(CostOf::One(cost)) => (cost(parts), Priority::CRITICAL),
+            // One cost with a priority, or costs of policies that are not known here.
+            Some(CostOf::Each(costs)) => {
+                let costs = costs(parts);
+                (costs.cost_of("").unwrap_or(Cost::ONE), costs.priority())
+            }
+            Some(CostOf::Estimate(estimate, _)) => (Cost::ONE, estimate(parts).priority()),
         };
-        match self.deciders[at].decide(parts, cost).map(|decision| after_queues(decision).into_ready()) {
+        let check = JointCheck::new(cost, priority, self.options.enforcement.as_ref());
+        match self.deciders[at].decide(parts, check).map(|decision| after_queues(decision).into_ready()) {
             Ok(Ok(result)) => self.judge_joint(result, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),
             Err(error) => self.judge_without_key(&error, parts),
@@ -55,18 +62,22 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let mut joint = match result {
             Ok(Some(joint)) => joint,
             Ok(None) => return Verdict::Admit(Admission::EXEMPT),
+            Err(error) if error.kind() == ErrorKind::Config => {
+                let error = KeyError::misconfigured(error.to_string());
+                return self.judge_misconfigured(&error, self.is_shadow_without_key(), parts);
+            }
             Err(error) if self.is_shadow_without_key() => {
                 tracing::debug!(%error, "no decision, the request passes in shadow mode");
                 return Verdict::Admit(Admission::EXEMPT);
             }
             Err(error) => return self.reject_unchecked(reason_of(&error), parts),
         };
-        match joint.forbidden_key() {
-            Some(key) if self.is_shadow(key) => {
-                tracing::debug!("the client is never served, the request passes in shadow mode");
+        match joint.refused() {
+            Some((key, _)) if self.is_shadow(key) => {
+                tracing::debug!("no wait helps the client, the request passes in shadow mode");
                 return Verdict::Admit(Admission::EXEMPT);
             }
-            Some(_) => return self.reject_unchecked(Reason::Forbidden, parts),
+            Some((_, reason)) => return self.reject_unchecked(*reason, parts),
             None => {}
         }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
@@ -99,7 +110,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             headers.push(update);
         }
         let charge = options.final_cost.as_ref().filter(|_| joint.is_allowed()).map(|final_cost| {
-            let charged = joint.parts().filter(|part| part.decision.is_allowed()).map(|part| Charged {
+            let charged = joint.all().iter().filter(|part| part.decision.is_allowed()).map(|part| Charged {
                 limiter: part.limiter.clone(),
                 key: part.key.clone(),
                 decision: part.decision.clone(),

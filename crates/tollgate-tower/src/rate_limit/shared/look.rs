@@ -3,12 +3,13 @@
 use std::ops::ControlFlow::{Break, Continue};
 
 use http::{Response, request::Parts};
-use tollgate::{Cost, Error, ErrorKind, limiter::Limited};
+use tollgate::{Cost, Error, ErrorKind, Priority, limiter::Limited};
 
 use super::{Shared, reject::reason_of};
 use crate::{
     key::{KeyError, KeyExtractor},
     rate_limit::{
+        joint::JointCheck,
         layer::Verdict,
         limiters::Target,
         state::{Look, Looking, Resources},
@@ -75,7 +76,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let decided = match self.deciders[at].decide(parts, Cost::ZERO) {
+        let check = JointCheck::new(Cost::ZERO, Priority::CRITICAL, self.options.enforcement.as_ref());
+        let decided = match self.deciders[at].decide(parts, check) {
             Ok(decided) => decided.await,
             Err(error) => return rejected(self.judge_without_key(&error, parts)),
         };
@@ -84,9 +86,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Ok(None) => return Ok(()),
             Err(error) => return self.fail(&error, self.is_shadow_without_key(), parts),
         };
-        if let Some(key) = joint.forbidden_key() {
+        if let Some((key, reason @ Reason::Forbidden)) = joint.refused() {
             let is_shadow = self.is_shadow(key);
-            return if is_shadow { Ok(()) } else { rejected(self.reject_unchecked(Reason::Forbidden, parts)) };
+            return if is_shadow { Ok(()) } else { rejected(self.reject_unchecked(*reason, parts)) };
         }
         joint.enforce(|key| !self.is_shadow(key));
         for decision in joint.enforced() {

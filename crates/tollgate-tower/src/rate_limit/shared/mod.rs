@@ -70,9 +70,6 @@ impl<K, R> Shared<K, R> {
     pub(crate) fn new(limiters: LimiterSource, options: Options, key: K, mut gate: GateOptions<R>) -> Self {
         gate.labels = limiters.labels.unwrap_or_default();
         let LimiterTable { fixed, lookups, deciders } = limiters.limiters;
-        if !deciders.is_empty() {
-            options.warn_without_key();
-        }
         let fixed = fixed.into_iter().map(|limiter| {
             let profile = Profile::new(limiter.policies(), &options.headers, LimitMetrics::new(&gate.labels));
             FixedLimit { limiter, profile }
