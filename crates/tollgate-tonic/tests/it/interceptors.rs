@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Policy, Quota, RedisStore, limiter::events};
+use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore, limiter::events, store::Clock};
 use tollgate_tests::{Log, RedisServer};
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
@@ -155,6 +155,30 @@ async fn an_async_interceptor_waits_for_a_remote_store() {
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     let status = client.unary(message("hello")).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_async_interceptor_delays_calls_in_a_leaky_bucket() {
+    use tonic_async_interceptor::AsyncInterceptor;
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(3)));
+    let mut interceptor = AsyncRateLimitInterceptor::new(limiter.clone(), Global);
+    let start = tokio::time::Instant::now();
+    for second in 0..3 {
+        assert!(interceptor.call(Request::new(())).await.is_ok());
+        assert_eq!(start.elapsed().as_secs(), second);
+    }
+    // A call that is cancelled leaves the queue.
+    let left = remaining(&limiter, "all").await;
+    let mut waiting = std::pin::pin!(interceptor.call(Request::new(())));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("the call waits"),
+        () = std::future::ready(()) => {}
+    }
+    assert_eq!(remaining(&limiter, "all").await, left - 1);
+    waiting.set(interceptor.call(Request::new(())));
+    assert_eq!(remaining(&limiter, "all").await, left);
 }
 
 #[tokio::test]
