@@ -8,7 +8,11 @@ use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
 };
-use tollgate_tower::{HeaderFormat, KeyExtractor, key::Global};
+use tollgate_tower::{
+    HeaderFormat, KeyExtractor,
+    key::{Extraction, Global, KeyError},
+    key_fn,
+};
 use tonic::{Code, Request, Status, transport::Server};
 use tonic_async_interceptor::async_interceptor;
 use tonic_types::StatusExt;
@@ -219,6 +223,13 @@ async fn an_interceptor_that_keys_by_method_is_an_internal_error() {
 fn a_handler_that_keys_by_method_is_an_internal_error() {
     let status = key_of(&tonic::Request::new(()), &Method).unwrap_err();
     assert_eq!(status.code(), Code::Internal);
+}
+
+#[test]
+fn a_call_that_no_route_matches_is_unimplemented() {
+    let key = key_fn(|_| -> Extraction { Err(KeyError::no_route("no route matches the request")) });
+    let status = key_of(&Request::new(()), &key).unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "no route matches the request"));
 }
 
 #[tokio::test]
