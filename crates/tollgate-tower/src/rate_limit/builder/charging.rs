@@ -24,6 +24,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// disconnecting early. [`final_cost`](Self::final_cost) is the general form of this option and
     /// replaces it.
     ///
+    /// When an inner layer denies a request and this layer refunds it, `Retry-After` is the wait of the inner layer.
+    ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};

@@ -93,7 +93,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         // A denial that passes in shadow mode has none.
         for decision in joint.enforced() {
             let update = self.profile_of(decision).headers.update(decision, decision.states(), &details);
-            if update.is_spent() {
+            if update.is_spent() && options.final_cost.is_none() {
                 OuterWait::store(decision, details.jitter, &mut parts.extensions);
             }
             headers.push(update);

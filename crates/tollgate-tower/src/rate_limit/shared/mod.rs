@@ -98,6 +98,23 @@ impl<K, R> Shared<K, R> {
         fixed.chain(lookups).chain(deciders).collect::<Vec<_>>()
     }
 
+    /// Logs the names of policies whose units are set, and which no limiter has. The limits of tenants may have any.
+    #[cold]
+    fn warn_of_unknown_units(&self) {
+        let is_fixed = |name: &str| {
+            self.fixed.iter().any(|limit| limit.limiter.policies().iter().any(|policy| policy.name() == name))
+        };
+        for name in self.options.headers.units.named.iter().map(|(name, _)| name) {
+            if self.lookups.is_empty() && !is_fixed(name) && !self.profiles.have(name) {
+                tracing::warn!(
+                    option = "quota_units",
+                    policy = &**name,
+                    "the option names a policy that the layer does not have, so its unit stands in no response"
+                );
+            }
+        }
+    }
+
     /// Returns the names of a call, as the log shows them.
     fn rpc_name<'a>(&self, parts: &'a Parts) -> RpcName<&'a str> {
         self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
@@ -274,7 +291,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Ok(None) => return Verdict::Admit(Admission::EXEMPT),
             Err(error) => return self.judge_without_key(error, parts),
         };
-        self.double_count.inspect(parts, key, limit.get(&self.fixed).limiter.policies());
+        if self.double_count.inspect(parts, key, limit.get(&self.fixed).limiter.policies()) {
+            self.warn_of_unknown_units();
+        }
         let cost = match &options.cost {
             None => Cost::ONE,
             Some(CostOf::One(cost)) => cost(parts),
@@ -424,7 +443,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         } else {
             limit.profile.headers.update(decision, decision.states(), &details)
         };
-        if headers.is_spent() {
+        // A layer that may give the units back raises the wait in the response, once it knows.
+        if headers.is_spent() && options.final_cost.is_none() {
             OuterWait::store(decision, details.jitter, &mut parts.extensions);
         }
         Verdict::Admit(Admission::new(headers, extras))
@@ -636,5 +656,10 @@ impl Profiles {
             || Ok::<_, Infallible>(Arc::new(Profile::new(policies, headers, self.metrics.of(policies, labels))));
         let Ok(profile) = self.cache.get_or_insert_with(policies, create);
         profile
+    }
+
+    /// Returns whether a set with a policy of this name is kept.
+    fn have(&self, policy: &str) -> bool {
+        self.cache.iter().any(|(policies, _)| policies.iter().any(|held| held.name() == policy))
     }
 }
