@@ -227,6 +227,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// requests that it admits, with and without this option. With it, no request waits in the bucket for longer than
     /// `max`, also none that [reserves](Self::reserve).
     ///
+    /// In [shadow mode](Self::shadow) no request waits.
+    ///
     /// If another request waits behind a cancelled one in the store, the turn of the cancelled one passes unused.
     ///
     /// In a test that pauses the time of tokio, build the store with [`Clock::tokio`](tollgate::store::Clock::tokio).
@@ -268,6 +270,9 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Use it to try out a limit. `true` is an [`enforcement`](Self::enforcement) for 0 % of the keys, and `false` for
     /// 100 %. In shadow mode the client receives no rate limit headers. Requests that would be denied appear in the log
     /// at `debug`, in the metrics with the outcome `shadowed`, and in the [`Decisions`](crate::Decisions).
+    ///
+    /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have their places in the
+    /// queue and pass at once. With [`wait`](Self::wait), a request that would wait for quota counts as denied.
     ///
     /// ```
     /// # use http::{Request, Response};

@@ -34,7 +34,7 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
     }
 
     fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost, wait: Option<Duration>) -> CheckFuture {
-        limit.get(&self.fixed).check(key, cost, wait.or(self.options.wait))
+        limit.get(&self.fixed).check(key, cost, wait.or(self.options.wait), self.is_shadow(key))
     }
 
     fn record(

@@ -34,6 +34,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Some(CostOf::One(cost)) => cost(parts),
             Some(CostOf::Each(_) | CostOf::Estimate(..)) | None => Cost::ONE,
         };
+        let after_queues = |decision| after_queues(decision, self.options.enforcement.clone());
         match self.deciders[at].decide(parts, cost).map(|decision| after_queues(decision).into_ready()) {
             Ok(Ok(result)) => self.judge_joint(result, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),
@@ -52,7 +53,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         R: Respond<B>,
     {
         let options = &self.options;
-        let mut joint = match result {
+        let joint = match result {
             Ok(Some(joint)) => joint,
             Ok(None) => return Verdict::Admit(Admission::EXEMPT),
             Err(error) if self.is_shadow_without_key() => {
@@ -70,7 +71,6 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             None => {}
         }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
-        joint.enforce(|key| !self.is_shadow(key));
         for part in joint.all() {
             let profile = self.profile_of(&part.decision);
             let is_shadow = part.is_shadow || !part.is_enforced;

@@ -315,9 +315,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         };
         let limit = context.limit.get(&self.fixed);
         let check = if options.charges_after {
-            limit.look_or_check(key, cost.into(), options.wait)
+            limit.look_or_check(key, cost.into(), options.wait, context.is_shadow)
         } else {
-            limit.check(key, cost, options.wait)
+            limit.check(key, cost, options.wait, context.is_shadow)
         };
         match check.as_ready() {
             None => Verdict::Wait(Step::Check(check, context)),
@@ -334,11 +334,11 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         let options = &self.options;
         let due = options.charges_after.then(|| Box::new(costs.clone()));
-        let checked = limit.get(&self.fixed);
+        let (checked, is_shadow) = (limit.get(&self.fixed), self.is_shadow(key));
         let check = if options.charges_after {
-            checked.look_or_check(key, costs, options.wait)
+            checked.look_or_check(key, costs, options.wait, is_shadow)
         } else {
-            checked.check_costs(key, costs, options.wait)
+            checked.check_costs(key, costs, options.wait, is_shadow)
         };
         let labels = LabelIndex::of(parts, &self.gate.labels);
         let mut context = RequestContext {
@@ -347,7 +347,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost: Cost::ONE,
             costs: due,
             asked: Asked::Each,
-            is_shadow: self.is_shadow(key),
+            is_shadow,
             labels,
         };
         match check.as_ready() {
@@ -529,16 +529,36 @@ impl LimitRef {
 }
 
 impl Limit<'_> {
+    /// Returns how a check waits where the layer waits for up to `max_wait`. A limit that is tried out delays nobody.
+    #[inline(always)]
+    fn waits(self, max_wait: Option<Duration>, is_shadow: bool) -> Waits {
+        match max_wait {
+            _ if is_shadow => Waits::Never,
+            Some(max_wait) => Waits::UpTo(max_wait),
+            None if self.profile.has_queue => Waits::InQueue,
+            None => Waits::Never,
+        }
+    }
+
     /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
     // Inlined by force: the decision is built where the caller reads it, instead of being copied there.
     #[inline(always)]
-    pub(crate) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
-        check(self.limiter, self.profile.has_queue, key, cost, max_wait)
+    pub(crate) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>, is_shadow: bool) -> CheckFuture {
+        match self.waits(max_wait, is_shadow) {
+            Waits::Never => self.limiter.check_key(key).cost(cost).into_future(),
+            waits => check_costs(self.limiter, waits, key, cost.into()),
+        }
     }
 
     /// Checks the limiter with a cost for each policy, as [`check`](Self::check) does.
-    pub(crate) fn check_costs(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
-        check_costs(self.limiter, self.profile.has_queue, key, costs, max_wait)
+    pub(crate) fn check_costs(
+        self,
+        key: &Key,
+        costs: Costs,
+        max_wait: Option<Duration>,
+        is_shadow: bool,
+    ) -> CheckFuture {
+        check_costs(self.limiter, self.waits(max_wait, is_shadow), key, costs)
     }
 
     /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait` if that is set.
@@ -548,9 +568,10 @@ impl Limit<'_> {
         estimate: Costs,
         options: ReserveOptions,
         max_wait: Option<Duration>,
+        is_shadow: bool,
     ) -> StoreFuture<Reservation> {
         let reservation = options.reserve(self.limiter, key, estimate, max_wait);
-        if !self.profile.has_queue {
+        if !self.profile.has_queue || is_shadow {
             return reservation;
         }
         let is_in_process = self.limiter.is_in_process();
@@ -559,37 +580,45 @@ impl Limit<'_> {
 
     /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
     /// with the exact time to retry.
-    pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+    pub(crate) fn look_or_check(
+        self,
+        key: &Key,
+        costs: Costs,
+        max_wait: Option<Duration>,
+        is_shadow: bool,
+    ) -> CheckFuture {
+        let waits = self.waits(max_wait, is_shadow);
         let look = match self.limiter.check_key(key).cost(Cost::ZERO).into_future().into_ready() {
-            Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),
+            Ok(Ok(look)) if !has_room(&look, &costs) => return check_costs(self.limiter, waits, key, costs),
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
         };
-        let (limiter, has_queue, key) = (self.limiter.clone(), self.profile.has_queue, key.clone());
+        let (limiter, key) = (self.limiter.clone(), key.clone());
         StoreFuture::pending(async move {
             let look = look.await?;
             if has_room(&look, &costs) {
                 return Ok(look);
             }
-            check_costs(&limiter, has_queue, &key, costs, max_wait).await
+            check_costs(&limiter, waits, &key, costs).await
         })
     }
 }
 
-#[inline(always)]
-fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
-    match max_wait {
-        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), cost, max_wait),
-        None if has_queue => wait::check_and_queue(limiter, key.clone(), cost),
-        None => limiter.check_key(key).cost(cost).into_future(),
-    }
+/// Says how a check waits.
+#[derive(Clone, Copy)]
+enum Waits {
+    Never,
+    /// For quota, instead of being denied.
+    UpTo(Duration),
+    /// In the queue of a leaky bucket.
+    InQueue,
 }
 
-fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
-    match max_wait {
-        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
-        None if has_queue => wait::check_and_queue(limiter, key.clone(), costs),
-        None => limiter.check_key(key).cost(costs).into_future(),
+fn check_costs(limiter: &Limiter, waits: Waits, key: &Key, costs: Costs) -> CheckFuture {
+    match waits {
+        Waits::Never => limiter.check_key(key).cost(costs).into_future(),
+        Waits::UpTo(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
+        Waits::InQueue => wait::check_and_queue(limiter, key.clone(), costs),
     }
 }
 
