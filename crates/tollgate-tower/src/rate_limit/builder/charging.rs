@@ -234,7 +234,8 @@ impl<K, R> RateLimitBuilder<K, R> {
         ReservationBuilder::new(self, Box::new(move |parts| estimate(parts).into()))
     }
 
-    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.
+    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request. That of an
+    /// [exempt](Self::exempt) request admits everything.
     ///
     /// The service charges further units with it: from `limiter`, or, with `None`, from the limiter that admitted the
     /// request. [`RequestLimiter`](crate::RequestLimiter) has an example. The option is off by default, because it

@@ -24,13 +24,14 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 use tollgate::{
-    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, PolicySet,
+    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, PolicySet, Priority,
     limiter::{Limited, LimiterFuture},
     reservation::Reservation,
     store::{CheckFuture, StoreFuture},
 };
 
 use crate::{
+    Meter,
     charge::{Charge, Charged, Due},
     decisions::Decisions,
     gate::GateOptions,
@@ -41,7 +42,7 @@ use crate::{
     outer_layers::{DoubleCountDetector, OuterWait},
     rate_limit::{
         builder::{CostOf, NetworkOptions, Options, RequestLimiterSource},
-        handler::{Charger, RequestLimiter},
+        handler::{Charger, LimitedRequest, RequestLimiter},
         joint::RequestDecider,
         layer::{Admission, Asked, Extras, RequestContext, Step, Verdict},
         limiters::{LimiterSource, LimiterTable, Lookup, Selector, Target},
@@ -185,14 +186,31 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         let target = match self.target(parts) {
             Continue(target) => target,
-            Break(verdict) => return verdict,
+            Break(verdict) => return self.without_limit(verdict, parts),
         };
         match target {
             Target::Fixed(at) => self.check_limit(LimitRef::Fixed(at), parts),
             Target::Lookup(at) => self.look_up(at, parts),
             Target::Decider(at) => self.decide(at, parts),
-            Target::Exempt => Verdict::Admit(Admission::EXEMPT),
+            Target::Exempt => self.without_limit(Verdict::Admit(Admission::EXEMPT), parts),
         }
+    }
+
+    /// Completes the verdict on a request that no limiter decides. If it passes, its handler finds what it finds in other
+    /// requests: a limiter that admits everything, and a meter that counts nothing. Those of an outer layer stay.
+    // Not inlined: a request with a limiter would pay for the larger stack frame.
+    #[inline(never)]
+    fn without_limit<B>(&self, verdict: Verdict<B>, parts: &mut Parts) -> Verdict<B> {
+        let extensions = &mut parts.extensions;
+        if let Verdict::Admit(_) = verdict {
+            if self.options.request_limiter.is_some() && extensions.get::<RequestLimiter>().is_none() {
+                extensions.insert(RequestLimiter::WITHOUT_LIMIT);
+            }
+            if matches!(self.options.cost, Some(CostOf::Estimate(..))) && extensions.get::<Meter>().is_none() {
+                extensions.insert(Meter::UNREAD);
+            }
+        }
+        verdict
     }
 
     /// Selects the limiter that applies to a request, or returns the verdict on a request that none decides.
@@ -252,7 +270,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         match self.lookups[at].limiter_for(parts).map(LimiterFuture::into_ready) {
             Ok(Ok(limiter)) => self.check_looked_up(limiter, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::LookUp(pending)),
-            Err(error) => self.judge_without_key(&error, parts),
+            Err(error) => self.without_limit(self.judge_without_key(&error, parts), parts),
         }
     }
 
@@ -267,10 +285,10 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                 let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.gate.labels);
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
-            Ok(Limited::Exempt) => Verdict::Admit(Admission::EXEMPT),
+            Ok(Limited::Exempt) => self.without_limit(Verdict::Admit(Admission::EXEMPT), parts),
             Err(error) if self.is_shadow_without_key() => {
                 tracing::debug!(%error, "no limits, the request passes in shadow mode");
-                Verdict::Admit(Admission::EXEMPT)
+                self.without_limit(Verdict::Admit(Admission::EXEMPT), parts)
             }
             Err(error) => self.reject_unchecked(Reason::Unavailable(&error), parts),
         }
@@ -288,8 +306,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let extraction = self.key.extract(parts);
         let key = match &extraction {
             Ok(Some(key)) => key,
-            Ok(None) => return Verdict::Admit(Admission::EXEMPT),
-            Err(error) => return self.judge_without_key(error, parts),
+            Ok(None) => return self.without_limit(Verdict::Admit(Admission::EXEMPT), parts),
+            Err(error) => return self.without_limit(self.judge_without_key(error, parts), parts),
         };
         if self.double_count.inspect(parts, key, limit.get(&self.fixed).limiter.policies()) {
             self.warn_of_unknown_units();
@@ -411,6 +429,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                     ErrorKind::Unsupported => asked == Asked::Estimate,
                     _ => false,
                 };
+                if is_shadow {
+                    self.expose_limiter(limit_ref, key.as_deref(), parts, labels);
+                }
                 if is_misconfigured {
                     return self.judge_misconfigured(&KeyError::misconfigured(error.to_string()), is_shadow, parts);
                 }
@@ -429,10 +450,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             let reason = Reason::of_denial(decision);
             return Verdict::Reject(self.reject(reason, Some(limit.profile), &details, parts, labels));
         }
-        if let (Some(source), Some(key)) = (options.request_limiter, &*key) {
-            let limiter = self.request_limiter(source, limit_ref, key, parts, labels);
-            parts.extensions.insert(limiter);
-        }
+        self.expose_limiter(limit_ref, key.as_deref(), parts, labels);
         let is_charged = options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
         let extras = (is_charged || decisions.is_some()).then(|| {
             let key = key.take().filter(|_| is_charged);
@@ -473,6 +491,18 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         Box::new(Extras { charge, decisions, ..Extras::default() })
     }
 
+    /// Gives a request the limiter that its service charges further units with, where the layer does so.
+    #[inline]
+    fn expose_limiter(self: &Arc<Self>, limit: &LimitRef, key: Option<&Key>, parts: &mut Parts, labels: LabelIndex)
+    where
+        R: Send + Sync + 'static,
+    {
+        if let (Some(source), Some(key)) = (self.options.request_limiter, key) {
+            let limiter = self.request_limiter(source, limit, key, parts, labels);
+            parts.extensions.insert(limiter);
+        }
+    }
+
     fn request_limiter(
         self: &Arc<Self>,
         source: RequestLimiterSource,
@@ -491,7 +521,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         // The names appear in debug logs alone, so they are copied only for those.
         let is_logged = tracing::enabled!(tracing::Level::DEBUG);
         let rpc = if is_logged { self.rpc_name(parts).into_owned() } else { RpcName::NONE };
-        RequestLimiter::of_layer(Arc::clone(self) as Arc<dyn Charger>, limit, key.clone(), labels, rpc)
+        let priority = self.options.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
+        let charger = Arc::clone(self) as Arc<dyn Charger>;
+        RequestLimiter::of_layer(LimitedRequest { charger, limit, key: key.clone(), priority, labels, rpc })
     }
 }
 
