@@ -180,7 +180,8 @@ impl<'a> Rejection<'a> {
     /// estimate.
     ///
     /// For a denial it is the exact time of this layer, plus the [jitter](crate::RateLimitBuilder::retry_jitter). If an
-    /// outer layer has no unit left for a longer time, it is the time of that layer.
+    /// outer layer has no unit left for a longer time, it is the time of that layer, unless that layer may give units back
+    /// for the response.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
