@@ -157,25 +157,28 @@ pub(crate) struct Charged {
 }
 
 impl Charged {
-    /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet.
-    fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<&Due>) {
-        self.settle_cost(&final_cost.cost, outcome, due);
+    /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet. Returns
+    /// whether it refunds.
+    fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<&Due>) -> bool {
+        let is_refunded = self.settle_cost(&final_cost.cost, outcome, due);
         if final_cost.is_cleared(outcome) {
             clear_lockouts(&self.limiter, &self.key);
         }
+        is_refunded
     }
 
-    fn settle_cost(&self, final_cost: &CostOfOutcome, outcome: Outcome<'_>, due: Option<&Due>) {
+    fn settle_cost(&self, final_cost: &CostOfOutcome, outcome: Outcome<'_>, due: Option<&Due>) -> bool {
         match due {
             None => {
-                if let Some(surplus) = final_cost.surplus(&self.decision, outcome) {
-                    refund(&self.limiter, &self.key, &self.decision, surplus);
-                }
+                let Some(surplus) = final_cost.surplus(&self.decision, outcome) else { return false };
+                refund(&self.limiter, &self.key, &self.decision, surplus);
+                return true;
             }
             Some(_) if !final_cost.is_charged(outcome) => {}
             Some(Due::One(cost)) => charge(&self.limiter, &self.key, Costs::new(*cost)),
             Some(Due::Each(costs)) => charge(&self.limiter, &self.key, (**costs).clone()),
         }
+        false
     }
 }
 
@@ -184,12 +187,11 @@ impl Charge {
         Self { charged, due, final_cost: Some(final_cost), is_running: false }
     }
 
-    /// Settles the charge of each limiter.
-    pub(crate) fn settle(&mut self, outcome: Outcome<'_>) {
-        let Some(final_cost) = self.final_cost.take() else { return };
-        for charged in &self.charged {
-            charged.settle(&final_cost, outcome, self.due.as_ref());
-        }
+    /// Settles the charge of each limiter. Returns whether one of them gets units back.
+    pub(crate) fn settle(&mut self, outcome: Outcome<'_>) -> bool {
+        let Some(final_cost) = self.final_cost.take() else { return false };
+        let settle = |charged: &Charged| charged.settle(&final_cost, outcome, self.due.as_ref());
+        self.charged.iter().map(settle).fold(false, |any, is_refunded| any | is_refunded)
     }
 }
 

@@ -136,6 +136,8 @@ pub use headers::{HeaderFormat, QuotaUnit, ResetFormat};
 pub use key::{KeyExtractor, key_fn};
 pub use labels::MetricLabels;
 pub use meter::{Counter, Meter};
+#[doc(hidden)]
+pub use rate_limit::check_and_queue;
 pub use rate_limit::{
     Admitted, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
     RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, StateService,

@@ -17,8 +17,9 @@ use tollgate::{Cost, Costs, Policy, PolicySet};
 /// body can own a clone.
 ///
 /// A layer that [reserves](crate::RateLimitBuilder::reserve) inserts a meter into the extensions of each request that
-/// it admits. With the feature `axum` it is also an extractor. Without such a layer, or for an exempt request, the
-/// extractor returns a meter that nobody reads.
+/// it admits. The meter of an exempt request has a counter for every name, and counts nothing. With the feature `axum`
+/// a meter is also an extractor. Without such a layer, the extractor logs the mistake once at `error`, and returns a
+/// meter that counts nothing.
 ///
 /// A count is an atomic number. Adding to it takes no lock and no allocation. Counts stay at `u64::MAX - 1` instead of
 /// overflowing.
@@ -43,12 +44,13 @@ use tollgate::{Cost, Costs, Policy, PolicySet};
 /// assert_eq!(meter.costs(estimate), Costs::from([("requests", 1), ("tokens", 42)]));
 /// ```
 #[derive(Clone)]
-pub struct Meter(Arc<Counts>);
+pub struct Meter(Option<Arc<Counts>>);
 
 /// Counts the units of one policy. [`Meter::counter`] returns it.
 #[derive(Clone)]
 pub struct Counter {
-    counts: Arc<Counts>,
+    /// `None` counts nothing.
+    counts: Option<Arc<Counts>>,
     at: usize,
 }
 
@@ -91,6 +93,9 @@ impl Count {
 }
 
 impl Meter {
+    /// Counts nothing: the meter of a request that no limit applies to.
+    pub(crate) const UNREAD: Self = Self(None);
+
     /// Creates a meter with one count, which is for all policies.
     #[must_use]
     pub fn new() -> Self {
@@ -104,23 +109,28 @@ impl Meter {
     }
 
     fn with_policies(policies: Option<PolicySet>) -> Self {
-        Self(Arc::new(Counts { policies, common: Count::new(), each: [const { Count::new() }; MAX_POLICIES] }))
+        let counts = Counts { policies, common: Count::new(), each: [const { Count::new() }; MAX_POLICIES] };
+        Self(Some(Arc::new(counts)))
     }
 
     /// Adds units to the count for all policies that have no count of their own.
     pub fn add(&self, units: u64) {
-        self.0.common.add(units);
+        if let Some(counts) = &self.0 {
+            counts.common.add(units);
+        }
     }
 
     /// Sets the count for all policies that have no count of their own.
     pub fn set(&self, units: u64) {
-        self.0.common.set(units);
+        if let Some(counts) = &self.0 {
+            counts.common.set(units);
+        }
     }
 
     /// Returns the count for all policies that have no count of their own. `None` when nothing was counted.
     #[must_use]
     pub fn get(&self) -> Option<u64> {
-        self.0.common.get()
+        self.0.as_ref()?.common.get()
     }
 
     /// Returns the counter of the policy with this name. `None` when the set of the meter has no such policy.
@@ -128,28 +138,33 @@ impl Meter {
     /// Keep the counter when you add many small amounts: it does not search for the name again.
     #[must_use]
     pub fn counter(&self, policy: &str) -> Option<Counter> {
-        let at = self.0.names()?.position(|name| name == policy)?;
-        Some(Counter { counts: Arc::clone(&self.0), at })
+        let Some(counts) = &self.0 else { return Some(Counter { counts: None, at: 0 }) };
+        let at = counts.place_of(policy)?;
+        Some(Counter { counts: Some(Arc::clone(counts)), at })
     }
 
     /// Returns the units that were counted for the policy with this name: its own count, or the count for all policies.
     /// `None` when nothing was counted for it.
     #[must_use]
     pub fn counted(&self, policy: &str) -> Option<u64> {
-        let own = self.0.names().and_then(|mut names| names.position(|name| name == policy));
-        own.and_then(|at| self.0.each[at].get()).or_else(|| self.get())
+        let counts = self.0.as_ref()?;
+        let own = counts.place_of(policy);
+        own.and_then(|at| counts.each[at].get()).or_else(|| counts.common.get())
     }
 
     /// Returns whether anything was counted. A count that was set to zero is a count.
     #[must_use]
     pub fn has_counted(&self) -> bool {
-        self.get().is_some() || self.0.each.iter().any(|count| count.get().is_some())
+        let has_counted = |counts: &Arc<Counts>| {
+            counts.common.get().is_some() || counts.each.iter().any(|count| count.get().is_some())
+        };
+        self.0.as_ref().is_some_and(has_counted)
     }
 
     /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was counted.
     #[must_use]
     pub fn costs(&self, estimate: Costs) -> Costs {
-        let Some(policies) = &self.0.policies else {
+        let Some(policies) = self.0.as_ref().and_then(|counts| counts.policies.as_ref()) else {
             return self.get().map_or(estimate, |units| Cost::new(units).into());
         };
         let counted = policies.iter().filter_map(|policy| Some((policy.name(), self.counted(policy.name())?)));
@@ -161,23 +176,31 @@ impl Counts {
     fn names(&self) -> Option<impl Iterator<Item = &str>> {
         Some(self.policies.as_ref()?.iter().map(Policy::name))
     }
+
+    fn place_of(&self, policy: &str) -> Option<usize> {
+        self.names()?.position(|name| name == policy)
+    }
 }
 
 impl Counter {
     /// Adds units.
     pub fn add(&self, units: u64) {
-        self.counts.each[self.at].add(units);
+        if let Some(counts) = &self.counts {
+            counts.each[self.at].add(units);
+        }
     }
 
     /// Sets the count.
     pub fn set(&self, units: u64) {
-        self.counts.each[self.at].set(units);
+        if let Some(counts) = &self.counts {
+            counts.each[self.at].set(units);
+        }
     }
 
     /// Returns the count. `None` when nothing was counted.
     #[must_use]
     pub fn get(&self) -> Option<u64> {
-        self.counts.each[self.at].get()
+        self.counts.as_ref()?.each[self.at].get()
     }
 }
 
@@ -190,8 +213,10 @@ impl Default for Meter {
 impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        for (name, count) in self.0.names().into_iter().flatten().zip(&self.0.each) {
-            map.entry(&name, &count.get());
+        if let Some(counts) = &self.0 {
+            for (name, count) in counts.names().into_iter().flatten().zip(&counts.each) {
+                map.entry(&name, &count.get());
+            }
         }
         map.entry(&"..", &self.get()).finish()
     }
@@ -207,9 +232,18 @@ impl fmt::Debug for Counter {
 impl<S: Sync> axum::extract::FromRequestParts<S> for Meter {
     type Rejection = std::convert::Infallible;
 
-    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve), or a new meter.
+    /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve). Without such a layer,
+    /// logs the mistake once and returns a meter that counts nothing.
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(parts.extensions.get().cloned().unwrap_or_default())
+        static HAS_LOGGED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let meter = parts.extensions.get().cloned();
+        if meter.is_none() && !HAS_LOGGED.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                hint = "build a layer with `reserve`, and put it around the route",
+                "a handler counts with a meter that no layer has made: what it counts is not charged"
+            );
+        }
+        Ok(meter.unwrap_or(Self::UNREAD))
     }
 }
 
@@ -274,6 +308,23 @@ mod tests {
         meter.add(7);
         assert_eq!(meter.counted("tokens"), Some(7));
         assert_eq!(meter.costs(estimate), Costs::new(Cost::new(7)));
+    }
+
+    #[test]
+    fn the_meter_of_a_request_without_a_limit_has_every_counter_and_counts_nothing() {
+        let meter = Meter::UNREAD;
+        let tokens = meter.counter("any name").unwrap();
+        tokens.add(1);
+        tokens.set(2);
+        meter.add(3);
+        meter.set(4);
+        assert_eq!(
+            (tokens.get(), meter.get(), meter.counted("any name"), meter.has_counted()),
+            (None, None, None, false)
+        );
+        let estimate = Costs::from([("requests", 1), ("tokens", 850)]);
+        assert_eq!(meter.costs(estimate.clone()), estimate);
+        assert_eq!(format!("{meter:?} {tokens:?}"), r#"{"..": None} Counter(None)"#);
     }
 
     #[test]

@@ -26,12 +26,12 @@ struct Charged(Vec<(Key, PolicySet)>);
 
 impl DoubleCountDetector {
     /// Logs an error, once, when an outer layer has charged one of these policies for the same key, and a warning when it
-    /// has charged a policy of the same name for another key.
-    pub(crate) fn inspect(&self, parts: &mut Parts, key: &Key, policies: &PolicySet) {
+    /// has charged a policy of the same name for another key. Returns whether the request is the first of the layer.
+    pub(crate) fn inspect(&self, parts: &mut Parts, key: &Key, policies: &PolicySet) -> bool {
         if self.inspected.load(Ordering::Relaxed) >= MAX_INSPECTED {
-            return;
+            return false;
         }
-        self.inspected.fetch_add(1, Ordering::Relaxed);
+        let inspected = self.inspected.fetch_add(1, Ordering::Relaxed);
         let mut charged = parts.extensions.remove::<Charged>().unwrap_or(Charged(Vec::new()));
         let shared_name = |is_same_key: bool| {
             charged.0.iter().find_map(|(other, outer)| {
@@ -63,6 +63,7 @@ impl DoubleCountDetector {
         }
         charged.0.push((key.clone(), policies.clone()));
         parts.extensions.insert(charged);
+        inspected == 0
     }
 }
 

@@ -7,11 +7,11 @@ use std::{
 };
 
 use tollgate::{
-    Key,
+    Cost, Key,
     limiter::{Limited, LimiterFuture},
     store::CheckFuture,
 };
-use tollgate_tower::{KeyExtractor, LimiterSource};
+use tollgate_tower::{KeyExtractor, LimiterSource, check_and_queue};
 use tonic::{Request, Status};
 use tonic_async_interceptor::AsyncInterceptor;
 
@@ -22,7 +22,7 @@ use crate::{key::RequestHead, status::GrpcStatus};
 ///
 /// The interceptor works with every store. Like every interceptor, it cannot read the method of a
 /// call, and it cannot send the remaining quota in the response metadata. The [`layer`](crate::layer)
-/// can do both. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside:
+/// can do both. A [leaky bucket](tollgate::Algorithm::LeakyBucket) delays calls as in a layer. Put a [`DrainLayer`](tollgate_tower::drain::DrainLayer) outside:
 /// [`RateLimitInterceptor`](crate::RateLimitInterceptor) explains why.
 ///
 /// ```
@@ -82,6 +82,7 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
 enum Step {
     /// The limiter of the call is looked up. It is checked with this key.
     LookUp(LimiterFuture, Key),
+    /// The limiter is checked, and the call waits in its queue.
     Check(CheckFuture),
 }
 
@@ -106,7 +107,7 @@ impl Future for InterceptFuture {
             let result = match step {
                 Step::LookUp(limiter, key) => match ready!(Pin::new(limiter).poll(cx)) {
                     Ok(Limited::By(limiter)) => {
-                        *step = Step::Check(limiter.check_key(key).into_future());
+                        *step = Step::Check(check_and_queue(&limiter, key.clone(), Cost::ONE));
                         continue;
                     }
                     Ok(Limited::Exempt) => None,

@@ -23,6 +23,7 @@ use crate::status::GrpcStatus;
 /// | counts in Redis | yes | yes | **only behind a layer** |
 /// | knows the method of a call (`key::Method`, `key::Service`, `MethodLimiters`) | yes | no | **no** |
 /// | can send the remaining quota in the response metadata | yes | no | **no** |
+/// | delays calls in a [leaky bucket](tollgate::Algorithm::LeakyBucket) | yes | yes | **no: calls in the queue pass at once** |
 /// | sends status details and pushback | yes | yes | yes |
 /// | works with `with_interceptor` | no | no | yes |
 /// | reads the message of a denied call | yes | **behind a `DrainLayer`** | **behind a `DrainLayer`** |

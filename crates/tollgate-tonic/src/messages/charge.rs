@@ -5,7 +5,8 @@ use tollgate::Policy;
 /// Selects the messages of a call that are charged, and the limiter that they are charged to.
 ///
 /// The charge for the call includes the first message in each direction, so a unary call costs the
-/// same with and without this option. Each further message costs one unit, for the key of the call. A message
+/// same with and without this option. Each further message costs one unit, for the key of the call, and has the
+/// [priority](tollgate_tower::RateLimitBuilder::priority) of the call. Messages of an exempt call are free. A message
 /// is charged when its first byte arrives, before any of it is passed on. The layer copies no message,
 /// and it reads no further while it waits for the store.
 ///

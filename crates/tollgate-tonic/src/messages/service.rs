@@ -63,7 +63,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let limiter = request.extensions_mut().remove::<RequestLimiter>();
+        // A call that no limit applies to has a limiter that charges nothing.
+        let limiter = request.extensions_mut().remove::<RequestLimiter>().filter(|limiter| limiter.limiter().is_some());
         let (Some(protocol), Some(limiter)) = (Protocol::detect(request.headers()), limiter) else {
             return ResponseFuture { state: ResponseState::NotCharged { future: self.inner.call(request) } };
         };

@@ -7,6 +7,7 @@ use std::{
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 use tollgate::{Cost, Key, Limiter, store::CheckFuture};
+use tollgate_tower::check_and_queue;
 use tonic::Status;
 
 use crate::status::GrpcStatus;
@@ -17,7 +18,8 @@ use crate::status::GrpcStatus;
 /// to limit what the server sends. A message is charged before it is passed on. A message that is
 /// denied is dropped, the stream yields the status of the denial, and then it ends.
 ///
-/// Errors of the inner stream are passed on and cost nothing.
+/// In a [leaky bucket](tollgate::Algorithm::LeakyBucket) a message waits for its turn before it is passed on. Errors of the
+/// inner stream are passed on and cost nothing.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -107,7 +109,7 @@ impl<S, T> ChargedStream<S, T> {
 impl<T> Charge<T> {
     fn check(&self, message: &T) -> CheckFuture {
         let cost = self.cost.as_ref().map_or(Cost::ONE, |cost| cost(message));
-        self.limiter.check_key(&self.key).cost(cost).into_future()
+        check_and_queue(&self.limiter, self.key.clone(), cost)
     }
 }
 

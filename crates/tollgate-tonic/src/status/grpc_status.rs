@@ -21,7 +21,7 @@ use crate::protocol::Protocol;
 /// | [blocked](tollgate::Decision::is_blocked): an amount of 0 | the same | `ErrorInfo` with `RATE_LIMIT_EXCEEDED` | −1 |
 /// | cost never fits | the same | `ErrorInfo` with `COST_EXCEEDS_LIMIT` | −1 |
 /// | [forbidden](tollgate_tower::rejection::Reason::Forbidden): a denied network | `PERMISSION_DENIED` | none | none |
-/// | missing key | `INVALID_ARGUMENT` | none | none |
+/// | missing key | `INVALID_ARGUMENT`, or `UNIMPLEMENTED` when the key is the route and no route matches | none | none |
 /// | the service is set up wrongly | `INTERNAL`; the log has the reason | none | none |
 /// | unavailable | `UNAVAILABLE` | `ErrorInfo` with `LIMITER_UNAVAILABLE` | none |
 /// | shed by an [adaptive limiter](tollgate_tower::adaptive), or no permit of a limit that protects the service | `UNAVAILABLE` | `RetryInfo` with an estimate, `ErrorInfo` with `SERVICE_OVERLOADED` | the wait in milliseconds |
@@ -228,7 +228,7 @@ impl<H> GrpcStatus<H> {
             Reason::Blocked => self.template.blocked(),
             Reason::Forbidden => Status::permission_denied("calls from this network are not served"),
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
-            Reason::MissingKey(error) => key_error_status(error),
+            Reason::MissingKey(error) | Reason::Misconfigured(error) => key_error_status(error),
             Reason::Overloaded(_) => self.template.overloaded(rejection.retry_after().unwrap_or_default()),
             _ => self.template.unavailable(),
         }
@@ -238,6 +238,7 @@ impl<H> GrpcStatus<H> {
 fn key_error_status(error: &KeyError) -> Status {
     match error.kind() {
         KeyErrorKind::Missing => Status::invalid_argument(error.to_string()),
+        KeyErrorKind::NoRoute => Status::unimplemented(error.to_string()),
         _ => Status::internal("internal error"),
     }
 }

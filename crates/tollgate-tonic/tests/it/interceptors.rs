@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Policy, Quota, RedisStore, limiter::events};
+use tollgate::{Limiter, MemoryStore, Policy, Quota, RedisStore, limiter::events, store::Clock};
 use tollgate_tests::{Log, RedisServer};
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, RateLimitInterceptor,
     key::{Metadata, Method, key_of},
 };
-use tollgate_tower::{HeaderFormat, KeyExtractor, key::Global};
+use tollgate_tower::{
+    HeaderFormat, KeyExtractor,
+    key::{Extraction, Global, KeyError},
+    key_fn,
+};
 use tonic::{Code, Request, Status, transport::Server};
 use tonic_async_interceptor::async_interceptor;
 use tonic_types::StatusExt;
@@ -157,6 +161,30 @@ async fn an_async_interceptor_waits_for_a_remote_store() {
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_async_interceptor_delays_calls_in_a_leaky_bucket() {
+    use tonic_async_interceptor::AsyncInterceptor;
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(3)));
+    let mut interceptor = AsyncRateLimitInterceptor::new(limiter.clone(), Global);
+    let start = tokio::time::Instant::now();
+    for second in 0..3 {
+        assert!(interceptor.call(Request::new(())).await.is_ok());
+        assert_eq!(start.elapsed().as_secs(), second);
+    }
+    // A call that is cancelled leaves the queue.
+    let left = remaining(&limiter, "all").await;
+    let mut waiting = std::pin::pin!(interceptor.call(Request::new(())));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("the call waits"),
+        () = std::future::ready(()) => {}
+    }
+    assert_eq!(remaining(&limiter, "all").await, left - 1);
+    waiting.set(interceptor.call(Request::new(())));
+    assert_eq!(remaining(&limiter, "all").await, left);
+}
+
 #[tokio::test]
 async fn the_status_of_an_interceptor_has_the_options_of_its_responder() {
     use tonic::service::Interceptor;
@@ -195,6 +223,13 @@ async fn an_interceptor_that_keys_by_method_is_an_internal_error() {
 fn a_handler_that_keys_by_method_is_an_internal_error() {
     let status = key_of(&tonic::Request::new(()), &Method).unwrap_err();
     assert_eq!(status.code(), Code::Internal);
+}
+
+#[test]
+fn a_call_that_no_route_matches_is_unimplemented() {
+    let key = key_fn(|_| -> Extraction { Err(KeyError::no_route("no route matches the request")) });
+    let status = key_of(&Request::new(()), &key).unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "no route matches the request"));
 }
 
 #[tokio::test]

@@ -108,6 +108,22 @@ async fn a_handler_counts_with_the_meter_of_its_request_and_a_full_quota_denies(
 }
 
 #[tokio::test]
+async fn the_meter_of_an_exempt_call_counts_nothing() {
+    let limiter = limiter();
+    let counting = |request: Request<()>| {
+        request.extensions().get::<Meter>().unwrap().counter("messages").unwrap().set(950);
+        Ok(request)
+    };
+    let builder = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).exempt(|_| true);
+    let layer = builder.reserve(|_| [("calls", 1), ("messages", 100)]).build();
+    let mut server = Server::builder().layer(layer).layer(MessageCounterLayer::for_policy("messages"));
+    let server = server.add_service(EchoServer::with_interceptor(Echoing, counting));
+    let mut client = client(serve(server).await).await;
+    assert_eq!(codes(&mut client, "acme", 2).await, [Code::Ok; 2]);
+    assert_eq!(charged(&limiter).await, (0, 0));
+}
+
+#[tokio::test]
 async fn a_counter_without_a_policy_counts_for_all_and_a_wrong_name_counts_nothing() {
     for (counter, cost) in [(MessageCounterLayer::new(), 7), (MessageCounterLayer::for_policy("bytes"), 3)] {
         let limiter = Limiter::new(frozen_store(), MESSAGES);

@@ -111,7 +111,7 @@ impl<K, R> Shared<K, R> {
         R: Respond<B>,
     {
         self.gate.log_misconfiguration(error, "requests get no permits");
-        self.reject(Reason::MissingKey(error), parts)
+        self.reject(Reason::of_key_error(error), parts)
     }
 
     fn reject<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<B>

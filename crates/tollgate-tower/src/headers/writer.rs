@@ -334,6 +334,11 @@ impl HeaderUpdate {
         self.until_more > 0
     }
 
+    /// Forgets the wait for more units, because units of the request are given back.
+    pub(crate) fn forget_wait(&mut self) {
+        self.until_more = 0;
+    }
+
     /// Moves the headers into the response of the inner service, which may be limited by another layer.
     // Inlined by force: the values move once, from the future into the header map.
     #[inline(always)]
@@ -348,7 +353,7 @@ impl HeaderUpdate {
         if self.until_more > 0 {
             raise_retry_after(self.until_more, headers);
         }
-        if let Some(formats) = self.exposed.filter(|_| has_headers) {
+        if let Some(formats) = self.exposed.filter(|_| has_headers || headers.contains_key(header::RETRY_AFTER)) {
             expose_formats(formats, headers);
         }
         if let Some(kind) = self.degraded {
@@ -369,7 +374,8 @@ impl HeaderUpdate {
             }
             others => others.add_missing_to(missing),
         }
-        if let Some(formats) = self.exposed.filter(|_| has_headers) {
+        if let Some(formats) = self.exposed.filter(|_| has_headers || missing.headers.contains_key(header::RETRY_AFTER))
+        {
             expose_formats(formats, missing.headers);
         }
         if let Some(kind) = self.degraded {
@@ -447,10 +453,13 @@ fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
     }
 }
 
-/// Allows scripts in browsers to read the headers of all formats.
+/// Allows scripts in browsers to read the headers of all formats. Without a format, that is the wait of a denial.
 #[cold]
 fn expose_formats(formats: HeaderFormats, headers: &mut HeaderMap) {
-    formats.iter().for_each(|format| expose(format.joined_names(), headers));
+    match formats.only() {
+        Some(format) => expose(format.joined_names(), headers),
+        None => formats.iter().for_each(|format| expose(format.joined_names(), headers)),
+    }
 }
 
 /// Allows scripts in browsers to read headers.

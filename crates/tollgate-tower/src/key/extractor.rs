@@ -57,6 +57,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// # Errors
     ///
     /// - [`KeyError::missing`]: the client did not send the key. The response is 400.
+    /// - [`KeyError::no_route`]: the key is the route, and no route matches. The response is 404.
     /// - [`KeyError::misconfigured`]: the service is set up wrongly. The response is 500, and the
     ///   mistake is logged once.
     fn extract(&self, parts: &Parts) -> Extraction;
@@ -189,7 +190,7 @@ pub struct Or<A, B> {
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.first.extract(parts) {
-            Err(error) if error.kind() == KeyErrorKind::Missing => self.second.extract(parts),
+            Err(error) if error.kind() != KeyErrorKind::Misconfigured => self.second.extract(parts),
             found => found,
         }
     }
@@ -221,7 +222,7 @@ pub struct OrExempt<K> {
 impl<K: KeyExtractor> KeyExtractor for OrExempt<K> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.inner.extract(parts) {
-            Err(error) if error.kind() == KeyErrorKind::Missing => EXEMPT,
+            Err(error) if error.kind() != KeyErrorKind::Misconfigured => EXEMPT,
             found => found,
         }
     }
@@ -258,8 +259,8 @@ tuple!(A, B, C, D);
 
 /// Reports that a request has no key.
 ///
-/// The client receives the message of a [missing](Self::missing) key. The message must not contain the value that the
-/// client sent.
+/// The client receives the message of a [missing](Self::missing) key or [route](Self::no_route). The message must not
+/// contain the value that the client sent.
 ///
 /// ```
 /// use tollgate_tower::key::{KeyError, KeyErrorKind};
@@ -280,6 +281,8 @@ pub struct KeyError {
 pub enum KeyErrorKind {
     /// The client did not send the key, or sent an invalid one. The response is 400.
     Missing,
+    /// The key is the route, and no route matches the request. The response is 404.
+    NoRoute,
     /// The service is set up wrongly, so that no request can have a key. The response is 500, and the message is logged
     /// once.
     Misconfigured,
@@ -289,6 +292,12 @@ impl KeyError {
     /// Creates the error of a request without a valid key. The client receives `message`.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind: KeyErrorKind::Missing, message: message.into() }
+    }
+
+    /// Creates the error of a request that no route matches, for an extractor whose key is the route. The client receives
+    /// `message`.
+    pub fn no_route(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: KeyErrorKind::NoRoute, message: message.into() }
     }
 
     /// Creates the error of a service that is set up wrongly. The log receives `message`, which should

@@ -62,9 +62,9 @@ impl KeyExtractor for Method {
 
 /// Uses the route of an axum router as the key, such as `/users/{id}`.
 ///
-/// All values of a parameter share the quota of the route. A request that matches no route has no key, and the response
-/// is 400. Add the layer with `Router::route_layer`, which does not apply to such requests, or give them a key with
-/// [`or`](KeyExtractor::or).
+/// All values of a parameter share the quota of the route. A request that matches no route has no key: inside
+/// `Router::layer`, the response is 404, and the fallback of the router is not called. Add the layer with
+/// `Router::route_layer`, which does not apply to such requests, or give them a key with [`or`](KeyExtractor::or).
 ///
 /// ```
 /// use axum::{Router, body::Body, routing::get};
@@ -93,7 +93,7 @@ impl KeyExtractor for MatchedPath {
     fn extract(&self, parts: &Parts) -> Extraction {
         match parts.extensions.get::<axum::extract::MatchedPath>() {
             Some(path) => Ok(Some(Key::new(path.as_str()))),
-            None => Err(KeyError::missing("no route matches the request")),
+            None => Err(KeyError::no_route("no route matches the request")),
         }
     }
 }

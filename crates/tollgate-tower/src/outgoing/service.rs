@@ -127,7 +127,7 @@ impl<K, R> Turns<K, R> {
         R: Respond<B>,
     {
         self.shared.gate.log_misconfiguration(error, "outgoing calls have no turn");
-        self.shared.gate.reject(Reason::MissingKey(error), parts)
+        self.shared.gate.reject(Reason::of_key_error(error), parts)
     }
 
     /// Turns the outcome of the wait into a rejection, or into nothing for a call that has its turn.

@@ -3,13 +3,16 @@
 use std::{
     fmt,
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
     time::Duration,
 };
 
 use http::{Request, Response, StatusCode, request::Parts};
-use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
+use tollgate::{
+    Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota, Store,
+    store::{Check, CheckFuture},
+};
 
 use crate::{
     key::Global,
@@ -58,8 +61,8 @@ pub(crate) trait Charger: Send + Sync {
     /// Returns a limiter with what the layer keeps for its policies.
     fn limit(&self, limiter: Limiter) -> LimitRef;
 
-    /// Charges a cost. Waits for up to `wait`, or as the layer does.
-    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost, wait: Option<Duration>) -> CheckFuture;
+    /// Charges costs. Waits for up to `wait`, or as the layer does.
+    fn charge(&self, limit: &LimitRef, key: &Key, costs: Costs, wait: Option<Duration>) -> CheckFuture;
 
     /// Logs and counts the result of a check. Returns whether the request may go on.
     fn record(
@@ -79,6 +82,9 @@ pub(crate) trait Charger: Send + Sync {
 pub(crate) trait Judge<B>: Charger {
     /// Returns the costs of a request.
     fn costs(&self, request: &Parts) -> Costs;
+
+    /// Gives costs of a handler the priority of the request, unless the handler has lowered theirs.
+    fn ranked(&self, costs: Costs, request: &Parts) -> Costs;
 
     fn check(self: Arc<Self>, limit: LimitRef, key: &Key, costs: Costs, request: &mut Parts) -> Verdict<B>;
 
@@ -200,10 +206,13 @@ impl<B> HandlerLimiter<B> {
         key: impl Into<Key>,
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
         let costs = self.judge.costs(request);
-        self.check_costs(request, key, costs)
+        self.check_ranked(request, key.into(), costs)
     }
 
     /// Checks the limiter at the given cost: one [`Cost`] for all policies, or [`Costs`] for each.
+    ///
+    /// The check has the [`priority`](crate::RateLimitBuilder::priority) of the request, or that of the costs where it is
+    /// below critical.
     ///
     /// # Errors
     ///
@@ -214,10 +223,12 @@ impl<B> HandlerLimiter<B> {
         key: impl Into<Key>,
         costs: impl Into<Costs>,
     ) -> impl Future<Output = Result<Admitted, Rejected<B>>> + Send {
-        let (key, costs) = (key.into(), costs.into());
-        async move {
-            self.ask(request, |judge, limit, request| judge.check(limit, &key, costs, request)).await.map(Admitted)
-        }
+        let costs = self.judge.ranked(costs.into(), request);
+        self.check_ranked(request, key.into(), costs)
+    }
+
+    async fn check_ranked(&self, request: &mut Parts, key: Key, costs: Costs) -> Result<Admitted, Rejected<B>> {
+        self.ask(request, |judge, limit, request| judge.check(limit, &key, costs, request)).await.map(Admitted)
     }
 
     /// Turns the result of a check into an admission or a rejection, for a handler that checks the
@@ -265,6 +276,7 @@ impl<B> HandlerLimiter<B> {
         options: ReserveOptions,
     ) -> Result<(Admitted, MeteredReservation), Rejected<B>> {
         let start = |judge: Arc<dyn Judge<B>>, limit, request: &mut Parts| {
+            let estimate = judge.ranked(estimate, request);
             judge.reserve(limit, &key, estimate, options, request)
         };
         let mut admission = self.ask(request, start).await?;
@@ -357,8 +369,12 @@ impl<B> fmt::Debug for Rejected<B> {
 /// It is a limiter with the key of one request. A layer with
 /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the extensions of each
 /// request that it admits. Its checks wait as the layer does, are logged and counted as those of the layer, and follow
-/// the [`enforcement`](crate::RateLimitBuilder::enforcement) of the layer. tollgate-tonic charges each message of a
-/// stream with it, and `ws::LimitedSocket` each message of a WebSocket.
+/// the [`enforcement`](crate::RateLimitBuilder::enforcement) of the layer. They have the
+/// [`priority`](crate::RateLimitBuilder::priority) of the request. tollgate-tonic charges each message of a stream with
+/// it, and `ws::LimitedSocket` each message of a WebSocket.
+///
+/// The limiter of an exempt request admits everything. A layer that exempts a request does not replace the limiter that
+/// a layer around it has inserted.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -387,16 +403,31 @@ impl<B> fmt::Debug for Rejected<B> {
 /// ```
 #[derive(Clone)]
 pub struct RequestLimiter {
-    charger: Arc<dyn Charger>,
-    limit: LimitRef,
-    key: Key,
-    labels: LabelIndex,
-    rpc: RpcName<Box<str>>,
+    /// `None` admits everything.
+    limited: Option<LimitedRequest>,
     /// `None` waits as the layer does.
     wait: Option<Duration>,
 }
 
+/// Stores what the checks of one request need.
+#[derive(Clone)]
+pub(crate) struct LimitedRequest {
+    pub(crate) charger: Arc<dyn Charger>,
+    pub(crate) limit: LimitRef,
+    pub(crate) key: Key,
+    pub(crate) priority: Priority,
+    pub(crate) labels: LabelIndex,
+    pub(crate) rpc: RpcName<Box<str>>,
+}
+
+/// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends nothing.
+static WITHOUT_LIMIT: LazyLock<(MemoryStore, PolicySet)> =
+    LazyLock::new(|| (MemoryStore::new(), Policy::token_bucket("exempt", Quota::per_second(1)).into()));
+
 impl RequestLimiter {
+    /// Admits everything: the limiter of a request that no limit applies to.
+    pub(crate) const WITHOUT_LIMIT: Self = Self { limited: None, wait: None };
+
     /// Creates a request limiter from a limiter and a key, for a service without a layer.
     ///
     /// Its checks are logged and counted as those of a layer with the default options.
@@ -419,17 +450,13 @@ impl RequestLimiter {
         let shared = RateLimitLayer::builder(limiter, Global).into_shared();
         let (none, ()) = Request::new(()).into_parts();
         let labels = LabelIndex::of(&none, &MetricLabels::default());
-        Self::of_layer(Arc::new(shared), LimitRef::Fixed(0), key.into(), labels, RpcName::NONE)
+        let (charger, limit) = (Arc::new(shared), LimitRef::Fixed(0));
+        let (key, priority, rpc) = (key.into(), Priority::CRITICAL, RpcName::NONE);
+        Self::of_layer(LimitedRequest { charger, limit, key, priority, labels, rpc })
     }
 
-    pub(crate) fn of_layer(
-        charger: Arc<dyn Charger>,
-        limit: LimitRef,
-        key: Key,
-        labels: LabelIndex,
-        rpc: RpcName<Box<str>>,
-    ) -> Self {
-        Self { charger, limit, key, labels, rpc, wait: None }
+    pub(crate) fn of_layer(limited: LimitedRequest) -> Self {
+        Self { limited: Some(limited), wait: None }
     }
 
     /// Sets how long a check waits for quota at most, in place of the [wait](crate::RateLimitBuilder::wait) of the layer.
@@ -455,19 +482,23 @@ impl RequestLimiter {
         self
     }
 
-    /// Returns the limiter that is checked.
+    /// Returns the limiter that is checked. `None` when no limit applies to the request.
     #[must_use]
-    pub fn limiter(&self) -> &Limiter {
-        self.charger.limiter(&self.limit)
+    pub fn limiter(&self) -> Option<&Limiter> {
+        let limited = self.limited.as_ref()?;
+        Some(limited.charger.limiter(&limited.limit))
     }
 
-    /// Returns the key of the request.
+    /// Returns the key of the request. `None` when no limit applies to the request.
     #[must_use]
-    pub fn key(&self) -> &Key {
-        &self.key
+    pub fn key(&self) -> Option<&Key> {
+        self.limited.as_ref().map(|limited| &limited.key)
     }
 
     /// Charges `cost` more units, or none when they do not fit.
+    ///
+    /// If no limit applies to the request, the decision allows everything and spends nothing. Its only policy is named
+    /// `exempt`.
     ///
     /// Waits for quota for as long as the layer [does](crate::RateLimitBuilder::wait), or as [`wait`](Self::wait) says.
     /// Pass the result to [`admits`](Self::admits).
@@ -476,7 +507,11 @@ impl RequestLimiter {
     ///
     /// The same as [`Limiter::check`].
     pub fn check(&self, cost: Cost) -> CheckFuture {
-        self.charger.charge(&self.limit, &self.key, cost, self.wait)
+        let Some(LimitedRequest { charger, limit, key, priority, .. }) = &self.limited else {
+            let (store, policies) = &*WITHOUT_LIMIT;
+            return store.check(Check::new(policies, &Key::new("exempt"), Cost::ZERO));
+        };
+        charger.charge(limit, key, Costs::new(cost).with_priority(*priority), self.wait)
     }
 
     /// Returns whether the request may go on after a [`check`](Self::check).
@@ -485,12 +520,13 @@ impl RequestLimiter {
     /// the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
-        self.charger.record(&self.limit, &self.key, result, self.labels, &self.rpc.as_deref())
+        let Some(LimitedRequest { charger, limit, key, labels, rpc, .. }) = &self.limited else { return true };
+        charger.record(limit, key, result, *labels, &rpc.as_deref())
     }
 }
 
 impl fmt::Debug for RequestLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLimiter").field("limiter", self.limiter()).finish_non_exhaustive()
+        f.debug_struct("RequestLimiter").field("limiter", &self.limiter()).finish_non_exhaustive()
     }
 }

@@ -237,22 +237,30 @@ impl JointDecision {
         self.parts().filter(|part| part.is_enforced).map(|part| &part.decision)
     }
 
-    /// Returns how long an allowed request waits for its turn in all [queues](tollgate::Algorithm::LeakyBucket).
+    /// Returns how long an allowed request waits for its turn in all [queues](tollgate::Algorithm::LeakyBucket). A limit
+    /// that is tried out delays nobody.
     pub(crate) fn delay(&self) -> Duration {
         if !self.is_allowed {
             return Duration::ZERO;
         }
-        self.decisions().map(Decision::delay).max().unwrap_or_default()
+        self.enforced().map(Decision::delay).max().unwrap_or_default()
     }
 }
 
-/// Returns the decision when the request has left all queues.
-pub(crate) fn after_queues(decision: JointFuture) -> JointFuture {
-    match decision.into_ready() {
+/// Returns the decision when the request has left the queues of the limits that the layer enforces for it.
+pub(crate) fn after_queues(decision: JointFuture, enforcement: Option<Enforcement>) -> JointFuture {
+    let enforced = move |joint: Option<JointDecision>| {
+        let mut joint = joint?;
+        if let Some(enforcement) = &enforcement {
+            joint.enforce(|key| enforcement.applies_to(key));
+        }
+        Some(joint)
+    };
+    match decision.into_ready().map(|result| result.map(&enforced)) {
         Ok(Ok(Some(joint))) if !joint.delay().is_zero() => StoreFuture::pending(leave(joint)),
         Ok(result) => StoreFuture::ready(result),
         Err(pending) => StoreFuture::pending(async move {
-            match pending.await? {
+            match enforced(pending.await?) {
                 Some(joint) => leave(joint).await,
                 None => Ok(None),
             }

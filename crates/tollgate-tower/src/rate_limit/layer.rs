@@ -309,22 +309,26 @@ impl Admission {
     // Inlined by force: the headers move once, from the future into the response.
     #[inline(always)]
     pub(crate) fn complete<B>(&mut self, response: &mut Response<B>) {
-        if let Some(extras) = self.extras.take() {
-            extras.complete(response);
+        if let Some(extras) = self.extras.take()
+            && extras.complete(response)
+        {
+            self.headers.forget_wait();
         }
         self.headers.add_to(response.headers_mut());
     }
 }
 
 impl Extras {
-    fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) {
+    /// Completes the response of the service. Returns whether units of the request are given back.
+    fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) -> bool {
+        let mut is_refunded = false;
         if let Some(mut charge) = self.charge.take() {
             // The closure of the user reads a head without a body. It is lent to the closure and put back.
             let (mut head, ()) = Response::new(()).into_parts();
             (head.status, head.version) = (response.status(), response.version());
             mem::swap(&mut head.headers, response.headers_mut());
             mem::swap(&mut head.extensions, response.extensions_mut());
-            charge.settle(Outcome::Response(&head));
+            is_refunded = charge.settle(Outcome::Response(&head));
             mem::swap(&mut head.headers, response.headers_mut());
             mem::swap(&mut head.extensions, response.extensions_mut());
         }
@@ -332,7 +336,11 @@ impl Extras {
             decisions.insert_into(response.extensions_mut());
         }
         for update in &mut self.headers {
+            if is_refunded {
+                update.forget_wait();
+            }
             update.add_to(response.headers_mut());
         }
+        is_refunded
     }
 }

@@ -20,5 +20,6 @@ pub use layer::{RateLimit, RateLimitLayer};
 pub use limiters::{LimiterSource, TieredLimiters};
 pub use reservation::{MeteredReservation, ReservationLayer};
 pub use state::{StateFuture, StateService};
+pub use wait::check_and_queue;
 #[cfg(feature = "outgoing")]
 pub(crate) use wait::check_or_wait;

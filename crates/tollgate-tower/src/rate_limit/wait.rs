@@ -28,8 +28,8 @@ pub(crate) fn has_queue(policies: &PolicySet) -> bool {
     policies.iter().any(|policy| policy.algorithm().is_queue())
 }
 
-/// Checks a limiter with a queue, and waits until the request leaves the queue.
-pub(crate) fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> CheckFuture {
+/// Checks a limiter that may have a queue, and waits until the request leaves the queue.
+pub fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> CheckFuture {
     match limiter.check_key(&key).cost(costs).into_future().into_ready() {
         Ok(Ok(decision)) if !decision.delay().is_zero() => {
             StoreFuture::pending(leave_queue(limiter.clone(), key, decision))

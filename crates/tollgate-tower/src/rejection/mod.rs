@@ -6,7 +6,8 @@
 //! | [blocked](Reason::Blocked) | 429 | none, because waiting does not help |
 //! | [forbidden](Reason::Forbidden) | 403 | none, because waiting does not help |
 //! | [cost never fits](Reason::CostNeverFits) | 413 | none, because waiting does not help |
-//! | [missing key](Reason::MissingKey) | 400, or 500 when the service is misconfigured | none |
+//! | [missing key](Reason::MissingKey) | 400, or 404 when the key is the route and no route matches | none |
+//! | [misconfigured](Reason::Misconfigured) | 500 | none |
 //! | [unavailable](Reason::Unavailable) | 503 | none |
 //! | [no permit](Reason::NoPermit) | 429 | whole seconds, rounded up, at least 1; an estimate |
 //! | [overloaded](Reason::Overloaded) | 503 | whole seconds, rounded up, at least 1; an estimate |

@@ -6,7 +6,7 @@ use super::{
     reason::{Reason, Rejection},
     respond::Respond,
 };
-use crate::{headers::number_value, key::KeyErrorKind};
+use crate::headers::number_value;
 
 /// Responds with a problem document (RFC 9457, `application/problem+json`).
 ///
@@ -223,8 +223,8 @@ fn detail(rejection: &Rejection<'_>) -> Option<String> {
             Some(format!("The service is overloaded: try again in {} s.", rejection.retry_after_seconds()?))
         }
         Reason::CostNeverFits(error) => Some(error.to_string()),
-        Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => Some(error.to_string()),
-        Reason::Blocked | Reason::Forbidden | Reason::MissingKey(_) | Reason::Unavailable(_) => None,
+        Reason::MissingKey(error) => Some(error.to_string()),
+        Reason::Blocked | Reason::Forbidden | Reason::Misconfigured(_) | Reason::Unavailable(_) => None,
     }
 }
 

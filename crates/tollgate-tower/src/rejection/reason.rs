@@ -36,8 +36,10 @@ pub enum Reason<'a> {
     Forbidden,
     /// The cost of the request is above the burst of a policy, so that the request can never fit.
     CostNeverFits(&'a Error),
-    /// The request has no key, or the service is [set up wrongly](crate::key::KeyErrorKind::Misconfigured).
+    /// The request has no key.
     MissingKey(&'a KeyError),
+    /// The service is [set up wrongly](crate::key::KeyErrorKind::Misconfigured), so that no request can be limited.
+    Misconfigured(&'a KeyError),
     /// There is no decision. Most often, the store did not answer, and the limiter is
     /// [closed](tollgate::Outage::Closed) in an outage. The other causes are limits of a tenant that
     /// [could not be fetched](tollgate::tenants::SourceOutage::Closed), and a
@@ -58,6 +60,11 @@ impl<'a> Reason<'a> {
         if decision.is_blocked() { Self::Blocked } else { Self::Denied(decision) }
     }
 
+    /// Returns the reason of a request without a key.
+    pub(crate) fn of_key_error(error: &'a KeyError) -> Self {
+        if error.kind() == KeyErrorKind::Misconfigured { Self::Misconfigured(error) } else { Self::MissingKey(error) }
+    }
+
     /// Returns the states of the policies, if the request was denied.
     // Inlined by force, and filled one by one: the states are built where they are read, instead of being copied.
     #[inline(always)]
@@ -70,7 +77,7 @@ impl<'a> Reason<'a> {
     }
 
     /// Returns the stable word for logs and metrics: `denied`, `blocked`, `forbidden`,
-    /// `cost_never_fits`, `missing_key`, `unavailable`, `no_permit` or `overloaded`.
+    /// `cost_never_fits`, `missing_key`, `misconfigured`, `unavailable`, `no_permit` or `overloaded`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -79,6 +86,7 @@ impl<'a> Reason<'a> {
             Self::Forbidden => "forbidden",
             Self::CostNeverFits(_) => "cost_never_fits",
             Self::MissingKey(_) => "missing_key",
+            Self::Misconfigured(_) => "misconfigured",
             Self::Unavailable(_) => "unavailable",
             Self::NoPermit(_) => "no_permit",
             Self::Overloaded(_) => "overloaded",
@@ -123,15 +131,16 @@ impl<'a> Rejection<'a> {
         self.request
     }
 
-    /// Returns the status that fits the reason: 429, 403, 413, 400, 500 or 503.
+    /// Returns the status that fits the reason: 429, 403, 413, 400, 404, 500 or 503.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
             Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::Forbidden => StatusCode::FORBIDDEN,
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Reason::MissingKey(error) if error.kind() == KeyErrorKind::Missing => StatusCode::BAD_REQUEST,
-            Reason::MissingKey(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Reason::MissingKey(error) if error.kind() == KeyErrorKind::NoRoute => StatusCode::NOT_FOUND,
+            Reason::MissingKey(_) => StatusCode::BAD_REQUEST,
+            Reason::Misconfigured(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Reason::Unavailable(_) | Reason::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -171,7 +180,8 @@ impl<'a> Rejection<'a> {
     /// estimate.
     ///
     /// For a denial it is the exact time of this layer, plus the [jitter](crate::RateLimitBuilder::retry_jitter). If an
-    /// outer layer has no unit left for a longer time, it is the time of that layer.
+    /// outer layer has no unit left for a longer time, it is the time of that layer, unless that layer may give units back
+    /// for the response.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

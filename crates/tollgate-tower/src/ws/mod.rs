@@ -44,7 +44,9 @@
 //! | [`drop_denied`](LimitedSocket::drop_denied) | is dropped and [counted](LimitedSocket::dropped). Your closure receives it |
 //!
 //! In a [leaky bucket](tollgate::Policy::leaky_bucket) a message waits with and without an option. If the layer is in
-//! [shadow mode](crate::RateLimitBuilder::shadow), each message passes.
+//! [shadow mode](crate::RateLimitBuilder::shadow), each message passes at once, and so does each message of an
+//! [exempt](crate::RateLimitBuilder::exempt) request. Messages have the [priority](crate::RateLimitBuilder::priority) of
+//! their request.
 //!
 //! The close code shows the client whether a new connection helps:
 //!

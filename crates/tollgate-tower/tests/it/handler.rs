@@ -11,10 +11,10 @@ use std::{
 
 use axum::{Router, body::Body, extract::State, response::IntoResponse, routing::post};
 use http::{Method, Request, Response, StatusCode, request::Parts};
-use tollgate::{Cost, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, store::Clock};
+use tollgate::{Cost, Costs, KeySecret, Limiter, MemoryStore, Outage, Policy, Priority, Quota, store::Clock};
 use tollgate_tower::{
-    Decisions, HandlerLimiter, HeaderFormat, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejected, ResetFormat,
-    Respond,
+    Decisions, HandlerLimiter, HeaderFormat, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejected, RequestLimiter,
+    ResetFormat, Respond,
     key::Global,
     rejection::{Empty, Problem},
     respond_fn,
@@ -254,6 +254,47 @@ async fn a_final_cost_is_settled_by_the_response_of_the_handler() {
     drop(limiter.check(&mut parts(), "ann").await.unwrap());
     assert_eq!(remaining(&guesses, "ann", "two").await, 0);
     assert_eq!(attempt(StatusCode::OK).await, Err(StatusCode::TOO_MANY_REQUESTS));
+}
+
+#[tokio::test]
+async fn the_checks_of_a_handler_have_the_priority_of_the_request() {
+    let ten = Policy::fixed_window("ten", Quota::per_day(10));
+    let layer = |limiter| RateLimitLayer::builder(limiter, Global).priority(|_| Priority::BACKGROUND);
+    for way in ["check", "check_costs", "reserve"] {
+        let all = layer(Limiter::new(still(), ONE)).build();
+        let limiter: HandlerLimiter<String> = all.handler_limiter(Limiter::new(still(), ten.clone()));
+        let admits = async |costs: Costs| match way {
+            "check" => limiter.check(&mut parts(), "ann").await.is_ok(),
+            "check_costs" => limiter.check_costs(&mut parts(), "ann", costs).await.is_ok(),
+            _ => limiter.reserve(&mut parts(), "ann", costs).await.is_ok(),
+        };
+        let mut admitted = 0;
+        for _ in 0..10 {
+            admitted += usize::from(admits(Cost::ONE.into()).await);
+        }
+        assert_eq!(admitted, 6, "{way}");
+        if way != "check" {
+            // The handler knows better.
+            let normal = || Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
+            assert!(admits(normal()).await && admits(normal()).await && admits(normal()).await, "{way}");
+            assert!(!admits(normal()).await, "{way}");
+        }
+    }
+
+    let limiter = Limiter::new(still(), ten);
+    let builder = layer(Limiter::new(still(), HOURLY)).expose_request_limiter(Some(limiter.clone()));
+    let service = builder.build().layer(service_fn(|request: Request<()>| async move {
+        let limiter = request.extensions().get::<RequestLimiter>().unwrap();
+        let mut admitted = 0;
+        for _ in 0..10 {
+            let result = limiter.check(Cost::ONE).await;
+            admitted += usize::from(limiter.admits(&result));
+        }
+        Ok::<_, Infallible>(Response::new(admitted.to_string()))
+    }));
+    let Ok(response) = service.oneshot(request()).await;
+    assert_eq!(response.body(), "6");
+    assert_eq!(remaining(&limiter, "all", "ten").await, 4);
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use std::{collections::HashSet, time::Duration};
 use http::{Request, Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parser, key_ref};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tollgate::{KeySecret, Limiter, Outage, Policy, Quota};
+use tollgate::{KeySecret, Limiter, Outage, Policy, Quota, limiter::Selection};
 use tollgate_tower::{
-    HeaderFormat, QuotaUnit, RateLimitLayer,
+    HeaderFormat, LimiterSource, QuotaUnit, RateLimitLayer,
     key::{Global, Header},
 };
 use tower::{Layer, ServiceExt};
@@ -210,4 +210,56 @@ async fn shadow_mode_adds_no_header_of_the_options() {
     let layer = RateLimitLayer::builder(unavailable(Outage::Open), Global);
     let layer = layer.shadow(true).mark_degraded(true).partition_key(KeySecret::new("secret")).build();
     assert!(send(&layer, Request::new(())).await.headers().is_empty());
+}
+
+#[tokio::test]
+async fn scripts_may_read_the_wait_of_a_denial_in_every_format() {
+    for format in HEADER_FORMATS {
+        let layer = RateLimitLayer::builder(Limiter::new(still(), ONE), Global).header_format(format);
+        let layer = layer.expose_headers(true).build();
+        let exposed = |response: &Response<String>| {
+            let lines = response.headers().get_all("access-control-expose-headers");
+            lines.iter().any(|line| line.to_str().unwrap().split(", ").any(|name| name == "retry-after"))
+        };
+        let admitted = send(&layer, request()).await;
+        // Without header fields, an admitted request does not show that there is a limit.
+        assert_eq!(exposed(&admitted), format != HeaderFormat::None, "{format:?}");
+        let denied = send(&layer, request()).await;
+        assert!(denied.headers().contains_key("retry-after") && exposed(&denied), "{format:?}: {denied:?}");
+        // A layer outside of a denial, which raises the wait, exposes it too.
+        let silent = RateLimitLayer::builder(Limiter::new(still(), ONE), Global).header_format(format).build();
+        let _ = send(&silent, request()).await;
+        let outer = RateLimitLayer::builder(Limiter::new(still(), HOURLY), Global).header_format(format);
+        let outer = outer.expose_headers(true).build();
+        let Ok(denied) = outer.layer(silent.layer(hello())).oneshot(request()).await;
+        assert!(denied.headers().contains_key("retry-after") && exposed(&denied), "{format:?}: {denied:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_unit_for_a_policy_that_nothing_has_is_logged_once() {
+    let units = |names: [&'static str; 2]| names.map(|name| (name, QuotaUnit::TOKENS));
+    let limited = |names| {
+        let builder = RateLimitLayer::builder(Limiter::new(still(), [TWO, HOURLY]), Global);
+        builder.quota_units(units(names)).build()
+    };
+    let lines = logged("quota_units", async {
+        let layer = limited(["two", "tokens"]);
+        statuses(&layer, 3).await;
+    });
+    let lines = lines.await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("WARN") && lines[0].contains("tokens"), "{lines:?}");
+
+    let known = logged("quota_units", async {
+        statuses(&limited(["two", "hourly"]), 2).await;
+        // The limiter of a handler has the policy, or the limits of a tenant may have it.
+        let layer = limited(["two", "one"]);
+        let _handler = layer.handler_limiter::<String>(Limiter::new(still(), ONE));
+        statuses(&layer, 2).await;
+        let source = LimiterSource::from_fn(Limiter::new(still(), TWO), |_| Selection::Default);
+        let layer = RateLimitLayer::builder(source, Global).quota_units(units(["two", "tokens"])).build();
+        statuses(&layer, 2).await;
+    });
+    assert_eq!(known.await, [""; 0]);
 }

@@ -10,6 +10,7 @@ mod concurrency;
 mod connections;
 mod denials;
 mod enforcement;
+mod exemptions;
 mod guarded_bodies;
 mod handler;
 mod header_formats;

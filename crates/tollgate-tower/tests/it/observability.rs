@@ -215,6 +215,10 @@ mod counts {
             statuses(&shadow, 3).await;
             let keyless = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
             statuses(&keyless, 1).await;
+            let wrong = RateLimitLayer::new(Limiter::new(still(), TWO.at_level(2)), Global);
+            statuses(&wrong, 1).await;
+            let unset = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
+            statuses(&unset, 1).await;
             statuses(&RateLimitLayer::new(unavailable(Outage::Open), Global), 1).await;
             statuses(&RateLimitLayer::new(unavailable(Outage::Closed), Global), 2).await;
         });
@@ -225,6 +229,7 @@ mod counts {
         assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
         assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
         assert_eq!(series.count("tollgate_rejections_total reason=missing_key"), 1);
+        assert_eq!(series.count("tollgate_rejections_total reason=misconfigured"), 2);
         assert_eq!(series.count("tollgate_degraded_total limiter=two reason=unavailable"), 1);
         assert_eq!(series.count("tollgate_errors_total limiter=two reason=unavailable"), 2);
         assert_eq!(series.count("tollgate_rejections_total reason=unavailable"), 2);
@@ -235,7 +240,7 @@ mod counts {
         assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=hourly"), 0);
         assert_eq!(series.count("tollgate_checks_total limiter=two outcome=allowed"), 3);
         assert_eq!(series.count("tollgate_checks_total limiter=two outcome=denied"), 1);
-        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=failed"), 2);
+        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=failed"), 3);
     }
 
     #[test]

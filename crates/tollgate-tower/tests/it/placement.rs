@@ -79,6 +79,21 @@ async fn a_mocked_peer_of_axum_is_the_peer_unless_the_server_knows_it() {
 }
 
 #[tokio::test]
+async fn an_unknown_path_is_404_also_where_the_key_is_the_route() {
+    let router = |key: tollgate_tower::key::BoxedKey| {
+        let layer = RateLimitLayer::new(Limiter::new(still(), ONE), key);
+        Router::new().route("/a/{id}", get(|| async {})).layer(layer)
+    };
+    assert_eq!(get_twice(router(MatchedPath.boxed()), "/a/1").await, LIMITED);
+    assert_eq!(get_twice(router(MatchedPath.boxed()), "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
+    // The key of unknown paths, and their exemption.
+    let or_global = router(MatchedPath.or(Global).boxed());
+    assert_eq!(get_twice(or_global, "/nowhere").await, [StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]);
+    let fallback = router(MatchedPath.or_exempt().boxed()).fallback(|| async { "a file" });
+    assert_eq!(get_twice(fallback, "/nowhere").await, UNLIMITED);
+}
+
+#[tokio::test]
 async fn option_layer_accepts_the_layer() {
     let router =
         |it: Option<RateLimitLayer<Global>>| Router::new().route("/a", get(|| async {})).layer(option_layer(it));
@@ -150,5 +165,5 @@ async fn matched_path_has_one_quota_for_each_route() {
     assert_eq!(get_twice(router, "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
 
     let everywhere = Router::new().route("/a", get(|| async {})).layer(layer);
-    assert_eq!(get_twice(everywhere, "/nowhere").await, [StatusCode::BAD_REQUEST; 2]);
+    assert_eq!(get_twice(everywhere, "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
 }

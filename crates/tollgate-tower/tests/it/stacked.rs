@@ -391,3 +391,27 @@ async fn one_policy_for_two_keys_on_one_path_is_logged_once() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("WARN") && lines[0].contains(r#"policy="fast""#), "{lines:?}");
 }
+
+#[tokio::test]
+async fn the_wait_of_a_layer_that_refunds_the_denial_is_not_reported() {
+    let day = Policy::window_from_first_hit("day", Quota::per_day(1));
+    for (charges_denials, expected) in [(false, "60"), (true, "86400")] {
+        for format in [HeaderFormat::Ietf08, HeaderFormat::RetryAfter, HeaderFormat::None] {
+            let outer = RateLimitLayer::builder(Limiter::new(still(), day.clone()), Global).header_format(format);
+            let outer = outer.charge_on(move |status| {
+                if status == StatusCode::TOO_MANY_REQUESTS {
+                    charges_denials
+                } else {
+                    status == StatusCode::UNAUTHORIZED
+                }
+            });
+            let inner = layer(FAST, format, 3).await;
+            let response = call(outer.build().layer(inner.layer(hello())), "*/*").await;
+            assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+            if format != HeaderFormat::None || !charges_denials {
+                assert_eq!(header(&response, "retry-after"), Some(expected), "{format:?}");
+            }
+            assert!(response.body().contains("Policy fast: try again in 60 s."), "{}", response.body());
+        }
+    }
+}

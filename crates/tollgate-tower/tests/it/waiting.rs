@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{Cost, Limiter, Policy, Quota};
+use tollgate::{Cost, Limiter, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
-    RateLimitLayer,
-    key::{Global, Header},
+    HandlerLimiter, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, RequestLimiter,
+    key::{Global, Header, KeyError},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -225,6 +225,65 @@ async fn a_leaky_bucket_beside_other_policies_delays_too() {
             let delayed = (0..3).map(|_| async { (status(&layer, "a").await, start.elapsed().as_secs()) });
             let delayed = futures_util::future::join_all(delayed).await;
             assert_eq!(delayed, [0, 1, 2].map(|at| (StatusCode::OK, at)));
+        }
+    }
+}
+
+/// Decides each request by one limiter.
+#[derive(Debug)]
+struct ByOne(Limiter);
+
+impl RequestDecider for ByOne {
+    fn decide(&self, _: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
+        let limiter = self.0.clone();
+        Ok(StoreFuture::pending(async move {
+            let decision = limiter.check("all").cost(cost).await?;
+            let joint = if decision.is_allowed() { JointDecision::allowed() } else { JointDecision::denied() };
+            Ok(Some(joint.with(limiter, "all".into(), decision)))
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_tried_out_delays_nobody() {
+    const QUEUE: Policy = Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(3));
+    let max = Duration::from_secs(60);
+    for is_late in [false, true] {
+        for policy in [QUEUE, ONE_A_SECOND] {
+            let limiter = || limiter(is_late, policy.clone());
+            let shadow = |source: LimiterSource| RateLimitLayer::builder(source, Global).shadow(true);
+            let waiting = || shadow(limiter().into()).wait(max);
+            let start = Instant::now();
+            let layers = [
+                shadow(limiter().into()).build(),
+                waiting().build(),
+                waiting().cost(|_| Cost::ONE).priority(|_| tollgate::Priority::CRITICAL).build(),
+                waiting().charge_after(|_| true).build(),
+                shadow(LimiterSource::from_decider(ByOne(limiter()))).build(),
+            ];
+            for layer in &layers {
+                assert_eq!(statuses(layer, 5).await, [StatusCode::OK; 5]);
+            }
+            if !is_late {
+                let reserving = waiting().reserve(|_| Cost::ONE).build();
+                for _ in 0..5 {
+                    assert_eq!(reserving.layer(hello()).oneshot(request()).await.unwrap().status(), StatusCode::OK);
+                }
+            }
+            let handler: HandlerLimiter<String> = waiting().build().handler_limiter(limiter());
+            let exposing = waiting().expose_request_limiter(Some(limiter())).build();
+            let service = exposing.layer(service_fn(|request: Request<()>| async move {
+                let limiter = request.extensions().get::<RequestLimiter>().unwrap().clone();
+                let limiter = limiter.wait(Duration::from_secs(60));
+                let result = limiter.check(Cost::ONE).await;
+                Ok::<_, std::convert::Infallible>(Response::new(limiter.admits(&result).to_string()))
+            }));
+            for _ in 0..5 {
+                let (mut parts, ()) = request().into_parts();
+                assert!(handler.check(&mut parts, "all").await.is_ok());
+                assert_eq!(service.clone().oneshot(request()).await.unwrap().body(), "true");
+            }
+            assert_eq!(start.elapsed().as_secs(), 0, "{}, late: {is_late}", policy.name());
         }
     }
 }

@@ -24,6 +24,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// disconnecting early. [`final_cost`](Self::final_cost) is the general form of this option and
     /// replaces it.
     ///
+    /// When an inner layer denies a request and this layer refunds it, `Retry-After` is the wait of the inner layer.
+    ///
     /// ```
     /// # use http::{Request, Response, StatusCode};
     /// # use tollgate::{Limiter, MemoryStore, Policy, Quota};
@@ -232,7 +234,8 @@ impl<K, R> RateLimitBuilder<K, R> {
         ReservationBuilder::new(self, Box::new(move |parts| estimate(parts).into()))
     }
 
-    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request.
+    /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request. That of an
+    /// [exempt](Self::exempt) request admits everything.
     ///
     /// The service charges further units with it: from `limiter`, or, with `None`, from the limiter that admitted the
     /// request. [`RequestLimiter`](crate::RequestLimiter) has an example. The option is off by default, because it

@@ -48,7 +48,8 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Allows scripts in browsers to read the rate limit headers. The default is `false`.
     ///
-    /// Adds the names of the headers to `Access-Control-Expose-Headers`. A CORS layer around this layer may replace
+    /// Adds the names of the headers to `Access-Control-Expose-Headers`. With [`HeaderFormat::None`] that is `Retry-After`,
+    /// in responses that have it. A CORS layer around this layer may replace
     /// that header. In that case, pass the [names](HeaderFormat::names) to the CORS layer instead.
     pub fn expose_headers(mut self, expose: bool) -> Self {
         self.headers().exposes_headers = expose;
@@ -86,6 +87,9 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     /// Names the units of some policies, by the name of the policy. [`quota_unit`](Self::quota_unit) applies to all
     /// others.
+    ///
+    /// With its first request, the layer logs at `warn` a name that none of its policies has, and no policy of its
+    /// [handler limiters](crate::HandlerLimiter). Limits that are [looked up](crate::LimiterSource) may have any name.
     ///
     /// ```
     /// # use http::{Request, Response};

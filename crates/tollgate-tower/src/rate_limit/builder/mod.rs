@@ -4,7 +4,7 @@ mod charging;
 mod headers;
 mod options;
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use http::request::Parts;
 use tollgate::{Cost, Costs, Enforcement, Priority};
@@ -109,11 +109,12 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// A priority is a share of the burst. A request is denied if more than the share of its priority would be spent
     /// after it. So the rest of the burst is left for requests of a higher priority. All requests spend from the same
     /// counters, over all replicas. `Retry-After` is exact. `remaining` in the header fields counts the units of the
-    /// whole burst.
+    /// whole burst. The checks of a [`HandlerLimiter`](crate::HandlerLimiter) and of a
+    /// [`RequestLimiter`](crate::RequestLimiter), such as those of messages, have the priority of their request.
     ///
     /// Choose the priority by what the client cannot choose: the route, or the plan of an authenticated caller. A
     /// [leased](tollgate::Policy::leased) policy has no priorities: the response is 500, and the mistake is logged
-    /// once.
+    /// once. The checks of a `RequestLimiter` with such a policy fail.
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -143,11 +144,16 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn priority(mut self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
-        self.options.priority = Some(Box::new(priority));
+        self.options.priority = Some(Arc::new(priority));
         self
     }
 
     /// Exempts requests from the limit. An exempt request needs no key and spends nothing.
+    ///
+    /// Its handler needs no branch of its own: the [`RequestLimiter`](crate::RequestLimiter) of an exempt request admits
+    /// everything, and its [`Meter`](crate::Meter) counts nothing. The same holds for every request without a limit: of an
+    /// allowed [network](Self::networks), of an exempt [tier](crate::TieredLimiters::exempt), and without a key under
+    /// [`or_exempt`](crate::KeyExtractor::or_exempt).
     ///
     /// ```
     /// # use http::{Request, Response};
@@ -227,6 +233,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// requests that it admits, with and without this option. With it, no request waits in the bucket for longer than
     /// `max`, also none that [reserves](Self::reserve).
     ///
+    /// In [shadow mode](Self::shadow) no request waits.
+    ///
     /// If another request waits behind a cancelled one in the store, the turn of the cancelled one passes unused.
     ///
     /// In a test that pauses the time of tokio, build the store with [`Clock::tokio`](tollgate::store::Clock::tokio).
@@ -268,6 +276,9 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Use it to try out a limit. `true` is an [`enforcement`](Self::enforcement) for 0 % of the keys, and `false` for
     /// 100 %. In shadow mode the client receives no rate limit headers. Requests that would be denied appear in the log
     /// at `debug`, in the metrics with the outcome `shadowed`, and in the [`Decisions`](crate::Decisions).
+    ///
+    /// A trial delays nobody. In a [leaky bucket](tollgate::Algorithm::LeakyBucket), requests have their places in the
+    /// queue and pass at once. With [`wait`](Self::wait), a request that would wait for quota counts as denied.
     ///
     /// ```
     /// # use http::{Request, Response};

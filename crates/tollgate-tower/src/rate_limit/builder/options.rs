@@ -17,8 +17,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
-    /// Is a part of the cost once the layer is built.
-    pub(crate) priority: Option<FromParts<Priority>>,
+    /// Is a part of the cost too once the layer is built.
+    pub(crate) priority: Option<PriorityOf>,
     pub(crate) final_cost: Option<FinalCost>,
     /// Is true when a request is charged after the response and not before.
     pub(crate) charges_after: bool,
@@ -42,7 +42,7 @@ pub(crate) struct NetworkOptions {
 impl Options {
     /// Makes the priority a part of the cost.
     pub(crate) fn rank(&mut self) {
-        let Some(priority) = self.priority.take() else { return };
+        let Some(priority) = self.priority.clone() else { return };
         self.cost = Some(match self.cost.take() {
             None => CostOf::Each(Box::new(move |parts| Costs::new(Cost::ONE).with_priority(priority(parts)))),
             Some(CostOf::One(cost)) => {
@@ -86,6 +86,8 @@ pub(crate) enum CostOf {
     /// An estimate for each policy, which is reserved.
     Estimate(EstimateOf, ReserveOptions),
 }
+
+type PriorityOf = Arc<dyn Fn(&Parts) -> Priority + Send + Sync>;
 
 type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;
 

@@ -30,7 +30,8 @@ impl<B> HandlerLimiter<B> {
     /// [`guard_response`](crate::body::guard_response), or settle it with [`commit`](MeteredReservation::commit). Its
     /// [`Meter`](crate::Meter) is also in the extensions of the request. As with
     /// [`RateLimitBuilder::reserve`](crate::RateLimitBuilder::reserve), the options for costs do not apply, and
-    /// [`wait`](crate::RateLimitBuilder::wait) applies to leaky buckets alone.
+    /// [`wait`](crate::RateLimitBuilder::wait) applies to leaky buckets alone. The priority is that of
+    /// [`check_costs`](Self::check_costs).
     ///
     /// ```
     /// use http::{Request, Response};

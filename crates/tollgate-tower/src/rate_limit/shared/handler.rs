@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::request::Parts;
-use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, store::CheckFuture};
+use tollgate::{Cost, Costs, Decision, Error, Key, Limiter, Priority, store::CheckFuture};
 
 use super::{LimitRef, Shared, reject::reason_of};
 use crate::{
@@ -33,8 +33,8 @@ impl<K: Send + Sync, R: Send + Sync> Charger for Shared<K, R> {
         LimitRef::LookedUp(limiter, profile)
     }
 
-    fn charge(&self, limit: &LimitRef, key: &Key, cost: Cost, wait: Option<Duration>) -> CheckFuture {
-        limit.get(&self.fixed).check(key, cost, wait.or(self.options.wait))
+    fn charge(&self, limit: &LimitRef, key: &Key, costs: Costs, wait: Option<Duration>) -> CheckFuture {
+        limit.get(&self.fixed).check_costs(key, costs, wait.or(self.options.wait), self.is_shadow(key))
     }
 
     fn record(
@@ -69,6 +69,13 @@ impl<K: KeyExtractor, R: Respond<B>, B> Judge<B> for Shared<K, R> {
             None => Cost::ONE.into(),
             Some(CostOf::One(cost)) => cost(request).into(),
             Some(CostOf::Each(costs) | CostOf::Estimate(costs, _)) => costs(request),
+        }
+    }
+
+    fn ranked(&self, costs: Costs, request: &Parts) -> Costs {
+        match &self.options.priority {
+            Some(priority) if costs.priority() == Priority::CRITICAL => costs.with_priority(priority(request)),
+            _ => costs,
         }
     }
 

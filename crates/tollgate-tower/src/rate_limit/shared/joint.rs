@@ -41,6 +41,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             Some(CostOf::Estimate(estimate, _)) => (Cost::ONE, estimate(parts).priority()),
         };
         let check = JointCheck::new(cost, priority, self.options.enforcement.as_ref());
+        let after_queues = |decision| after_queues(decision, self.options.enforcement.clone());
         match self.deciders[at].decide(parts, check).map(|decision| after_queues(decision).into_ready()) {
             Ok(Ok(result)) => self.judge_joint(result, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),
@@ -59,7 +60,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         R: Respond<B>,
     {
         let options = &self.options;
-        let mut joint = match result {
+        let joint = match result {
             Ok(Some(joint)) => joint,
             Ok(None) => return Verdict::Admit(Admission::EXEMPT),
             Err(error) if error.kind() == ErrorKind::Config => {
@@ -81,7 +82,6 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             None => {}
         }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));
-        joint.enforce(|key| !self.is_shadow(key));
         for part in joint.all() {
             let profile = self.profile_of(&part.decision);
             let is_shadow = part.is_shadow || !part.is_enforced;
@@ -104,7 +104,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         // A denial that passes in shadow mode has none.
         for decision in joint.enforced() {
             let update = self.profile_of(decision).headers.update(decision, decision.states(), &details);
-            if update.is_spent() {
+            if update.is_spent() && options.final_cost.is_none() {
                 OuterWait::store(decision, details.jitter, &mut parts.extensions);
             }
             headers.push(update);

@@ -24,13 +24,14 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 use tollgate::{
-    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, PolicySet,
+    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, PolicySet, Priority,
     limiter::{Limited, LimiterFuture},
     reservation::Reservation,
     store::{CheckFuture, StoreFuture},
 };
 
 use crate::{
+    Meter,
     charge::{Charge, Charged, Due},
     decisions::Decisions,
     gate::GateOptions,
@@ -41,7 +42,7 @@ use crate::{
     outer_layers::{DoubleCountDetector, OuterWait},
     rate_limit::{
         builder::{CostOf, NetworkOptions, Options, RequestLimiterSource},
-        handler::{Charger, RequestLimiter},
+        handler::{Charger, LimitedRequest, RequestLimiter},
         joint::RequestDecider,
         layer::{Admission, Asked, Extras, RequestContext, Step, Verdict},
         limiters::{LimiterSource, LimiterTable, Lookup, Selector, Target},
@@ -93,6 +94,23 @@ impl<K, R> Shared<K, R> {
         let lookups = self.lookups.iter().map(|lookup| lookup as &dyn fmt::Debug);
         let deciders = self.deciders.iter().map(|decider| decider as &dyn fmt::Debug);
         fixed.chain(lookups).chain(deciders).collect::<Vec<_>>()
+    }
+
+    /// Logs the names of policies whose units are set, and which no limiter has. The limits of tenants may have any.
+    #[cold]
+    fn warn_of_unknown_units(&self) {
+        let is_fixed = |name: &str| {
+            self.fixed.iter().any(|limit| limit.limiter.policies().iter().any(|policy| policy.name() == name))
+        };
+        for name in self.options.headers.units.named.iter().map(|(name, _)| name) {
+            if self.lookups.is_empty() && !is_fixed(name) && !self.profiles.have(name) {
+                tracing::warn!(
+                    option = "quota_units",
+                    policy = &**name,
+                    "the option names a policy that the layer does not have, so its unit stands in no response"
+                );
+            }
+        }
     }
 
     /// Returns the names of a call, as the log shows them.
@@ -165,14 +183,31 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         let target = match self.target(parts) {
             Continue(target) => target,
-            Break(verdict) => return verdict,
+            Break(verdict) => return self.without_limit(verdict, parts),
         };
         match target {
             Target::Fixed(at) => self.check_limit(LimitRef::Fixed(at), parts),
             Target::Lookup(at) => self.look_up(at, parts),
             Target::Decider(at) => self.decide(at, parts),
-            Target::Exempt => Verdict::Admit(Admission::EXEMPT),
+            Target::Exempt => self.without_limit(Verdict::Admit(Admission::EXEMPT), parts),
         }
+    }
+
+    /// Completes the verdict on a request that no limiter decides. If it passes, its handler finds what it finds in other
+    /// requests: a limiter that admits everything, and a meter that counts nothing. Those of an outer layer stay.
+    // Not inlined: a request with a limiter would pay for the larger stack frame.
+    #[inline(never)]
+    fn without_limit<B>(&self, verdict: Verdict<B>, parts: &mut Parts) -> Verdict<B> {
+        let extensions = &mut parts.extensions;
+        if let Verdict::Admit(_) = verdict {
+            if self.options.request_limiter.is_some() && extensions.get::<RequestLimiter>().is_none() {
+                extensions.insert(RequestLimiter::WITHOUT_LIMIT);
+            }
+            if matches!(self.options.cost, Some(CostOf::Estimate(..))) && extensions.get::<Meter>().is_none() {
+                extensions.insert(Meter::UNREAD);
+            }
+        }
+        verdict
     }
 
     /// Selects the limiter that applies to a request, or returns the verdict on a request that none decides.
@@ -232,7 +267,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         match self.lookups[at].limiter_for(parts).map(LimiterFuture::into_ready) {
             Ok(Ok(limiter)) => self.check_looked_up(limiter, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::LookUp(pending)),
-            Err(error) => self.judge_without_key(&error, parts),
+            Err(error) => self.without_limit(self.judge_without_key(&error, parts), parts),
         }
     }
 
@@ -247,10 +282,10 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                 let profile = self.profiles.of(limiter.policies(), &self.options.headers, &self.gate.labels);
                 self.check_limit(LimitRef::LookedUp(limiter, profile), parts)
             }
-            Ok(Limited::Exempt) => Verdict::Admit(Admission::EXEMPT),
+            Ok(Limited::Exempt) => self.without_limit(Verdict::Admit(Admission::EXEMPT), parts),
             Err(error) if self.is_shadow_without_key() => {
                 tracing::debug!(%error, "no limits, the request passes in shadow mode");
-                Verdict::Admit(Admission::EXEMPT)
+                self.without_limit(Verdict::Admit(Admission::EXEMPT), parts)
             }
             Err(error) => self.reject_unchecked(Reason::Unavailable(&error), parts),
         }
@@ -268,10 +303,12 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         let extraction = self.key.extract(parts);
         let key = match &extraction {
             Ok(Some(key)) => key,
-            Ok(None) => return Verdict::Admit(Admission::EXEMPT),
-            Err(error) => return self.judge_without_key(error, parts),
+            Ok(None) => return self.without_limit(Verdict::Admit(Admission::EXEMPT), parts),
+            Err(error) => return self.without_limit(self.judge_without_key(error, parts), parts),
         };
-        self.double_count.inspect(parts, key, limit.get(&self.fixed).limiter.policies());
+        if self.double_count.inspect(parts, key, limit.get(&self.fixed).limiter.policies()) {
+            self.warn_of_unknown_units();
+        }
         let cost = match &options.cost {
             None => Cost::ONE,
             Some(CostOf::One(cost)) => cost(parts),
@@ -293,9 +330,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         };
         let limit = context.limit.get(&self.fixed);
         let check = if options.charges_after {
-            limit.look_or_check(key, cost.into(), options.wait)
+            limit.look_or_check(key, cost.into(), options.wait, context.is_shadow)
         } else {
-            limit.check(key, cost, options.wait)
+            limit.check(key, cost, options.wait, context.is_shadow)
         };
         match check.as_ready() {
             None => Verdict::Wait(Step::Check(check, context)),
@@ -312,11 +349,11 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     {
         let options = &self.options;
         let due = options.charges_after.then(|| Box::new(costs.clone()));
-        let checked = limit.get(&self.fixed);
+        let (checked, is_shadow) = (limit.get(&self.fixed), self.is_shadow(key));
         let check = if options.charges_after {
-            checked.look_or_check(key, costs, options.wait)
+            checked.look_or_check(key, costs, options.wait, is_shadow)
         } else {
-            checked.check_costs(key, costs, options.wait)
+            checked.check_costs(key, costs, options.wait, is_shadow)
         };
         let labels = LabelIndex::of(parts, &self.gate.labels);
         let mut context = RequestContext {
@@ -325,7 +362,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost: Cost::ONE,
             costs: due,
             asked: Asked::Each,
-            is_shadow: self.is_shadow(key),
+            is_shadow,
             labels,
         };
         match check.as_ready() {
@@ -389,6 +426,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                     ErrorKind::Unsupported => asked == Asked::Estimate,
                     _ => false,
                 };
+                if is_shadow {
+                    self.expose_limiter(limit_ref, key.as_deref(), parts, labels);
+                }
                 if is_misconfigured {
                     return self.judge_misconfigured(&KeyError::misconfigured(error.to_string()), is_shadow, parts);
                 }
@@ -407,10 +447,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             let reason = Reason::of_denial(decision);
             return Verdict::Reject(self.reject(reason, Some(limit.profile), &details, parts, labels));
         }
-        if let (Some(source), Some(key)) = (options.request_limiter, &*key) {
-            let limiter = self.request_limiter(source, limit_ref, key, parts, labels);
-            parts.extensions.insert(limiter);
-        }
+        self.expose_limiter(limit_ref, key.as_deref(), parts, labels);
         let is_charged = options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
         let extras = (is_charged || decisions.is_some()).then(|| {
             let key = key.take().filter(|_| is_charged);
@@ -421,7 +458,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         } else {
             limit.profile.headers.update(decision, decision.states(), &details)
         };
-        if headers.is_spent() {
+        // A layer that may give the units back raises the wait in the response, once it knows.
+        if headers.is_spent() && options.final_cost.is_none() {
             OuterWait::store(decision, details.jitter, &mut parts.extensions);
         }
         Verdict::Admit(Admission::new(headers, extras))
@@ -450,6 +488,18 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         Box::new(Extras { charge, decisions, ..Extras::default() })
     }
 
+    /// Gives a request the limiter that its service charges further units with, where the layer does so.
+    #[inline]
+    fn expose_limiter(self: &Arc<Self>, limit: &LimitRef, key: Option<&Key>, parts: &mut Parts, labels: LabelIndex)
+    where
+        R: Send + Sync + 'static,
+    {
+        if let (Some(source), Some(key)) = (self.options.request_limiter, key) {
+            let limiter = self.request_limiter(source, limit, key, parts, labels);
+            parts.extensions.insert(limiter);
+        }
+    }
+
     fn request_limiter(
         self: &Arc<Self>,
         source: RequestLimiterSource,
@@ -468,7 +518,9 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         // The names appear in debug logs alone, so they are copied only for those.
         let is_logged = tracing::enabled!(tracing::Level::DEBUG);
         let rpc = if is_logged { self.rpc_name(parts).into_owned() } else { RpcName::NONE };
-        RequestLimiter::of_layer(Arc::clone(self) as Arc<dyn Charger>, limit, key.clone(), labels, rpc)
+        let priority = self.options.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
+        let charger = Arc::clone(self) as Arc<dyn Charger>;
+        RequestLimiter::of_layer(LimitedRequest { charger, limit, key: key.clone(), priority, labels, rpc })
     }
 }
 
@@ -506,16 +558,36 @@ impl LimitRef {
 }
 
 impl Limit<'_> {
+    /// Returns how a check waits where the layer waits for up to `max_wait`. A limit that is tried out delays nobody.
+    #[inline(always)]
+    fn waits(self, max_wait: Option<Duration>, is_shadow: bool) -> Waits {
+        match max_wait {
+            _ if is_shadow => Waits::Never,
+            Some(max_wait) => Waits::UpTo(max_wait),
+            None if self.profile.has_queue => Waits::InQueue,
+            None => Waits::Never,
+        }
+    }
+
     /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
     // Inlined by force: the decision is built where the caller reads it, instead of being copied there.
     #[inline(always)]
-    pub(crate) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
-        check(self.limiter, self.profile.has_queue, key, cost, max_wait)
+    pub(crate) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>, is_shadow: bool) -> CheckFuture {
+        match self.waits(max_wait, is_shadow) {
+            Waits::Never => self.limiter.check_key(key).cost(cost).into_future(),
+            waits => check_costs(self.limiter, waits, key, cost.into()),
+        }
     }
 
     /// Checks the limiter with a cost for each policy, as [`check`](Self::check) does.
-    pub(crate) fn check_costs(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
-        check_costs(self.limiter, self.profile.has_queue, key, costs, max_wait)
+    pub(crate) fn check_costs(
+        self,
+        key: &Key,
+        costs: Costs,
+        max_wait: Option<Duration>,
+        is_shadow: bool,
+    ) -> CheckFuture {
+        check_costs(self.limiter, self.waits(max_wait, is_shadow), key, costs)
     }
 
     /// Reserves an estimate, and waits in the queue of a limiter that has one, for up to `max_wait` if that is set.
@@ -525,9 +597,10 @@ impl Limit<'_> {
         estimate: Costs,
         options: ReserveOptions,
         max_wait: Option<Duration>,
+        is_shadow: bool,
     ) -> StoreFuture<Reservation> {
         let reservation = options.reserve(self.limiter, key, estimate, max_wait);
-        if !self.profile.has_queue {
+        if !self.profile.has_queue || is_shadow {
             return reservation;
         }
         let is_in_process = self.limiter.is_in_process();
@@ -536,38 +609,46 @@ impl Limit<'_> {
 
     /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
     /// with the exact time to retry.
-    pub(crate) fn look_or_check(self, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
+    pub(crate) fn look_or_check(
+        self,
+        key: &Key,
+        costs: Costs,
+        max_wait: Option<Duration>,
+        is_shadow: bool,
+    ) -> CheckFuture {
+        let waits = self.waits(max_wait, is_shadow);
         let nothing = Costs::new(Cost::ZERO).with_priority(costs.priority());
         let look = match self.limiter.check_key(key).cost(nothing).into_future().into_ready() {
-            Ok(Ok(look)) if !has_room(&look, &costs) => return self.check_costs(key, costs, max_wait),
+            Ok(Ok(look)) if !has_room(&look, &costs) => return check_costs(self.limiter, waits, key, costs),
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
         };
-        let (limiter, has_queue, key) = (self.limiter.clone(), self.profile.has_queue, key.clone());
+        let (limiter, key) = (self.limiter.clone(), key.clone());
         StoreFuture::pending(async move {
             let look = look.await?;
             if has_room(&look, &costs) {
                 return Ok(look);
             }
-            check_costs(&limiter, has_queue, &key, costs, max_wait).await
+            check_costs(&limiter, waits, &key, costs).await
         })
     }
 }
 
-#[inline(always)]
-fn check(limiter: &Limiter, has_queue: bool, key: &Key, cost: Cost, max_wait: Option<Duration>) -> CheckFuture {
-    match max_wait {
-        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), cost, max_wait),
-        None if has_queue => wait::check_and_queue(limiter, key.clone(), cost),
-        None => limiter.check_key(key).cost(cost).into_future(),
-    }
+/// Says how a check waits.
+#[derive(Clone, Copy)]
+enum Waits {
+    Never,
+    /// For quota, instead of being denied.
+    UpTo(Duration),
+    /// In the queue of a leaky bucket.
+    InQueue,
 }
 
-fn check_costs(limiter: &Limiter, has_queue: bool, key: &Key, costs: Costs, max_wait: Option<Duration>) -> CheckFuture {
-    match max_wait {
-        Some(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
-        None if has_queue => wait::check_and_queue(limiter, key.clone(), costs),
-        None => limiter.check_key(key).cost(costs).into_future(),
+fn check_costs(limiter: &Limiter, waits: Waits, key: &Key, costs: Costs) -> CheckFuture {
+    match waits {
+        Waits::Never => limiter.check_key(key).cost(costs).into_future(),
+        Waits::UpTo(max_wait) => wait::check_or_wait(limiter, key.clone(), costs, max_wait),
+        Waits::InQueue => wait::check_and_queue(limiter, key.clone(), costs),
     }
 }
 
@@ -631,5 +712,10 @@ impl Profiles {
             || Ok::<_, Infallible>(Arc::new(Profile::new(policies, headers, self.metrics.of(policies, labels))));
         let Ok(profile) = self.cache.get_or_insert_with(policies, create);
         profile
+    }
+
+    /// Returns whether a set with a policy of this name is kept.
+    fn have(&self, policy: &str) -> bool {
+        self.cache.iter().any(|(policies, _)| policies.iter().any(|held| held.name() == policy))
     }
 }

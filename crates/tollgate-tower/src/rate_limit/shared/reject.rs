@@ -71,7 +71,7 @@ impl<K, R> Shared<K, R> {
         if is_shadow {
             return Verdict::Admit(Admission::EXEMPT);
         }
-        self.reject_unchecked(Reason::MissingKey(error), parts)
+        self.reject_unchecked(Reason::of_key_error(error), parts)
     }
 
     /// Rejects a request without a check.

@@ -31,7 +31,8 @@ impl<K: KeyExtractor, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let reservation = limit.get(&self.fixed).reserve(key, estimate, options, self.options.wait);
+        let is_shadow = self.is_shadow(key);
+        let reservation = limit.get(&self.fixed).reserve(key, estimate, options, self.options.wait, is_shadow);
         let labels = LabelIndex::of(parts, &self.gate.labels);
         let mut context = RequestContext {
             limit,
@@ -39,7 +40,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
             cost: Cost::ONE,
             costs: None,
             asked: Asked::Estimate,
-            is_shadow: self.is_shadow(key),
+            is_shadow,
             labels,
         };
         match reservation.into_ready() {

@@ -119,7 +119,7 @@ async fn the_request_limiter_and_the_decisions_are_those_that_were_looked_up() {
         let layer = RateLimitLayer::builder(source, Global).expose_request_limiter(None).expose_decisions(true).build();
         let service = layer.layer(service_fn(|request: Request<()>| async move {
             let limiter = request.extensions().get::<RequestLimiter>().unwrap();
-            assert_eq!(limiter.limiter().policies(), &HOURLY.into());
+            assert_eq!(limiter.limiter().unwrap().policies(), &HOURLY.into());
             let result = limiter.check(Cost::new(2)).await;
             assert!(limiter.admits(&result));
             let again = limiter.check(Cost::ONE).await;
@@ -140,7 +140,9 @@ async fn an_own_limiter_of_the_request_limiter_stays_fixed() {
         let layer = RateLimitLayer::builder(source, Header::new("key")).expose_request_limiter(Some(own)).build();
         let service = layer.layer(service_fn(|request: Request<()>| async move {
             let limiter = request.extensions().get::<RequestLimiter>().unwrap();
-            Ok::<_, Infallible>(Response::new(limiter.limiter().policies().iter().next().unwrap().name().to_owned()))
+            Ok::<_, Infallible>(Response::new(
+                limiter.limiter().unwrap().policies().iter().next().unwrap().name().to_owned(),
+            ))
         }));
         let Ok(response) = service.oneshot(request_with("key", name)).await;
         assert_eq!(response.body(), "two", "{name}");
