@@ -20,7 +20,7 @@ use super::{
 ///
 /// The server has to provide the address:
 ///
-/// - axum (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`. Tests
+/// - axum 0.8 (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`. Tests
 ///   without a server add axum's `MockConnectInfo` as a layer.
 /// - tonic (feature `tonic`): nothing to do.
 /// - Any other server: insert the [`SocketAddr`] into the extensions of the request.
@@ -141,7 +141,8 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
         Some(address) => Ok(address.ip()),
         None => Err(KeyError::misconfigured(
             "the request has no peer address: serve the router with \
-             `into_make_service_with_connect_info::<SocketAddr>()`, or insert the `SocketAddr` into its extensions",
+             `into_make_service_with_connect_info::<SocketAddr>()` of axum 0.8 (feature `axum`), or insert the \
+             `SocketAddr` into its extensions",
         )),
     }
 }
