@@ -16,13 +16,6 @@ fn code(page: &str) -> Vec<&str> {
     prose.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Returns the paths of this repository that a page names, without those that hold a placeholder.
-fn paths(page: &str) -> Vec<&str> {
-    let roots = ["benches/", "crates/", "docs/", "scripts/", "tests/", "tools/", "xtask/"];
-    let is_path = |text: &&str| roots.iter().any(|root| text.starts_with(root)) && !text.contains(['*', ' ', ':']);
-    code(page).into_iter().filter(is_path).filter(|path| !path.contains("NAME")).collect()
-}
-
 /// Returns the labels of footnotes that a text refers to, and those that it defines.
 fn footnotes(page: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let (mut used, mut defined) = (BTreeSet::new(), BTreeSet::new());
@@ -47,16 +40,6 @@ fn without_source(table: &str) -> Vec<&str> {
     let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
     let cells = rows.flat_map(|row| row.trim_matches('|').split(" | ").skip(ours));
     cells.map(str::trim).filter(|cell| !cell.starts_with('–') && !cell.contains("[^")).collect()
-}
-
-#[test]
-fn paths_in_the_pages_for_contributors_exist() {
-    for name in ["CONTRIBUTING.md", "SECURITY.md", "docs/contributors/release.md"] {
-        let page = page(name);
-        let missing: Vec<_> = paths(&page).into_iter().filter(|path| !root().join(path).exists()).collect();
-        assert_eq!(missing, [""; 0], "{name} names files that do not exist");
-    }
-    assert!(paths(&page("CONTRIBUTING.md")).len() > 10);
 }
 
 #[test]
@@ -103,6 +86,24 @@ fn every_figure_of_the_comparison_stands_on_the_page_of_measurements() {
 }
 
 #[test]
+fn pages_that_count_the_algorithms_count_those_that_exist() {
+    const WORDS: [&str; 8] = ["seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen"];
+    let rows = page("crates/tollgate/src/model/algorithm/mod.rs");
+    let count = rows.lines().filter(|line| line.contains(" => ") && line.ends_with("\",")).count();
+    let (algorithms, expected) = (page("docs/algorithms.md"), WORDS[count - 7]);
+    let (table, sections) = algorithms.split_once("## How to choose").expect("the heading exists");
+    assert_eq!(table.lines().filter(|line| line.starts_with("| [")).count(), count, "rows of docs/algorithms.md");
+    assert_eq!(sections.matches("\n- *Guarantee*").count(), count, "sections of docs/algorithms.md");
+    for name in ["CHANGELOG.md", "crates/tollgate/README.md", "docs/comparison.md"] {
+        let page = page(name).to_lowercase();
+        let phrases = |word: &str| [format!("{word} algorithms"), format!("[{word}](algorithms.md)")];
+        let counts: Vec<_> =
+            WORDS.into_iter().filter(|word| phrases(word).iter().any(|it| page.contains(it))).collect();
+        assert_eq!(counts, [expected], "{name}");
+    }
+}
+
+#[test]
 fn a_cell_without_a_source_and_an_unused_footnote_are_found() {
     let table =
         "| | Tollgate | it |\n|---|---|---|\n| form | ours | its[^a] |\n| clock | ours | its |\n| cost | ours | – |";
@@ -111,5 +112,4 @@ fn a_cell_without_a_source_and_an_unused_footnote_are_found() {
     let (used, defined) = footnotes("| x[^a] | y[^b] |\n\n[^a]: there, and [^c].\n[^d]: never.");
     assert_eq!(used.into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(defined.into_iter().collect::<Vec<_>>(), ["a", "d"]);
-    assert_eq!(paths("see `docs/NAME.md`, `docs/a.md` and `a/b`"), ["docs/a.md"]);
 }

@@ -1,4 +1,5 @@
-//! Checks that the links of all pages lead somewhere: to a file, a folder, or a heading of a page.
+//! Checks that the links of all pages lead somewhere: to a file, a folder, or a heading of a page. What a page names in backticks
+//! has to exist, too: see [`Names`].
 //!
 //! A page of a guide is read in the repository and by rustdoc. It defines its links at its end, for the repository. `links.md` in
 //! its folder defines the same labels for rustdoc, and stands before the page there: of two definitions the first one counts.
@@ -12,6 +13,7 @@ use std::{
 
 use crate::{
     failure::{self, Failure},
+    names::Names,
     workspace::Workspace,
 };
 
@@ -25,22 +27,26 @@ const FOR_RUSTDOC: &str = "links.md";
 /// Lists the links that lead nowhere.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z", "*.md"]).current_dir(workspace.root());
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]).current_dir(workspace.root());
     let listed = failure::output(&mut git)?;
-    let paths: BTreeSet<_> = listed.split('\0').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
-    let dead = dead(workspace.root(), &paths)?;
+    let exists = |path: &&str| workspace.root().join(path).is_file();
+    let files: Vec<_> = listed.split('\0').filter(exists).collect();
+    let is_page = |path: &&&str| path.ends_with(".md");
+    let pages: BTreeSet<_> = files.iter().filter(is_page).map(PathBuf::from).collect();
+    let names = Names::read(workspace.root(), &files)?;
+    let dead = dead(workspace.root(), &pages, &names)?;
     if dead.is_empty() {
-        eprintln!("the links of {} pages lead somewhere", paths.len());
+        eprintln!("the links of {} pages lead somewhere, and the files and items that they name exist", pages.len());
         Ok(())
     } else {
-        Err(Failure::new(format!("{} links lead nowhere:\n  {}", dead.len(), dead.join("\n  "))))
+        Err(Failure::new(format!("{} links or names lead nowhere:\n  {}", dead.len(), dead.join("\n  "))))
     }
 }
 
-/// Returns a line for each link of the pages that leads nowhere.
-fn dead(root: &Path, paths: &BTreeSet<PathBuf>) -> Result<Vec<String>, Failure> {
+/// Returns a line for each link and each name of the pages that leads nowhere.
+fn dead(root: &Path, paths: &BTreeSet<PathBuf>, names: &Names) -> Result<Vec<String>, Failure> {
     let mut pages = BTreeMap::new();
-    for path in paths.iter().filter(|path| root.join(path).exists()) {
+    for path in paths {
         let text = fs::read_to_string(root.join(path))
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         pages.insert(path.as_path(), Page::parse(&text));
@@ -48,6 +54,7 @@ fn dead(root: &Path, paths: &BTreeSet<PathBuf>) -> Result<Vec<String>, Failure> 
     let mut dead = Vec::new();
     for (&path, page) in &pages {
         let mut found = page.loose_ends();
+        found.extend(page.code.iter().filter_map(|code| names.missing(code)));
         if path.ends_with(FOR_RUSTDOC) {
             continue;
         }
@@ -103,6 +110,8 @@ struct Page {
     /// The labels of `[text][label]` and of `` [`label`] ``, which are links and nothing else.
     surely_links: BTreeSet<String>,
     anchors: BTreeSet<String>,
+    /// The pieces of code in the prose.
+    code: Vec<String>,
 }
 
 impl Page {
@@ -135,6 +144,10 @@ impl Page {
             self.defined.insert(small(&masked(label)));
             self.targets.extend(target.split_whitespace().next().map(str::to_owned));
             return false;
+        }
+        // A footnote names the source of a statement, which is in another repository.
+        if !line.starts_with("[^") {
+            self.code.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
         }
         prose.push_str(line);
         prose.push('\n');
@@ -235,11 +248,12 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
             fs::write(path, text).expect("the directory is ours");
         }
-        dead(folder.path(), &pages.iter().map(|(name, _)| name.into()).collect()).expect("readable")
+        let names = Names::read(folder.path(), &[]).expect("no file");
+        dead(folder.path(), &pages.iter().map(|(name, _)| name.into()).collect(), &names).expect("readable")
     }
 
     #[test]
-    fn every_link_of_the_repository_leads_somewhere() {
+    fn every_link_and_every_name_of_the_repository_leads_somewhere() {
         check(&Workspace::load().expect("cargo metadata works here")).expect("no dead link");
     }
 
@@ -278,6 +292,12 @@ mod tests {
     fn links_in_code_are_none() {
         let code = "`[a](b)` and `` `[c](d)` `` and\n\n```text\n[e](f)\n```\n\n    - `x[0](1)`\n";
         assert_eq!(dead_links(&[("a.md", code)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_does_not_exist_is_found_unless_a_footnote_or_a_block_names_it() {
+        let text = "See `gone.rs`.\n\n[^a]: `src/governor.rs` of another crate\n\n```\n`gone.lua`\n```\n";
+        assert_eq!(dead_links(&[("a.md", text)]), ["a.md: there is no gone.rs"]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod links;
 mod lint;
 mod metadata;
 mod mutants;
+mod names;
 mod need;
 mod package;
 mod plots;

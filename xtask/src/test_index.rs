@@ -1,6 +1,6 @@
 //! The table of `tests/README.md` names tests that exist.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 /// Returns every `file.rs::function` that stands in backticks in the text.
 fn named(text: &str) -> Vec<(&str, &str)> {
@@ -27,13 +27,26 @@ fn every_test_of_the_table_exists() {
     assert_eq!(missing(&text, &root.join("tests/tests")), [""; 0]);
 }
 
+/// Returns the numbers at the beginnings of lines, behind `start`: those of a list or of the rows of a table.
+fn numbers(text: &str, start: &str) -> BTreeSet<u32> {
+    let of_line = |line: &str| line.strip_prefix(start)?.split_once(". ")?.0.parse().ok();
+    text.lines().filter_map(of_line).collect()
+}
+
 #[test]
-fn every_law_has_a_test_of_its_number() {
+fn every_law_has_a_row_and_a_test_of_its_number() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
-    let text = fs::read_to_string(root.join("tests/README.md")).expect("the table exists");
-    for law in 1..=13 {
+    let page = |name: &str| fs::read_to_string(root.join(name)).expect("the page exists");
+    let (algorithms, index, store) =
+        (page("docs/algorithms.md"), page("tests/README.md"), page("crates/tollgate/src/store/mod.rs"));
+    let (_, list) = algorithms.split_once("## What holds for all algorithms").expect("the list of laws");
+    let laws = numbers(list.split("\n## ").next().unwrap_or(list), "");
+    assert_eq!(laws, (1..=*laws.last().expect("laws")).collect());
+    assert_eq!(laws, numbers(&index, "| "), "the rows of tests/README.md");
+    assert!(numbers(&store, "/// ").is_subset(&laws), "the laws of a store");
+    for law in laws {
         let prefix = format!("law_{law:02}_");
-        assert!(named(&text).iter().any(|(_, function)| function.starts_with(&prefix)), "law {law}");
+        assert!(named(&index).iter().any(|(_, function)| function.starts_with(&prefix)), "law {law}");
     }
 }
 

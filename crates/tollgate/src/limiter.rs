@@ -20,7 +20,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 pub use crate::model::{Entry, KeyState, PolicyState};
 use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
-    limiter::{outage::Fallback, wait::queue::WaitQueues},
+    limiter::{builder::PATIENCE, outage::Fallback, wait::queue::WaitQueues},
     model::{cost::ChargeRef, entry::TAG_BYTES},
     store::{Check, CheckFuture, Deadline, Guard, PendingCheck, Publication, StoreFuture, answer_by},
 };
@@ -247,6 +247,8 @@ pub(crate) struct LimiterInner {
     pub(crate) is_in_process: bool,
     keeps_deadline: bool,
     pub(crate) timeout: Duration,
+    /// The time for a check that may still wait for [`PATIENCE`](builder::PATIENCE).
+    patience: Duration,
     pub(crate) fallback: Fallback,
     wait_queues: WaitQueues,
     /// Shows the limiter to operators, if it is published.
@@ -254,7 +256,20 @@ pub(crate) struct LimiterInner {
 }
 
 impl LimiterInner {
+    #[inline]
     fn check(self: &Arc<Self>, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>, tag: &[u8]) -> CheckFuture {
+        self.check_within(policies, key, charge, tag, Duration::ZERO)
+    }
+
+    /// Checks for a caller that may still wait for `left`.
+    fn check_within(
+        self: &Arc<Self>,
+        policies: &PolicySet,
+        key: &Key,
+        charge: ChargeRef<'_>,
+        tag: &[u8],
+        left: Duration,
+    ) -> CheckFuture {
         if tag.len() > TAG_BYTES {
             return self
                 .refuse(policies, Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
@@ -272,14 +287,14 @@ impl LimiterInner {
             self.fallback.answered_in_process(policies, key, answer.as_ready());
             return answer;
         }
-        self.check_remote(check)
+        self.check_remote(check, if left < PATIENCE { self.timeout } else { self.patience })
     }
 
     /// Checks a store outside of the process.
     // Not inlined: a check in the process would pay for the larger stack frame.
     #[inline(never)]
-    fn check_remote(self: &Arc<Self>, check: Check<'_>) -> CheckFuture {
-        let deadline = Deadline::after(self.timeout);
+    fn check_remote(self: &Arc<Self>, check: Check<'_>, timeout: Duration) -> CheckFuture {
+        let deadline = Deadline::after(timeout);
         let check = check.with_deadline(deadline);
         let mut answer = self.store.check(check);
         match answer.as_ready() {

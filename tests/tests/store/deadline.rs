@@ -30,6 +30,24 @@ async fn the_deadline_is_absolute_and_counts_from_the_call() {
     assert!(waited >= DEADLINE && waited < DEADLINE * 3 / 2, "{waited:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_check_that_may_wait_for_a_second_gives_the_store_a_second_unless_a_deadline_is_set() {
+    let timeout = async |limiter: Limiter, store: SilentStore, wait_ms| {
+        let called = tokio::time::Instant::now();
+        let _ = limiter.check("acme").wait(Duration::from_millis(wait_ms)).await;
+        assert_eq!(called.elapsed().as_millis(), store.deadlines()[0].expect("a deadline").timeout().as_millis());
+        called.elapsed()
+    };
+    let usual = |store| Limiter::builder(store).policies(HOURLY).on_outage(Outage::Closed).build();
+    for (wait_ms, expected_ms) in [(0, 50), (999, 50), (1_000, 1_000), (30_000, 1_000)] {
+        let store = SilentStore::new(false);
+        let expected = Duration::from_millis(expected_ms);
+        assert_eq!(timeout(usual(store.clone()), store, wait_ms).await, expected, "{wait_ms}");
+        let store = SilentStore::new(false);
+        assert_eq!(timeout(limiter(store.clone()), store, wait_ms).await, DEADLINE, "{wait_ms}");
+    }
+}
+
 #[tokio::test]
 async fn a_store_in_process_has_no_deadline() {
     let store = SilentStore::new(true);

@@ -8,4 +8,5 @@ mod diagnosis_log;
 mod distance_log;
 mod metrics;
 mod outage_log;
+mod proxy_log;
 mod secrets;

@@ -127,7 +127,8 @@ impl Limits {
             return Ok(());
         }
         Err(Failure::new(format_args!(
-            "{needs} needs the limits, and none are published under the prefix {prefix}: name them with --rules or --policy"
+            "{needs} needs the limits, and none are published under the prefix {prefix}: set the prefix of the services \
+             with --prefix, or name the limits with --rules or --policy"
         )))
     }
 

@@ -48,6 +48,9 @@ pub(crate) struct ScanReport {
     pub(crate) other_keys: u64,
     /// The states whose limit is not known.
     pub(crate) without_limit: u64,
+    /// The prefix, if no key has it.
+    #[serde(skip)]
+    pub(crate) unused_prefix: Option<String>,
 }
 
 impl ScanOptions {
@@ -77,12 +80,14 @@ impl<'a> Scan<'a> {
         let mut progress = options.progress.start();
         // The reply of the server does not include the number of keys that it looked at.
         let mut looked_at = 0;
+        let mut is_unused = matches!(wanted, Wanted::All);
         let mut cursor = 0_u64;
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(options.count);
             let (next, keys): (u64, Vec<Vec<u8>>) = self.server.command(&scan).await?;
             looked_at = total.min(looked_at + options.count);
+            is_unused &= keys.is_empty();
             let mut states = Vec::new();
             for key in &keys {
                 match StateKey::parse(self.server.prefix(), key) {
@@ -97,6 +102,7 @@ impl<'a> Scan<'a> {
             cursor = next;
             if cursor == 0 {
                 progress.end(total, total);
+                report.unused_prefix = is_unused.then(|| self.server.prefix().to_owned());
                 return Ok(report);
             }
         }
@@ -212,6 +218,9 @@ impl ScanReport {
     /// Returns the counts as a line.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} states", self.states);
+        if let Some(prefix) = &self.unused_prefix {
+            line.push_str(&format!(": no key has the prefix {prefix}, which --prefix sets"));
+        }
         if self.without_limit > 0 && self.without_limit < self.states {
             line.push_str(&format!(", {} without a known limit", self.without_limit));
         }

@@ -32,7 +32,7 @@ fn snapshot() -> Snapshot {
     };
     let figures =
         ScanFigures { round_trip_seconds: 0.000_21, scan_seconds: 0.012, compared_part: 1, ..Default::default() };
-    let report = ScanReport { states: 4, other_keys: 1, without_limit: 0 };
+    let report = ScanReport { states: 4, other_keys: 1, ..ScanReport::default() };
     Snapshot {
         time: None,
         prefix: Some("tollgate".to_owned()),

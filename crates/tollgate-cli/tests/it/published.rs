@@ -35,8 +35,8 @@ async fn until_published(server: &RedisServer) {
 async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
     let server = RedisServer::start();
     let none = run(&server, &["who"]);
-    let message =
-        "who needs the limits, and none are published under the prefix tollgate: name them with --rules or --policy";
+    let message = "who needs the limits, and none are published under the prefix tollgate: set the prefix of the services with \
+         --prefix, or name the limits with --rules or --policy";
     assert!(none.status == 2 && none.stderr.contains(message), "{}", none.stderr);
     for arguments in [&["peek", "acme", "--cost", "1"][..], &["top", "--once", "--by", "share"]] {
         let none = run(&server, arguments);

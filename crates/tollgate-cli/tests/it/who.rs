@@ -1,6 +1,8 @@
 //! `tollgate who`.
 
-use tollgate::RedisStore;
+use std::time::Duration;
+
+use tollgate::{Limiter, Policy, Quota, RedisStore};
 use tollgate_rules::{Descriptor, RuleLimiter, RuleSet, Rules};
 use tollgate_tests::RedisServer;
 
@@ -49,6 +51,21 @@ descriptors:
     // The limit of one policy alone.
     let text = tollgate(["who", "--redis", &server.url(), "--policy", "plan=4/3650d"]).stdout;
     assert!(text.ends_with("3 limited, of 7 states, 4 without a known limit\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_prefix_that_nobody_uses_is_named() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder(server.url()).prefix("shop").connect().await.unwrap();
+    let policy = Policy::fixed_window("api", Quota::new(1, Duration::from_secs(3650 * 86_400)));
+    let limiter = Limiter::builder(store).policies(policy).deadline(Duration::from_secs(60)).build();
+    assert!(limiter.check("acme").await.unwrap().is_allowed());
+    let last_line = |prefix: &str| {
+        let run = tollgate(["who", "--redis", &server.url(), "--policy", "api=1/3650d", "--prefix", prefix]);
+        run.stdout.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(last_line("tollgate"), "0 limited, of 0 states: no key has the prefix tollgate, which --prefix sets");
+    assert_eq!(last_line("shop"), "1 limited, of 1 states");
 }
 
 #[test]

@@ -1,6 +1,9 @@
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
-use http::request::Parts;
+use http::{HeaderName, header, request::Parts};
 
 use super::{
     extractor::{Extraction, KeyError, KeyExtractor},
@@ -14,13 +17,14 @@ use super::{
 /// IPv6 address counts as IPv4. Headers are ignored.
 ///
 /// **Behind a proxy all requests come from the proxy**, and so all clients share one quota. Use
-/// [`ForwardedIp`](super::ForwardedIp) there. With a long IPv6 prefix, a client has one quota for each
+/// [`ForwardedIp`](super::ForwardedIp) there. The first request from a private address with `X-Forwarded-For` or
+/// `Forwarded` is logged at `warn`, once in a process. With a long IPv6 prefix, a client has one quota for each
 /// address that it owns. The owner of a larger network has one quota for each /64 in it, unless a
 /// policy limits the larger network too: see [`Prefixes`].
 ///
 /// The server has to provide the address:
 ///
-/// - axum (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`. Tests
+/// - axum 0.8 (feature `axum`): serve `router.into_make_service_with_connect_info::<SocketAddr>()`. Tests
 ///   without a server add axum's `MockConnectInfo` as a layer.
 /// - tonic (feature `tonic`): nothing to do.
 /// - Any other server: insert the [`SocketAddr`] into the extensions of the request.
@@ -46,6 +50,8 @@ use super::{
 pub struct PeerIp {
     prefixes: Prefixes,
 }
+
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The default: all of an IPv4 address, 64 bits of an IPv6 address.
 pub(super) const DEFAULT_PREFIXES: Prefixes = Prefixes::ipv6([64]);
@@ -96,7 +102,7 @@ impl PeerIp {
     ///
     /// Fails if the server does not provide the address.
     pub fn address(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        peer(parts).map(|address| address.to_canonical())
+        seen(parts).map(|address| address.to_canonical())
     }
 }
 
@@ -108,7 +114,7 @@ impl Default for PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        peer(parts).map(|address| Some(self.prefixes.key(address)))
+        seen(parts).map(|address| Some(self.prefixes.key(address)))
     }
 }
 
@@ -116,6 +122,33 @@ impl KeyExtractor for PeerIp {
 pub(super) const fn one_prefix(bits: u8) -> Prefixes {
     assert!(bits >= 32 && bits <= 128, "an IPv6 prefix must be 32 to 128 bits");
     Prefixes::ipv6([bits])
+}
+
+/// Returns the address at the other end of the connection, for which a limit is meant.
+fn seen(parts: &Parts) -> Result<IpAddr, KeyError> {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    let address = peer(parts)?;
+    let is_forwarded = || [X_FORWARDED_FOR, header::FORWARDED].iter().any(|name| parts.headers.contains_key(name));
+    let is_silent = || !HAS_WARNED.load(Ordering::Relaxed);
+    if is_silent() && is_private(address) && is_forwarded() && !HAS_WARNED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            code = "TOLLGATE-PROXY-PEER",
+            "a private address has sent a forwarding header: if it is a proxy, `PeerIp` limits all clients behind it as \
+             one, so use `ForwardedIp`"
+        );
+    }
+    Ok(address)
+}
+
+/// Returns whether an address belongs to a network that the internet does not reach, as that of a proxy often does.
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        // 100.64.0.0/10 is shared address space (RFC 6598), which clouds use.
+        IpAddr::V4(v4) => {
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.to_bits() >> 22 == 0x6440_0000 >> 22
+        }
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local(),
+    }
 }
 
 /// Returns the address at the other end of the connection.
@@ -141,7 +174,37 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
         Some(address) => Ok(address.ip()),
         None => Err(KeyError::misconfigured(
             "the request has no peer address: serve the router with \
-             `into_make_service_with_connect_info::<SocketAddr>()`, or insert the `SocketAddr` into its extensions",
+             `into_make_service_with_connect_info::<SocketAddr>()` of axum 0.8 (feature `axum`), or insert the \
+             `SocketAddr` into its extensions",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_address_is_one_that_the_internet_does_not_reach() {
+        for (address, expected) in [
+            ("10.0.0.1", true),
+            ("172.31.255.255", true),
+            ("192.168.0.1", true),
+            ("::ffff:192.168.0.1", true),
+            ("127.0.0.1", true),
+            ("169.254.0.1", true),
+            ("100.64.0.0", true),
+            ("100.127.255.255", true),
+            ("::1", true),
+            ("fd00::1", true),
+            ("fe80::1", true),
+            ("172.32.0.1", false),
+            ("100.63.255.255", false),
+            ("100.128.0.0", false),
+            ("203.0.113.7", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_private(address.parse().expect("an address")), expected, "{address}");
+        }
     }
 }

@@ -32,7 +32,8 @@ use crate::headers::{
     message = "`{Self}` cannot respond with a body of type `{B}`",
     label = "cannot build a `{B}`",
     note = "`Problem`, the default, needs a body that is `From<String>`; `Empty` needs one that is `Default`; `respond_fn(|rejection| …)` makes any",
-    note = "or give the inner service such a body, with `MapResponseBodyLayer::new(axum::body::Body::new)` of tower-http"
+    note = "or give the inner service such a body, with `MapResponseBodyLayer::new(axum::body::Body::new)` of tower-http",
+    note = "on a tonic server, use `tollgate_tonic::layer(limiter, key)`"
 )]
 pub trait Respond<B>: Send + Sync + 'static {
     /// Builds the response.

@@ -24,7 +24,11 @@ const CASES: &[(&str, &[&str])] = &[
     ),
     (
         r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<NoString>()));"#,
-        &["Problem` cannot respond with a body of type `NoString`", "MapResponseBodyLayer"],
+        &[
+            "Problem` cannot respond with a body of type `NoString`",
+            "MapResponseBodyLayer",
+            "on a tonic server, use `tollgate_tonic::layer(limiter, key)`",
+        ],
     ),
     (
         r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(Empty).build().layer(answers::<NoString>()));"#,
@@ -33,6 +37,22 @@ const CASES: &[(&str, &[&str])] = &[
     (
         r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(429).build().layer(answers::<String>()));"#,
         &["cannot respond with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
+    ),
+    (
+        r#"Limiter::new("redis://127.0.0.1", Policy::token_bucket("all", Quota::per_second(1)));"#,
+        &["`&str` is not a store", "`tollgate::open(url)?` makes a store of a URL"],
+    ),
+    (r#"Policy::token_bucket(String::from("all"), Quota::per_second(1));"#, &["or try_new"]),
+    (
+        r#"Policy::calendar_window("all", 1, tollgate::CalendarUnit::Month, "Europe/Berlin".parse().unwrap());"#,
+        &[
+            "`Policy::calendar_window` needs the feature `calendar` of the crate tollgate",
+            "could not find `CalendarUnit`",
+        ],
+    ),
+    (
+        r#"async fn spend() -> Result<(), tollgate::Error> { Ok(limiter().check("acme").await?.into_result()?) }"#,
+        &["the trait `From<tollgate::Denied>` is not implemented for `tollgate::Error`"],
     ),
 ];
 

@@ -3,14 +3,20 @@
 use std::{
     convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{Key, Limiter, MemoryStore, Outage, Policy, Quota, Store};
+use tollgate::{
+    Decision, Key, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    store::{Check, CheckFuture, StoreFuture},
+};
 use tollgate_tower::{
     RetryAfterLayer,
     key::{Global, Header},
@@ -149,6 +155,37 @@ async fn calls_that_waited_for_the_end_of_a_pause_leave_with_the_spacing_of_the_
         }
         assert!(millis[19] <= 7_050 + 20 * 100 + TRIPS, "no turn is lost: {millis:?}");
     }
+}
+
+/// Answers its third check late, as a server does that stands still for a moment.
+struct LateOnce(MemoryStore, AtomicUsize);
+
+impl Store for LateOnce {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        let latency = if self.1.fetch_add(1, Ordering::Relaxed) == 2 { 300 } else { 5 };
+        let decision = self.0.check(check);
+        StoreFuture::pending(async move {
+            sleep(Duration::from_millis(latency)).await;
+            decision.await
+        })
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.0.refund(check, decision)
+    }
+
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.0.reset(check)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_late_answer_of_the_store_no_call_leaves_before_its_turn() {
+    let layer = builder(LateOnce(tokio_clock_store(), AtomicUsize::new(0))).build();
+    let api = Api::new(&[FINE]);
+    join_all((0..5).map(|_| call(&layer, &api, post("")))).await;
+    let millis = api.millis();
+    assert!(millis.windows(2).all(|pair| pair[1] - pair[0] >= 100 - TRIPS), "{millis:?}");
 }
 
 #[tokio::test(start_paused = true)]

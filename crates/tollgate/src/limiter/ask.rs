@@ -234,7 +234,8 @@ impl<'a> CheckBuilder<'a> {
     /// When the turn would come after `max_wait`, or when [`max_waiting`](crate::LimiterBuilder::max_waiting) callers
     /// already wait for room, the call returns a denial at once. A denied request is not charged, and its `retry_after`
     /// is the time after which the same call would be admitted. A denial is `Ok`: call
-    /// [`into_result`](Decision::into_result) so that `?` ends the work.
+    /// [`into_result`](Decision::into_result) so that `?` ends the work. The store has 1 s for its answer, unless a
+    /// [deadline](crate::LimiterBuilder::deadline) is set.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

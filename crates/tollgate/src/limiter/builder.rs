@@ -16,6 +16,9 @@ use crate::{
 /// The default of [`LimiterBuilder::max_waiting`].
 const MAX_WAITING: usize = 10_000;
 
+/// The default deadline of a check that may wait for this long.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Builds a [`Limiter`].
 ///
 /// ```
@@ -34,7 +37,8 @@ pub struct LimiterBuilder<P> {
     store: Arc<dyn Store>,
     policies: P,
     name: Option<Cow<'static, str>>,
-    deadline: Duration,
+    /// `None` for the defaults.
+    deadline: Option<Duration>,
     outage: Outage,
     max_waiting: usize,
     watch: Watch,
@@ -77,7 +81,7 @@ impl LimiterBuilder<()> {
             store: shared(store),
             policies: (),
             name: None,
-            deadline: Deadline::DEFAULT,
+            deadline: None,
             outage: Outage::default(),
             max_waiting: MAX_WAITING,
             watch: Watch::default(),
@@ -137,7 +141,9 @@ impl<P> LimiterBuilder<P> {
         self
     }
 
-    /// Sets how long a check may take, from the call to the answer, connecting included. 50 ms by default.
+    /// Sets how long a check may take, from the call to the answer, connecting included. The default is 50 ms, and 1 s
+    /// for a check that may still [wait](crate::limiter::CheckBuilder::wait) for 1 s or longer: its caller has the time,
+    /// and a decision without the store does not know the turns of others.
     ///
     /// After the deadline the [`Outage`] decides. Set 1 s for a limiter that is [closed](Outage::Closed) in an outage:
     /// a late decision is better than none.
@@ -146,7 +152,7 @@ impl<P> LimiterBuilder<P> {
     /// all checks at once, with [`ErrorKind::Distant`](crate::ErrorKind::Distant). Set a longer deadline for a far
     /// server. A store in the process answers at once, so no deadline applies to it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.deadline = Some(deadline);
         self
     }
 
@@ -247,7 +253,8 @@ impl<P> LimiterBuilder<P> {
             keeps_deadline: store.keeps_deadline(),
             fallback: Fallback::new(limiter.clone(), name, group, outage, &*store, watch.if_used(), outage_clock),
             store,
-            timeout: deadline,
+            timeout: deadline.unwrap_or(Deadline::DEFAULT),
+            patience: deadline.unwrap_or(PATIENCE),
             wait_queues: WaitQueues::new(max_waiting),
             publication,
         })

@@ -126,7 +126,7 @@ impl Waiter<'_> {
     async fn check(&self, left: Duration) -> Result<Decision, Error> {
         let policies = self.limiter.policies();
         let charge = waiting(policies, &self.charge, left);
-        let check = self.limiter.inner.check(policies, &self.key, charge.borrow(), &self.tag);
+        let check = self.limiter.inner.check_within(policies, &self.key, charge.borrow(), &self.tag, left);
         let mut guard = CheckGuard { limiter: self.limiter, key: &self.key, check: Some(check) };
         let decision = match &mut guard.check {
             Some(check) => check.await,

@@ -79,7 +79,7 @@ impl Concurrency {
     /// Panics when the limit is 0, or the name is not allowed: see [`try_new`](Self::try_new). In a `const` this fails
     /// the build.
     #[must_use]
-    pub const fn new(name: &'static str, limit: u32) -> Self {
+    pub const fn new(name: &'static str /* or try_new */, limit: u32) -> Self {
         assert!(is_name(name.as_bytes()), "{}", NAME);
         assert!(limit > 0, "{}", LIMIT);
         Self::of(Cow::Borrowed(name), limit)

@@ -144,6 +144,11 @@ pub(crate) use reservation::{ReservationId, Settlement};
 ///    Otherwise they are lost.
 /// 8. **Denial.** A call that leaves a replica without permits, and that does not wait, changes nothing.
 /// 9. **Expiry.** A state expires at the latest lapse of its permits, at most 1 s later.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "not a store",
+    note = "`tollgate::open(url)?` makes a store of a URL, and `MemoryStore::new()` is one for a single process"
+)]
 pub trait Store: Send + Sync + 'static {
     /// Decides a check, and charges all of its policies or none. A cost of zero charges nothing.
     fn check(&self, check: Check<'_>) -> CheckFuture;

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, header, request::Parts};
 
 use super::{
     extractor::{Extraction, KeyError, KeyExtractor},
-    peer::{self, DEFAULT_PREFIXES},
+    peer::{self, DEFAULT_PREFIXES, X_FORWARDED_FOR},
     prefixes::Prefixes,
 };
 pub use trusted::TrustedProxies;
@@ -86,8 +86,6 @@ enum Source {
     Forwarded,
     Single(HeaderName),
 }
-
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl ForwardedIp {
     /// Reads `X-Forwarded-For`, to which most proxies append.

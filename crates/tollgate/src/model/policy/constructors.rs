@@ -1,5 +1,7 @@
 //! The constructors for literals, one for each algorithm.
 
+// The compiler shows the first line of a constructor to whoever passes a `String`. So it says what takes one, where the line has room.
+
 use std::time::Duration;
 
 use super::Policy;
@@ -38,7 +40,7 @@ impl Policy {
     /// Panics when the name is not allowed. In a `const` this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
+    pub const fn token_bucket(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::TokenBucket, quota)
     }
 
@@ -74,7 +76,7 @@ impl Policy {
     /// Panics when the name is not allowed. In a `const` this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn interval_bucket(name: &'static str, quota: Quota) -> Self {
+    pub const fn interval_bucket(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::IntervalBucket, quota)
     }
 
@@ -109,7 +111,7 @@ impl Policy {
     /// Panics when the name is not allowed. In a `const` this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
+    pub const fn leaky_bucket(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::LeakyBucket, quota)
     }
 
@@ -146,7 +148,7 @@ impl Policy {
     /// this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
+    pub const fn fixed_window(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::FixedWindow, quota)
     }
 
@@ -202,6 +204,14 @@ impl Policy {
         Self::literal(name, Algorithm::CalendarWindow { unit, zone }, Quota::new(amount, unit.nominal()))
     }
 
+    /// Says which feature the constructor needs.
+    #[cfg(not(feature = "calendar"))]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn calendar_window<N: NeedsCalendar>(_: N, _: u64, _: impl Sized, _: impl Sized) -> Self {
+        unreachable!("no type implements the trait")
+    }
+
     /// Limits requests per window, where the first request of a key opens the window.
     ///
     /// The window lasts one period W and admits n units. In an interval of length W that covers
@@ -234,7 +244,7 @@ impl Policy {
     /// this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn window_from_first_hit(name: &'static str, quota: Quota) -> Self {
+    pub const fn window_from_first_hit(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::WindowFromFirstHit, quota)
     }
 
@@ -271,7 +281,7 @@ impl Policy {
     /// amount is above 4 294 967 295. In a `const` this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
+    pub const fn sliding_window(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::SlidingWindow, quota)
     }
 
@@ -314,7 +324,7 @@ impl Policy {
     /// ```
     #[must_use]
     #[track_caller]
-    pub const fn sliding_buckets(name: &'static str, quota: Quota, buckets: u16) -> Self {
+    pub const fn sliding_buckets(name: &'static str /* or try_new */, quota: Quota, buckets: u16) -> Self {
         Self::literal(name, Algorithm::SlidingBuckets { buckets }, quota)
     }
 
@@ -358,7 +368,7 @@ impl Policy {
     /// ```
     #[must_use]
     #[track_caller]
-    pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
+    pub const fn sliding_log(name: &'static str /* or try_new */, quota: Quota) -> Self {
         Self::literal(name, Algorithm::SlidingLog, quota)
     }
 
@@ -427,3 +437,11 @@ impl Policy {
         Self::literal(name, Algorithm::Lockout { first, longest }, quota)
     }
 }
+
+/// Has no implementation. Its error names the feature.
+#[cfg(not(feature = "calendar"))]
+#[diagnostic::on_unimplemented(
+    message = "`Policy::calendar_window` needs the feature `calendar` of the crate tollgate",
+    label = "needs the feature `calendar`"
+)]
+pub trait NeedsCalendar {}
