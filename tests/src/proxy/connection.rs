@@ -160,6 +160,15 @@ impl Replies<'_> {
             match mode {
                 Mode::Pass => return Ok(self.to_client.write_all(bytes).await?),
                 Mode::Garbage(instead) => return Ok(self.to_client.write_all(&instead).await?),
+                Mode::Endless(begin, again) => {
+                    self.to_client.write_all(&begin).await?;
+                    loop {
+                        tokio::select! {
+                            written = self.to_client.write_all(&again) => written?,
+                            changed = self.orders.changed() => return Ok(changed?),
+                        }
+                    }
+                }
                 Mode::Stall | Mode::Mute => self.orders.changed().await?,
                 Mode::Refuse => return Err(End::Close),
                 Mode::CutAfter(allowed) => {

@@ -45,6 +45,8 @@ pub enum Mode {
     Trickle(Duration),
     /// Delivers these bytes instead of each piece of a reply.
     Garbage(Vec<u8>),
+    /// Delivers the first bytes instead of a reply, and then the others again and again, as fast as they are taken.
+    Endless(Vec<u8>, Vec<u8>),
 }
 
 /// A TCP proxy on a free port of 127.0.0.1. It runs in a thread of its own, so that blocking tests can use it and a paused

@@ -42,11 +42,12 @@ async fn a_storm_of_script_flushes_causes_no_error() {
 
 #[tokio::test]
 async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
-    let url = format!("redis://127.0.0.1:{}", ports::free());
+    let port = ports::free();
+    let url = format!("redis://127.0.0.1:{port}");
     let error = RedisStore::connect(&url).await.expect_err("nothing listens there");
     assert_eq!(
-        (error.kind(), error.to_string().as_str()),
-        (ErrorKind::ConnectionRefused, "nothing listens at the redis address")
+        (error.kind(), error.to_string()),
+        (ErrorKind::ConnectionRefused, format!("cannot connect to redis at 127.0.0.1:{port}: nothing listens there"))
     );
 
     let limiter =
@@ -140,7 +141,7 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
     {
         let error = RedisStore::connect(&url).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
-        assert_eq!(error.to_string(), "redis refuses the user or password");
+        assert_eq!(error.to_string(), format!("cannot connect to redis at {addr}: redis refuses the user or password"));
         let limiter =
             Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
         let decision = limiter.check("acme").await.expect("the local share decides");
@@ -149,6 +150,49 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
     let limiter =
         patient_limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);
     assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+}
+
+#[tokio::test]
+async fn an_error_of_connecting_names_the_server_and_the_cause_and_no_password() {
+    let server = RedisServer::start();
+    let (addr, closed) = (server.addr(), ports::free());
+    let missing = std::env::temp_dir().join("tollgate-no-such-socket");
+    let cases = [
+        (
+            "redis://ann:hunter2@host.invalid:6380".to_owned(),
+            "redis at host.invalid:6380: the name of the host was not found".to_owned(),
+        ),
+        (format!("redis://ann:hunter2@[::1]:{closed}"), format!("redis at [::1]:{closed}: ")),
+        (format!("redis://:hunter2@127.0.0.1:{closed}"), format!("redis at 127.0.0.1:{closed}: nothing listens there")),
+        (format!("redis://{addr}/99"), format!("redis at {addr}: the server has no database of this number")),
+        (
+            format!("redis+unix://{}?pass=hunter2", missing.display()),
+            "redis at a unix socket: nothing listens there".to_owned(),
+        ),
+        (
+            format!("redis+sentinel://:hunter2@127.0.0.1:{closed}/limits"),
+            format!("redis at 127.0.0.1:{closed}: nothing listens there"),
+        ),
+        (
+            format!("redis+cluster://:hunter2@127.0.0.1:{closed}"),
+            format!("redis at 127.0.0.1:{closed}: nothing listens there"),
+        ),
+    ];
+    for (url, words) in cases {
+        let error = RedisStore::builder(&*url).connect_timeout(PATIENCE).connect().await.expect_err(&words);
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("cannot connect to {words}")), "{words}: {text}");
+        assert!(!text.contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{error:?}");
+        assert!(error.kind().is_unavailable() || url.ends_with("/99") && error.kind().is_config(), "{error:?}");
+    }
+    let proxy = Proxy::start(addr);
+    proxy.set(Mode::Mute);
+    let builder = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_millis(50));
+    let text = builder.connect().await.expect_err("no answer").to_string();
+    assert_eq!(text, format!("cannot connect to redis at {}: it took longer than 50ms", proxy.addr()));
+    // What stands before a number sign would count as host and port.
+    let error = RedisStore::open("redis://ann:123#hunter2@host").expect_err("a part of a password");
+    assert!(error.to_string().starts_with("the redis URL is not valid"), "{error}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod denied_keys;
 mod diagnosis;
 mod distance;
 mod diversity;
+mod endless_replies;
 mod events;
 mod faults;
 mod forgetful_server;

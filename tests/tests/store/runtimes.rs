@@ -1,7 +1,7 @@
 //! A store that several runtimes share: a blocked or ended runtime does not stop checks on another.
 
 use std::{
-    future::poll_fn,
+    future::{IntoFuture, poll_fn},
     pin::pin,
     sync::mpsc,
     task::Poll,
@@ -13,11 +13,16 @@ use deadpool_redis::Config;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
     Cost, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
-    permits::{Concurrency, ConcurrencyLimiter},
-    redis::RedisSource,
+    limiter::events::EventReceiver,
+    permits::{Concurrency, ConcurrencyLimiter, Permit},
+    redis::{RedisSource, RedisStoreBuilder},
+    reservation::{Reservation, ReservationId},
+    tenants::TenantLimiters,
 };
+use tollgate_rules::{RuleLimiter, Rules};
 use tollgate_test_support::patient_limiter;
 use tollgate_tests::RedisServer;
+use tollgate_tower::MeteredReservation;
 
 /// The test fails after this time.
 const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
@@ -143,4 +148,53 @@ fn a_runtime_without_timers_is_an_error_of_each_call_that_may_wait() {
         });
     }
     runtime().block_on(decided(&over_redis));
+}
+
+/// Compiles for a future that a task of a runtime with several threads may await.
+fn send<F: IntoFuture<IntoFuture: Send>>(_: F) {}
+
+fn futures_of_a_store(store: &RedisStore, builder: RedisStoreBuilder) {
+    send(tollgate::connect("redis://127.0.0.1/"));
+    send(tollgate::connect(String::new()));
+    send(RedisStore::connect("redis://127.0.0.1/"));
+    send(builder.connect());
+    send(store.ping());
+    send(store.release_leases());
+    send(store.diagnose([HOURLY.into()]));
+}
+
+fn futures_of_a_limiter(limiter: &Limiter, reservation: &Reservation, tenants: &TenantLimiters<String>) {
+    let id = ReservationId::random();
+    send(limiter.check("acme").cost(2).wait(MUCH_TOO_LONG));
+    send(limiter.peek("acme"));
+    send(limiter.refund("acme", 1));
+    send(limiter.reset("acme"));
+    send(limiter.entries("acme", 1));
+    send(limiter.reserve("acme", 1));
+    send(limiter.commit("acme", &id, 1));
+    send(reservation.commit(1));
+    send(reservation.cancel());
+    send(tenants.limiter_for(&String::new()));
+}
+
+fn futures_of_rules_and_layers(limiter: &RuleLimiter, rules: &Rules, reservation: MeteredReservation) {
+    send(limiter.check("shop", &[], 1));
+    send(limiter.check_plan(&rules.current().plan("shop", &[], 1).expect("a plan")));
+    send(reservation.commit(1));
+}
+
+fn futures_of_permits(limiter: &ConcurrencyLimiter, permit: &Permit, released: Permit, events: &mut EventReceiver) {
+    send(limiter.acquire("acme"));
+    send(limiter.try_acquire("acme"));
+    send(limiter.acquire_within("acme", MUCH_TOO_LONG));
+    send(permit.lost());
+    send(permit.run(std::future::ready(())));
+    send(released.release());
+    send(events.recv());
+}
+
+#[test]
+fn every_future_can_be_awaited_in_a_spawned_task() {
+    // That these compile is the test.
+    let _ = (futures_of_a_store, futures_of_a_limiter, futures_of_rules_and_layers, futures_of_permits);
 }

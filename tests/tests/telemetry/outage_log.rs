@@ -112,6 +112,10 @@ async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
     for _ in 0..20 {
         assert!(is_degraded(&limiter, "sk_live_key").await);
     }
+    let text = log.text();
+    let away: Vec<_> = text.lines().filter(|line| line.contains("no check is sent")).collect();
+    let named = format!("server=\"redis at {}\"", server.addr());
+    assert!(matches!(away[..], [line] if line.contains("WARN") && line.contains(&named)), "{named}: {text}");
     server.restart();
     let mut fresh = 0_u64;
     wait::until_async("the end of the outage to be logged", PATIENCE, async || {

@@ -99,6 +99,10 @@ impl RedisOptions {
             }
             _ => return Err(invalid_url()),
         };
+        // A part of a password would count as host and port, which errors show.
+        if url.find(['?', '#']).is_some_and(|at| url[at..].contains('@')) {
+            return Err(invalid_url());
+        }
         Client::open(url).map_err(|_| invalid_url())
     }
 }
@@ -192,8 +196,15 @@ fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
         "no answer in time".to_owned()
     } else if error.is_connection_refusal() {
         "the connection was refused".to_owned()
+    } else if error.is_connection_dropped() {
+        "the connection ended".to_owned()
+    } else if error.is_io_error() && error.to_string().contains("lookup address") {
+        "the name of the host was not found".to_owned()
+    } else if error.detail().is_some_and(|text| text.contains("DB index is out of range")) {
+        "the server has no database of this number".to_owned()
     } else {
         match error.code() {
+            Some("NOAUTH") => "it asks for a password (NOAUTH)".to_owned(),
             Some(code) => code.to_owned(),
             None => error.category().to_owned(),
         }

@@ -31,6 +31,16 @@ fn a_server_that_is_away_is_named_without_the_password() {
 }
 
 #[test]
+fn a_name_and_a_database_that_do_not_exist_are_told_as_such() {
+    let run = tollgate(["top", "--redis", &format!("redis://ann:{PASSWORD}@host.invalid:6380/0")]);
+    fails(&run, "error: cannot connect to host.invalid:6380: the name of the host was not found\n");
+    let server = RedisServer::start();
+    let run = tollgate(["top", "--redis", &format!("redis://{}/99", server.addr())]);
+    let words = "the server has no database of this number\n";
+    fails(&run, &format!("error: cannot connect to {}: {words}", server.addr()));
+}
+
+#[test]
 fn a_server_that_refuses_the_password_is_told_as_such() {
     let server = RedisServer::builder().password("right").start();
     let addr = server.addr();
@@ -109,6 +119,7 @@ fn a_wrong_url_is_refused_without_its_text() {
         &tollgate(["top", "--redis", &format!("redis://ann:{PASSWORD}@h:port/x")]),
         "the URL in --redis is not valid",
     );
+    fails(&tollgate(["top", "--redis", "redis://ann:123#x@h"]), "the URL in --redis is not valid");
     // A URL in a place where none belongs.
     fails(&tollgate(["top", &format!("redis://ann:{PASSWORD}@h")]), "redis://***@h");
     fails(&tollgate(["top"]), "--redis <URL>");

@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
-use tollgate::{MemoryStore, Outage, RedisStore, Store, redis::RedisSource};
+use tollgate::{Error, MemoryStore, Outage, RedisStore, Store, redis::RedisSource};
 use tollgate_envoy::{Component, Health};
 
 use super::{
@@ -33,15 +33,13 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     if settings.backend_type == Backend::Memcache {
         return Err(Failure::new("--backend-type memcache is not supported, use redis"));
     }
+    let unusable = |error: Error| Failure::new(format_args!("the store cannot be used: {error}"));
+    let in_memory = |store| Ok(OpenStore { store, redis: None, needs_connection: false });
     let chosen = match (&settings.store, &settings.redis_url) {
-        (Some(url), _) if url.starts_with("memory:") => None,
-        (Some(url), _) => Some(Source { source: RedisSource::from(url.as_str()), server_url: None }),
-        (None, Some(address)) if !address.is_empty() => Some(source(address, settings)?),
-        (None, _) => None,
-    };
-    let Some(chosen) = chosen else {
-        let store = Arc::new(MemoryStore::new());
-        return Ok(OpenStore { store, redis: None, needs_connection: false });
+        (Some(url), _) if url.starts_with("memory:") => return in_memory(tollgate::open(url).map_err(unusable)?),
+        (Some(url), _) => Source { source: RedisSource::from(url.as_str()), server_url: None },
+        (None, Some(address)) if !address.is_empty() => source(address, settings)?,
+        (None, _) => return in_memory(Arc::new(MemoryStore::new())),
     };
     let mut builder = RedisStore::builder(chosen.source);
     if let Some(url) = chosen.server_url {
@@ -56,7 +54,7 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
             fs::read(path).map_err(|error| Failure::new(format_args!("cannot read {}: {error}", path.display())))?;
         builder = builder.root_certificates(pem);
     }
-    let redis = builder.build().map_err(|error| Failure::new(format_args!("the store cannot be used: {error}")))?;
+    let redis = builder.build().map_err(unusable)?;
     let needs_connection = settings.redis_health_check_active_connection;
     Ok(OpenStore { store: Arc::new(redis.clone()), redis: Some(redis), needs_connection })
 }

@@ -312,6 +312,7 @@ fn wrong_settings_end_the_program_with_the_reason() {
         (vec![flag("config", &settings)], "unknown setting \"grpc_prot\"; did you mean grpc_port?"),
         (vec![flag("rules", &rules), "--backend-type=memcache".to_owned()], "memcache is not supported"),
         (vec![flag("rules", &rules), "--store=http://user:secret@h".to_owned()], "the store cannot be used"),
+        (vec![flag("rules", &rules), "--store=memory:?prefix=shop".to_owned()], "got `memory:?prefix=shop`"),
         (
             vec![
                 flag("rules", &rules),

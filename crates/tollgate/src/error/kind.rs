@@ -45,7 +45,8 @@ pub enum ErrorKind {
     CostExceedsBurst,
     /// The store cannot do this, for example list the entries of a policy that keeps none. Word: `unsupported`.
     Unsupported,
-    /// The store sent a reply that is not valid. The cost may have been charged. Word: `protocol`.
+    /// The store sent a reply that is not valid, or longer than any that was asked for. The cost may have been charged.
+    /// Word: `protocol`.
     Protocol,
     /// The store did not answer before the deadline. The cost may have been charged. Word: `timeout`.
     Timeout,

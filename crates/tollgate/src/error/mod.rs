@@ -7,7 +7,8 @@ pub use kind::ErrorKind;
 /// Reports why no decision was reached.
 ///
 /// A denial is not an error. It is a [`Decision`](crate::Decision). A message names the field and the value
-/// that are wrong. It never contains a key, a password or a connection URL.
+/// that are wrong. An error of connecting names host and port. A message never contains a key, a password or a connection
+/// URL.
 ///
 /// ```
 /// use std::time::Duration;

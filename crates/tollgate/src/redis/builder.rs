@@ -208,7 +208,7 @@ impl RedisStoreBuilder {
         }
         let config = StoreConfig::new(prefix.clone(), self.clock.clone(), deny_cache_cap);
         let source = match kind {
-            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?)?.into()),
+            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?, true)?.into()),
             SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client).into()),
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
             SourceKind::Sentinels { urls, master, server_url } => {
@@ -237,12 +237,12 @@ impl RedisStoreBuilder {
         if urls.is_empty() {
             return Err(Error::config("sentinel URLs must be at least 1, got 0"));
         }
-        let clients = urls.iter().map(|url| self.client(settings(url)?, false)).collect::<Result<_, _>>()?;
+        let dialers = urls.iter().map(|url| self.dialer(settings(url)?, false)).collect::<Result<_, _>>()?;
         let info = settings(server_url.unwrap_or("redis://any"))?;
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
             return Err(Error::config("server_url must be a redis:// or rediss:// URL, got a socket path"));
         }
-        Ok(Sentinels::new(clients, master.to_owned(), self.template(info, false)?))
+        Ok(Sentinels::new(dialers, master.to_owned(), self.template(info, false)?))
     }
 
     /// Returns the settings for servers that are named later, after a check that they are valid.
@@ -254,8 +254,8 @@ impl RedisStoreBuilder {
         })
     }
 
-    fn dialer(&self, info: ConnectionInfo) -> Result<Dialer, Error> {
-        let dialer = Dialer::new(self.client(info, true)?);
+    fn dialer(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Dialer, Error> {
+        let dialer = Dialer::new(self.client(info, needs_tls)?);
         #[cfg(feature = "tls")]
         let dialer = dialer.with_certificates(&self.tls);
         Ok(dialer)

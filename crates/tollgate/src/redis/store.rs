@@ -277,6 +277,7 @@ impl Store for RedisStore {
         StoreFuture::pending(async move {
             let reply =
                 inner.backend.run(&key, deadline, Script::entries(), alone.shape().keys(), |server, command| {
+                    server.bound().admit_entries(limit);
                     server.add_keys([(&alone, &key)], command);
                     // Readable numbers: this script is called rarely, and by hand.
                     let now = server.now();

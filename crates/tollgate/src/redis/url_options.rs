@@ -16,9 +16,13 @@ impl UrlOptions {
     /// Takes the options out of a URL. Those of the client stay in it.
     ///
     /// An option that is not known is refused with its name and its value. Nothing is shown where a part of a password may
-    /// stand in the query: a password that is not percent-encoded may contain a question mark.
+    /// stand in the query: a password that is not percent-encoded may contain a question mark, or a number sign. What stands
+    /// before it would count as host and port, which errors show.
     pub(super) fn take_from(url: &str) -> Result<(String, Self), Error> {
         let (url, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+        if fragment.contains(['@', '/', ':']) {
+            return Err(unreadable());
+        }
         let Some((base, query)) = url.split_once('?') else { return Ok((format!("{url}{fragment}"), Self::default())) };
         if query.contains(['@', '/', ':']) {
             return Err(unreadable());

@@ -112,7 +112,8 @@ fn used_mib(server: &RedisServer) -> f64 {
     used / 1_048_576.0
 }
 
-fn heap_mib() -> f64 {
+/// Returns the memory in use on the heap of this process in MiB.
+pub(super) fn heap_mib() -> f64 {
     let stats = HEAP.stats();
     (stats.bytes_allocated as f64 - stats.bytes_deallocated as f64) / 1_048_576.0
 }

@@ -312,6 +312,7 @@ impl Topology {
 }
 
 async fn ask(address: &Address, server: &Server) -> Result<View, Error> {
+    server.bound().admit_slots();
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
     slot_map::view(&server.query_in_time(&slots).await?, &address.0)

@@ -67,6 +67,7 @@ impl Connection {
     /// The client makes a connection before the server has accepted it, and a server with too many clients accepts a connection and
     /// then closes it. So a connection is up only after an answer.
     pub(super) async fn accept(
+        server: &str,
         number: u64,
         opened: Opened,
         lent: Option<LentConnection>,
@@ -74,7 +75,8 @@ impl Connection {
     ) -> Result<Self, Error> {
         let Opened { mut multiplexed, wire, driver } = opened;
         let began = Instant::now();
-        accepted(redis::cmd("PING").query_async(&mut multiplexed).await)?;
+        let answer = redis::cmd("PING").query_async(&mut multiplexed).await;
+        accepted(answer).map_err(|error| protocol::connecting(server, &error))?;
         wire.answered();
         let about = About { wire, _driver: driver, lent, master, round_trip: began.elapsed() };
         Ok(Self { multiplexed, number, about: Arc::new(about) })
@@ -138,7 +140,7 @@ impl Connection {
     /// Waits until the server answers on this connection. Any answer counts, also a refusal of the command.
     pub(in crate::redis) async fn ping(&self) -> Result<(), Error> {
         let answer = self.query(&redis::cmd("PING")).await;
-        accepted(answer)
+        accepted(answer).map_err(|error| protocol::error(&error))
     }
 
     /// Returns a mark for [`has_sent_nothing_since`](Self::has_sent_nothing_since).
@@ -154,11 +156,13 @@ impl Connection {
 
     /// Sends one command.
     pub(in crate::redis) async fn query(&self, command: &Cmd) -> RedisResult<Value> {
+        self.about.wire.asks(1);
         self.answer(command.query_async(&mut self.multiplexed.clone())).await
     }
 
     /// Writes all commands at once. Each has its own answer.
     pub(in crate::redis) async fn query_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        self.about.wire.asks(commands.len() as u64);
         // A call on the heap: by itself it takes some 4 kB in the future of every caller, also of those that send one command.
         self.answer(self.multiplexed.clone().req_packed_commands(commands, 0, commands.len())).await
     }
@@ -182,12 +186,12 @@ impl Connection {
 }
 
 /// Accepts any answer of a server that accepts the connection.
-fn accepted(answer: RedisResult<Value>) -> Result<(), Error> {
+fn accepted(answer: RedisResult<Value>) -> RedisResult<()> {
     match answer {
         Ok(_) => Ok(()),
         Err(error) => match ErrorClass::of(&error) {
             ErrorClass::Refused | ErrorClass::UnknownScript if !protocol::rejects_connection(&error) => Ok(()),
-            _ => Err(protocol::error(&error)),
+            _ => Err(error),
         },
     }
 }
@@ -206,6 +210,8 @@ impl Numbered for Connection {
 pub(super) struct Wire {
     /// The number of bytes that the system has taken. `None` when the stream belongs to another owner.
     written: Option<AtomicU64>,
+    /// The number of commands that the store has asked to send.
+    asked: AtomicU64,
     /// The number of calls that were answered.
     answers: AtomicU64,
     /// The time of the last answer in microseconds after `began`. Kept only when the stream belongs to another owner.
@@ -241,6 +247,7 @@ impl Wire {
     fn new(written: Option<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
             written,
+            asked: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             answered_us: AtomicU64::new(0),
             began: Instant::now(),
@@ -257,6 +264,15 @@ impl Wire {
     /// Returns the number of bytes that the system has taken so far, if it is known.
     pub(super) fn written(&self) -> Option<u64> {
         self.written.as_ref().map(|written| written.load(Ordering::Acquire))
+    }
+
+    /// Notes that so many commands are about to be sent. Each has one answer at most.
+    pub(super) fn asks(&self, commands: u64) {
+        self.asked.fetch_add(commands, Ordering::Relaxed);
+    }
+
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Notes an answer of the server.

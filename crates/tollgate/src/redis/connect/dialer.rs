@@ -3,7 +3,7 @@ use std::{io, sync::Arc};
 use futures_util::future::select_ok;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisResult,
-    aio::MultiplexedConnection,
+    aio::{MultiplexedConnection, PubSub},
     io::tcp::{TcpSettings, socket2::SockRef},
 };
 use tokio::{
@@ -11,14 +11,22 @@ use tokio::{
     net::{TcpStream, lookup_host},
 };
 
-use super::connection::{Driver, Watched, Wire};
 #[cfg(feature = "tls")]
 use super::tls::Certificates;
-use crate::{Error, redis::protocol};
+use super::{
+    bounded::Bounded,
+    connection::{Driver, Watched, Wire},
+};
+use crate::{
+    Error, ErrorKind,
+    redis::protocol::{self, ReplyBound, Told},
+};
 
 /// Opens connections to one server.
 pub(in crate::redis) struct Dialer {
     client: Client,
+    /// The words for the server in errors and in the log.
+    server: String,
     /// The certificates of the store. A client of the application has its own.
     #[cfg(feature = "tls")]
     certificates: Option<Certificates>,
@@ -34,8 +42,17 @@ pub(super) struct Opened {
 
 impl Dialer {
     pub(in crate::redis) fn new(client: Client) -> Self {
+        let server = match client.get_connection_info().addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
+                format!("redis at [{host}]:{port}")
+            }
+            address @ (ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) => format!("redis at {address}"),
+            // A path is not shown: it may be meant to be secret.
+            _ => "redis at a unix socket".to_owned(),
+        };
         Self {
             client,
+            server,
             #[cfg(feature = "tls")]
             certificates: None,
         }
@@ -46,39 +63,57 @@ impl Dialer {
         Self { certificates: Some(certificates.clone()), ..self }
     }
 
+    /// Returns the words for the server: `redis at`, and its host and port.
+    pub(in crate::redis) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Connects, and sends user, password and database.
-    ///
-    /// The stream is opened here where that is possible. The client library reports neither when its connection ends, nor
-    /// whether a call that failed was sent. A TLS client of the application keeps its settings to itself, so the client
-    /// library opens that connection.
-    pub(super) async fn open(&self) -> RedisResult<Opened> {
-        let (info, wire) = (self.client.get_connection_info(), Wire::watched());
-        match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                let stream = tcp(host, *port, info.tcp_settings()).await?;
-                drive(info, Watched::new(stream, &wire), wire).await
-            }
-            #[cfg(unix)]
-            ConnectionAddr::Unix(path) => {
-                let stream = tokio::net::UnixStream::connect(path).await?;
-                drive(info, Watched::new(stream, &wire), wire).await
-            }
-            #[cfg(feature = "tls")]
-            ConnectionAddr::TcpTls { host, port, insecure: false, .. } => match self.tls(host) {
-                Some((connector, name)) => {
-                    let stream = Watched::new(tcp(host, *port, info.tcp_settings()).await?, &wire);
-                    drive(info, connector.connect(name, stream).await?, wire).await
-                }
-                None => self.open_unwatched().await,
-            },
-            _ => self.open_unwatched().await,
+    pub(super) async fn open(&self, bound: &ReplyBound) -> Result<Opened, Error> {
+        self.try_open(bound).await.map_err(|error| protocol::connecting(&self.server, &error))
+    }
+
+    async fn try_open(&self, bound: &ReplyBound) -> RedisResult<Opened> {
+        let (settings, wire) = (self.client.get_connection_info().redis_settings(), Wire::watched());
+        let Some(stream) = self.stream(bound, &wire).await? else {
+            let multiplexed = self.client.get_multiplexed_async_connection_with_config(&unlimited()).await?;
+            return Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None });
+        };
+        let (multiplexed, driver) = MultiplexedConnection::new_with_config(settings, stream, unlimited()).await?;
+        let driver = Driver::start(driver, &wire);
+        Ok(Opened { multiplexed, wire, driver: Some(driver) })
+    }
+
+    /// Connects for messages, and sends user and password.
+    pub(super) async fn listen(&self) -> RedisResult<PubSub> {
+        match self.stream(&ReplyBound::default(), &Wire::watched()).await? {
+            Some(stream) => PubSub::new(self.client.get_connection_info().redis_settings(), stream).await,
+            None => self.client.get_async_pubsub().await,
         }
     }
 
-    async fn open_unwatched(&self) -> RedisResult<Opened> {
-        let config = unlimited();
-        let multiplexed = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None })
+    /// Opens the stream here where that is possible.
+    ///
+    /// The client library reports neither when its connection ends, nor whether a call that failed was sent, and it keeps a
+    /// reply of any length. A TLS client of the application keeps its settings to itself, so the client library opens that
+    /// connection.
+    async fn stream(&self, bound: &ReplyBound, wire: &Arc<Wire>) -> RedisResult<Option<Bounded<Box<dyn Stream>>>> {
+        let info = self.client.get_connection_info();
+        let stream: Box<dyn Stream> = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                Box::new(Watched::new(tcp(host, *port, info.tcp_settings()).await?, wire))
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => Box::new(Watched::new(tokio::net::UnixStream::connect(path).await?, wire)),
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host, port, insecure: false, .. } => {
+                let Some((connector, name)) = self.tls(host) else { return Ok(None) };
+                let stream = Watched::new(tcp(host, *port, info.tcp_settings()).await?, wire);
+                Box::new(connector.connect(name, stream).await?)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Bounded::new(stream, bound, wire)))
     }
 
     /// Returns the settings and the name for a TLS connection to this host, if the store has trusted certificates.
@@ -101,22 +136,16 @@ fn unlimited() -> AsyncConnectionConfig {
         .set_pipeline_buffer_size(MOST_UNWRITTEN)
 }
 
-/// Signs in on a stream, and starts the task that drives it.
-async fn drive<S>(info: &ConnectionInfo, stream: S, wire: Arc<Wire>) -> RedisResult<Opened>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let opened = MultiplexedConnection::new_with_config(info.redis_settings(), stream, unlimited()).await?;
-    let (multiplexed, driver) = opened;
-    let driver = Driver::start(driver, &wire);
-    Ok(Opened { multiplexed, wire, driver: Some(driver) })
-}
+/// A stream to a server, with TLS or without.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Connects to the first address of the host that accepts.
 async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStream> {
-    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    let addresses: Vec<_> = lookup_host((host, port)).await.map(Iterator::collect).unwrap_or_default();
     if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+        return Err(Told::error(ErrorKind::Unavailable, "the name of the host was not found"));
     }
     let (stream, _) = select_ok(addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)))).await?;
     stream.set_nodelay(settings.nodelay())?;

@@ -27,6 +27,9 @@ enum Borrowed {
 }
 
 impl Pool {
+    /// The words for the server. A pool does not tell its address.
+    pub(super) const SERVER: &str = "the redis server of the pool";
+
     pub(super) async fn lend(&self) -> Result<(MultiplexedConnection, LentConnection), Error> {
         let (connection, lent) = match self {
             Self::Server(pool) => {
@@ -72,7 +75,7 @@ impl Borrowed {
 
 fn pool_error(error: &PoolError) -> Error {
     match error {
-        PoolError::Backend(error) => protocol::error(error),
+        PoolError::Backend(error) => protocol::connecting(Pool::SERVER, error),
         PoolError::Timeout(_) => Error::new(ErrorKind::Timeout, "the pool gave no connection in time"),
         PoolError::Closed => Error::config("the pool is closed"),
         PoolError::NoRuntimeSpecified => Error::config("the pool has a timeout but no runtime"),

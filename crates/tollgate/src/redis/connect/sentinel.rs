@@ -6,17 +6,20 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use redis::{AsyncConnectionConfig, Client, Value, aio::MultiplexedConnection};
+use redis::Value;
 use tokio::{
     sync::watch,
     task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::dialer::{Address, ConnectionTemplate, Opened};
+use super::{
+    connection::Connection,
+    dialer::{Address, ConnectionTemplate, Dialer, Opened},
+};
 use crate::{
     Error, ErrorKind,
-    redis::protocol,
+    redis::protocol::{self, ReplyBound},
     runtime::{Background, Running},
 };
 
@@ -37,9 +40,9 @@ pub(in crate::redis) struct Sentinels {
 const FOLLOW: u32 = 1;
 
 struct Sentinel {
-    client: Client,
+    dialer: Dialer,
     /// The connection, kept between questions.
-    connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
+    connection: tokio::sync::Mutex<Option<Opened>>,
 }
 
 /// Holds the newest knowledge about the master.
@@ -72,10 +75,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 const SWITCH_CHANNEL: &str = "+switch-master";
 
 impl Sentinels {
-    pub(in crate::redis) fn new(clients: Vec<Client>, master_name: String, template: ConnectionTemplate) -> Arc<Self> {
-        let sentinel = |client| Sentinel { client, connection: tokio::sync::Mutex::default() };
+    pub(in crate::redis) fn new(dialers: Vec<Dialer>, master_name: String, template: ConnectionTemplate) -> Arc<Self> {
+        let sentinel = |dialer| Sentinel { dialer, connection: tokio::sync::Mutex::default() };
         Arc::new(Self {
-            sentinels: clients.into_iter().map(sentinel).collect(),
+            sentinels: dialers.into_iter().map(sentinel).collect(),
             master_name,
             template,
             known: Mutex::default(),
@@ -84,24 +87,32 @@ impl Sentinels {
         })
     }
 
+    /// Returns the words for the master, whatever its address is.
+    pub(super) fn server(&self) -> String {
+        format!("the redis master {:?}", self.master_name)
+    }
+
     /// Connects to the master. Fails when the server does not say itself that it is a master.
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<(Opened, Address), Error> {
+    pub(super) async fn connect(self: &Arc<Self>, number: u64, bound: &ReplyBound) -> Result<Connection, Error> {
         let master = match self.announced() {
             Some(master) => master,
             None => self.ask().await?,
         };
         let dialer = self.template.dialer(&master)?;
-        let mut opened = dialer.open().await.map_err(|error| protocol::error(&error))?;
+        let mut opened = dialer.open(bound).await?;
         match redis::cmd("ROLE").query_async::<Value>(&mut opened.multiplexed).await {
             Ok(Value::Array(role)) if role.first().is_some_and(|role| !is_text(role, "master")) => {
                 // The announcement is wrong, or no longer true.
                 self.lock().announced = None;
-                Err(Error::new(ErrorKind::ReadOnly, "the redis server that the sentinels name is not a master"))
+                let message = format!("{}, which the sentinels name, is not a master", dialer.server());
+                return Err(Error::new(ErrorKind::ReadOnly, message));
             }
-            Ok(_) => Ok((opened, master)),
-            Err(error) if protocol::error(&error).kind() == ErrorKind::PermissionDenied => Ok((opened, master)),
-            Err(error) => Err(protocol::error(&error)),
+            Err(error) if protocol::error(&error).kind() != ErrorKind::PermissionDenied => {
+                return Err(protocol::connecting(dialer.server(), &error));
+            }
+            Ok(_) | Err(_) => {}
         }
+        Connection::accept(dialer.server(), number, opened, None, Some(master)).await
     }
 
     /// Asks all Sentinels for the master. Of several answers, returns the one with the newest decision.
@@ -145,33 +156,32 @@ impl Sentinels {
     }
 
     async fn ask_one(&self, at: usize) -> Result<Answer, Error> {
-        let Sentinel { client, connection } = &self.sentinels[at];
+        let Sentinel { dialer, connection } = &self.sentinels[at];
         let mut kept = connection.lock().await;
-        if let Some(mut connection) = kept.take()
-            && let Ok(answer) = self.ask_on(&mut connection).await
+        if let Some(mut opened) = kept.take()
+            && let Ok(answer) = self.ask_on(&mut opened).await
         {
-            *kept = Some(connection);
+            *kept = Some(opened);
             return Ok(answer);
         }
         // There is no connection, or it ended since the last question.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(ANSWER_TIMEOUT)).set_response_timeout(None);
-        let connected = client.get_multiplexed_async_connection_with_config(&config).await;
-        let mut connection = connected.map_err(|error| protocol::error(&error))?;
-        let answer = self.ask_on(&mut connection).await?;
-        *kept = Some(connection);
+        let mut opened = dialer.open(&ReplyBound::default()).await?;
+        let answer = self.ask_on(&mut opened).await?;
+        *kept = Some(opened);
         Ok(answer)
     }
 
-    async fn ask_on(&self, connection: &mut MultiplexedConnection) -> Result<Answer, Error> {
+    async fn ask_on(&self, Opened { multiplexed, wire, .. }: &mut Opened) -> Result<Answer, Error> {
+        wire.asks(2);
         let question = |what| redis::cmd("SENTINEL").arg(what).arg(&self.master_name).to_owned();
         let (address, details) = (question("GET-MASTER-ADDR-BY-NAME"), question("MASTER"));
-        let master: Option<Address> = address.query_async(connection).await.map_err(|error| protocol::error(&error))?;
+        let master: Option<Address> =
+            address.query_async(multiplexed).await.map_err(|error| protocol::error(&error))?;
         let Some(master) = master else {
             return Err(Error::config("the sentinels know no master with the given name"));
         };
         let details: HashMap<String, String> =
-            details.query_async(connection).await.map_err(|error| protocol::error(&error))?;
+            details.query_async(multiplexed).await.map_err(|error| protocol::error(&error))?;
         let epoch = details.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
         Ok(Answer { epoch, master })
     }
@@ -221,7 +231,7 @@ impl Sentinels {
 
     async fn listen_once(&self, at: usize) -> redis::RedisResult<()> {
         let subscribing = async {
-            let mut subscription = self.sentinels[at].client.get_async_pubsub().await?;
+            let mut subscription = self.sentinels[at].dialer.listen().await?;
             subscription.subscribe(SWITCH_CHANNEL).await?;
             redis::RedisResult::Ok(subscription)
         };

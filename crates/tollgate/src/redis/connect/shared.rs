@@ -18,7 +18,7 @@ use super::{
     pool::Pool,
     sentinel::Sentinels,
 };
-use crate::{Error, ErrorKind, redis::protocol};
+use crate::{Error, ErrorKind, redis::protocol::ReplyBound};
 
 /// Makes connections.
 #[derive(Clone)]
@@ -34,6 +34,7 @@ pub(in crate::redis) enum ConnectionSource {
 /// connection is replaced when it ends, by a [`Keeper`], and never asked for again while it works.
 pub(in crate::redis) struct SharedConnection {
     source: ConnectionSource,
+    bound: ReplyBound,
     connect_timeout: Duration,
     state: DialState<Connection, DialReceiver>,
     /// The number of short-lived connections in a row.
@@ -54,11 +55,22 @@ impl SharedConnection {
     pub(in crate::redis) fn new(source: ConnectionSource, connect_timeout: Duration) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             source,
+            bound: ReplyBound::default(),
             connect_timeout,
             state: DialState::new(),
             short_lives: AtomicU32::new(0),
             me: Weak::clone(me),
         })
+    }
+
+    /// Returns the words for the server.
+    pub(in crate::redis) fn server(&self) -> String {
+        self.source.server()
+    }
+
+    /// Returns the greatest length of a reply, which grows with what is asked for.
+    pub(in crate::redis) fn bound(&self) -> &ReplyBound {
+        &self.bound
     }
 
     /// Returns how long connecting may take, and a probe.
@@ -80,7 +92,7 @@ impl SharedConnection {
                 return Ok(connection);
             }
         }
-        Err(Error::new(ErrorKind::ConnectionLost, "redis closes each connection at once"))
+        Err(Error::new(ErrorKind::ConnectionLost, format!("{} closes each connection at once", self.server())))
     }
 
     /// Returns the connection if a call may be written to it now.
@@ -187,11 +199,13 @@ impl SharedConnection {
 
     fn start(&self, dial: Dial<Connection, DialReceiver>, sender: watch::Sender<Option<DialOutcome>>) {
         let (source, limit, me) = (self.source.clone(), self.connect_timeout, Weak::clone(&self.me));
+        let bound = self.bound.clone();
         tokio::spawn(async move {
-            let outcome = match timeout(limit, source.connect(dial.number())).await {
+            let outcome = match timeout(limit, source.connect(dial.number(), &bound)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    Err(Error::new(ErrorKind::Timeout, format!("connecting to redis took longer than {limit:?}")))
+                    let message = format!("cannot connect to {}: it took longer than {limit:?}", source.server());
+                    Err(Error::new(ErrorKind::Timeout, message))
                 }
             };
             let keeper = match &outcome {
@@ -255,21 +269,27 @@ async fn dialled(mut receiver: DialReceiver) -> Result<Connection, Error> {
 }
 
 impl ConnectionSource {
-    async fn connect(&self, number: u64) -> Result<Connection, Error> {
+    /// Returns the words for the server.
+    fn server(&self) -> String {
+        match self {
+            Self::Client(dialer) => dialer.server().to_owned(),
+            Self::Pool(_) => Pool::SERVER.to_owned(),
+            Self::Sentinels(sentinels) => sentinels.server(),
+        }
+    }
+
+    async fn connect(&self, number: u64, bound: &ReplyBound) -> Result<Connection, Error> {
         match self {
             Self::Client(dialer) => {
-                let opened = dialer.open().await.map_err(|error| protocol::error(&error))?;
-                Connection::accept(number, opened, None, None).await
+                let opened = dialer.open(bound).await?;
+                Connection::accept(dialer.server(), number, opened, None, None).await
             }
             Self::Pool(pool) => {
                 let (multiplexed, lent) = pool.lend().await?;
                 let opened = Opened { multiplexed, wire: Wire::unwatched(), driver: None };
-                Connection::accept(number, opened, Some(lent), None).await
+                Connection::accept(Pool::SERVER, number, opened, Some(lent), None).await
             }
-            Self::Sentinels(sentinels) => {
-                let (opened, master) = sentinels.connect().await?;
-                Connection::accept(number, opened, None, Some(master)).await
-            }
+            Self::Sentinels(sentinels) => sentinels.connect(number, bound).await,
         }
     }
 }

@@ -22,7 +22,7 @@ const TRIED: u64 = 600;
 const COSTS: [u64; 3] = [200, 1, 1];
 
 /// Packs the arguments of a call with a cost.
-type PackArgs<'a> = &'a dyn Fn(ChargeRef<'_>) -> Vec<u8>;
+type PackArgs<'a> = &'a (dyn Fn(ChargeRef<'_>) -> Vec<u8> + Sync);
 
 /// Calls every script of the policies on a key of its own, which expires after a minute at most.
 pub(super) async fn try_policies(

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{borrow::Cow, fmt, io, sync::Arc};
 
 use redis::{ErrorKind as RedisKind, RedisError, ServerErrorKind};
 
@@ -39,8 +39,50 @@ pub(in crate::redis) fn is_refused_in_move(error: &RedisError) -> bool {
     error.detail().is_some_and(|text| text.contains("non local key") || text.contains("during rehashing of the slot"))
 }
 
+/// An error of a stream that is known here, on its way through the client library.
+#[derive(Debug)]
+pub(in crate::redis) struct Told {
+    kind: ErrorKind,
+    words: &'static str,
+}
+
+impl Told {
+    pub(in crate::redis) fn error(kind: ErrorKind, words: &'static str) -> io::Error {
+        io::Error::other(Self { kind, words })
+    }
+
+    fn of(error: &RedisError) -> Option<&Self> {
+        system_error(error)?.get_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words)
+    }
+}
+
+impl std::error::Error for Told {}
+
+/// Converts an error of a connection that is not up yet. `server` names the server: its kind, and its host and port.
+pub(in crate::redis) fn connecting(server: &str, error: &RedisError) -> Error {
+    let cause = self::error(error);
+    let is_unreachable =
+        |io: &io::Error| matches!(io.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable);
+    let words = match cause.kind() {
+        ErrorKind::ConnectionRefused => "nothing listens there".into(),
+        ErrorKind::ConnectionLost if system_error(error).is_some_and(is_unreachable) => "there is no way to it".into(),
+        ErrorKind::ConnectionLost => "the connection ended before the server answered".into(),
+        _ => Cow::Owned(cause.to_string()),
+    };
+    with_source(cause.kind(), format!("cannot connect to {server}: {words}").into(), error)
+}
+
 /// Converts an error of the client. Keeps the words of the server or the system that hold no secret.
 pub(in crate::redis) fn error(error: &RedisError) -> Error {
+    if let Some(told) = Told::of(error) {
+        return Error::new(told.kind, told.words);
+    }
     let code = error.code().unwrap_or_default();
     let (kind, message) = match (error.kind(), code) {
         (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
@@ -72,6 +114,10 @@ pub(in crate::redis) fn error(error: &RedisError) -> Error {
         (RedisKind::Io, _) => (ErrorKind::ConnectionLost, "the connection to redis is broken"),
         _ => (ErrorKind::Unavailable, "redis cannot be used"),
     };
+    with_source(kind, message.into(), error)
+}
+
+fn with_source(kind: ErrorKind, message: Cow<'static, str>, error: &RedisError) -> Error {
     match io_error(error) {
         Some(io) => Error::with_source(kind, message, io),
         None => Error::new(kind, message),
@@ -87,6 +133,8 @@ fn server_text(error: &RedisError) -> (ErrorKind, &'static str) {
         (ErrorKind::ClusterMismatch, "the redis server is not part of a cluster, but the store was built for a cluster")
     } else if is_refused_in_move(error) {
         (ErrorKind::ClusterMismatch, IN_CLUSTER)
+    } else if text.contains("DB index is out of range") || text.contains("SELECT is not allowed") {
+        (ErrorKind::Config, "the server has no database of this number")
     } else if text.contains("max number of clients") {
         (ErrorKind::TooManyClients, "redis accepts no more clients")
     } else {
@@ -101,7 +149,7 @@ fn is_cut(error: &RedisError) -> bool {
 
 /// Returns whether TLS failed. Only TLS reports invalid data from the system.
 fn is_tls(error: &RedisError) -> bool {
-    system_error(error).is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+    system_error(error).is_some_and(|io| io.kind() == io::ErrorKind::InvalidData)
 }
 
 /// Returns whether the server does not accept the connection.
@@ -110,12 +158,12 @@ pub(in crate::redis) fn rejects_connection(error: &RedisError) -> bool {
 }
 
 /// Returns the kind of the system's error behind this one. The kind holds no address, user or key.
-fn io_error(error: &RedisError) -> Option<std::io::Error> {
+fn io_error(error: &RedisError) -> Option<io::Error> {
     system_error(error).map(|io| io.kind().into())
 }
 
 /// Returns the system's error behind this one. The client keeps it in an `Arc`.
-fn system_error(error: &RedisError) -> Option<&std::io::Error> {
+fn system_error(error: &RedisError) -> Option<&io::Error> {
     let source = std::error::Error::source(error)?;
     source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
 }
@@ -156,7 +204,7 @@ mod tests {
             assert_eq!(ErrorClass::of(&reply(line)), ErrorClass::WrongServer, "{line}");
         }
         assert_eq!(ErrorClass::of(&reply("NOSCRIPT unknown")), ErrorClass::UnknownScript);
-        let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        let broken = RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(ErrorClass::of(&broken), ErrorClass::BrokenConnection);
     }
 }

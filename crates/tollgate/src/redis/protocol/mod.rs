@@ -5,6 +5,7 @@ mod beside;
 mod check;
 mod error;
 pub(in crate::redis) mod hash_slot;
+mod replies;
 mod script;
 mod script_error;
 
@@ -18,6 +19,7 @@ pub(crate) use check::numbers;
 #[cfg(all(feature = "calendar", feature = "testing"))]
 pub(crate) use check::pack_seen;
 pub(crate) use check::{OUTSTANDING, decision, pack, write_key};
-pub(in crate::redis) use error::{ErrorClass, error, is_refused_in_move, rejects_connection};
+pub(in crate::redis) use error::{ErrorClass, Told, connecting, error, is_refused_in_move, rejects_connection};
+pub(in crate::redis) use replies::{ReplyBound, ReplyScanner};
 pub(crate) use script::Script;
 pub(in crate::redis) use script_error::unwrapped;

@@ -25,6 +25,8 @@ use crate::{
 /// Holds what is known of a server's health, and the probe that finds it out.
 #[derive(Debug)]
 pub(super) struct Health {
+    /// The words for the server in the log.
+    server: String,
     pub(super) breaker: Breaker,
     /// The error of a check while the breaker is open.
     refusal: ArcSwap<Error>,
@@ -40,8 +42,9 @@ pub(super) struct Health {
 const SOON: u32 = 10;
 
 impl Health {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(server: String) -> Self {
         Self {
+            server,
             breaker: Breaker::new(now()),
             refusal: ArcSwap::from_pointee(silent()),
             far: ArcSwap::from_pointee(silent()),
@@ -85,7 +88,7 @@ impl Health {
         let mut duties = 0;
         if !is_excused && self.breaker.missed() {
             self.refuse_with(silent());
-            tracing::debug!("redis did not answer several checks: none is sent until it answers a probe");
+            self.log_opened(&self.refusal());
             self.opened.notify_waiters();
             duties |= OPENED;
         }
@@ -101,9 +104,14 @@ impl Health {
         if !self.breaker.open() {
             return 0;
         }
-        tracing::debug!(%error, "redis failed: no check is sent until it answers a probe");
+        self.log_opened(error);
         self.opened.notify_waiters();
         OPENED
+    }
+
+    /// Logs which server is away. A limiter logs its outage without the address, which it does not know.
+    fn log_opened(&self, error: &Error) {
+        tracing::warn!(server = self.server, reason = error.kind().as_str(), %error, "no check is sent until the server answers a probe");
     }
 
     /// Waits until the breaker has opened since it had this epoch.
@@ -350,7 +358,11 @@ impl Outage {
         };
         match self.answer(server.shared(), pause, running).await {
             Some(Ok(round_trip)) => {
-                tracing::debug!(probes = self.probes + 1, "redis answers a probe: checks are sent to it again");
+                tracing::debug!(
+                    server = health.server,
+                    probes = self.probes + 1,
+                    "the server answers a probe: checks are sent to it again"
+                );
                 health.breaker.close();
                 return Some(round_trip);
             }
@@ -486,7 +498,7 @@ mod tests {
     /// Returns whether three checks with this timeout open the breaker, when the server is heard some time after they
     /// began and not again.
     async fn opens(timeout: Duration, heard_after: Duration) -> bool {
-        let (health, deadline) = (Health::new(), Deadline::after(timeout));
+        let (health, deadline) = (Health::new("redis".to_owned()), Deadline::after(timeout));
         advance(heard_after).await;
         health.breaker.heard(now());
         advance(timeout.saturating_sub(heard_after).min(Duration::from_secs(60))).await;

@@ -20,7 +20,7 @@ use crate::{
     clock::Clock,
     redis::{
         connect::{Connection, MasterWatch, Numbered, SharedConnection},
-        protocol::{self, ErrorClass, Script},
+        protocol::{self, ErrorClass, ReplyBound, Script},
     },
     runtime,
     store::{Deadline, ReservationId, answer_by},
@@ -49,8 +49,8 @@ impl Server {
         Arc::new_cyclic(|me| Self {
             key_head: format!("{}:{{", config.prefix),
             config,
+            health: Health::new(shared.server()),
             shared,
-            health: Health::new(),
             is_in_cluster,
             me: Weak::clone(me),
         })
@@ -82,6 +82,11 @@ impl Server {
 
     pub(in crate::redis) fn prefix(&self) -> &str {
         &self.config.prefix
+    }
+
+    /// Returns the greatest length of a reply, which grows with what is asked for.
+    pub(in crate::redis) fn bound(&self) -> &ReplyBound {
+        self.shared.bound()
     }
 
     /// Returns the clock that decides instead of the server's.
