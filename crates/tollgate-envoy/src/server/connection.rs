@@ -136,7 +136,7 @@ async fn gives_way(calls: &AtomicU64, mut is_full: watch::Receiver<bool>) {
     let is_silent = || calls.load(Ordering::Relaxed) == 0;
     sleep(FIRST_CALL_OF_MANY).await;
     if !(is_silent() && is_full.wait_for(|is_full| *is_full).await.is_ok() && is_silent()) {
-        pending().await
+        pending::<()>().await;
     }
 }
 
