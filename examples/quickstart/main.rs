@@ -29,6 +29,8 @@ const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(5));
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // Outages, and the reason of each response 500, stand in the log.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory:".to_owned());
     let store = tollgate::open(url)?;
 

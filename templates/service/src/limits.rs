@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use axum::{extract::Request, middleware::Next, response::Response};
-use tollgate::{Key, Limiter, Policy, Quota, Store, limiter::DeniedKeys};
+use tollgate::{Key, Limiter, Policy, PolicySet, Quota, Store, limiter::DeniedKeys};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer, TieredLimiters,
     key::{Extension, PeerIp},
 };
 
-const ANONYMOUS: Policy = Policy::token_bucket("anonymous", Quota::per_minute(2));
-const FREE: Policy = Policy::token_bucket("free", Quota::per_minute(5));
+// All plans have their policies under the same names: an account that changes its plan keeps what it has spent.
+const FREE: Policy = Policy::token_bucket("requests", Quota::per_minute(5));
 const PRO: [Policy; 2] =
-    [Policy::token_bucket("pro", Quota::per_second(10)), Policy::fixed_window("pro-daily", Quota::per_day(50_000))];
+    [Policy::token_bucket("requests", Quota::per_second(10)), Policy::fixed_window("daily", Quota::per_day(50_000))];
+const ANONYMOUS: Policy = Policy::token_bucket("anonymous", Quota::per_minute(2));
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Plan {
@@ -34,10 +35,14 @@ impl From<Account> for Key {
 ///
 /// Behind a proxy, replace `PeerIp` by `ForwardedIp`. Otherwise all clients share the limit of the proxy.
 pub(crate) fn layer(store: &Arc<dyn Store>, denied_keys: &DeniedKeys) -> RateLimitLayer<impl KeyExtractor + use<>> {
-    let limiter = || Limiter::builder(store.clone()).denied_keys(denied_keys.clone());
-    let tiers = TieredLimiters::new(limiter().policies(ANONYMOUS).build())
-        .tier(Plan::Free, limiter().policies(FREE).build())
-        .tier(Plan::Pro, limiter().policies(PRO).build())
+    // The command `tollgate` finds published limits in Redis. The names of the limiters are those of the plans.
+    let limiter = |plan: &'static str, policies: PolicySet| {
+        let builder = Limiter::builder(store.clone()).denied_keys(denied_keys.clone());
+        builder.policies(policies).name(plan).published().build()
+    };
+    let tiers = TieredLimiters::new(limiter("anonymous", ANONYMOUS.into()))
+        .tier(Plan::Free, limiter("free", FREE.into()))
+        .tier(Plan::Pro, limiter("pro", PRO.into()))
         .exempt(Plan::Staff);
     RateLimitLayer::new(tiers, Extension::<Account>::optional().or(PeerIp::new()))
 }

@@ -69,6 +69,18 @@ fn the_quickstart_serves_each_path_that_the_readme_calls() {
 }
 
 #[test]
+fn the_quickstart_and_the_program_of_the_readme_log_to_stderr() {
+    let redis = RedisServer::start();
+    let (mut process, address) = quickstart(Some(&redis));
+    redis.kill();
+    assert_eq!(http::send(address, "POST", "/login", &[]).0, 503);
+    process.wait_for_line("WARN");
+    let started = "tracing_subscriber::fmt().with_writer(std::io::stderr).init();";
+    assert!(include_str!("../../../README.md").contains(started));
+    assert!(include_str!("../../../examples/quickstart/main.rs").contains(started));
+}
+
+#[test]
 fn what_fails_closed_has_one_recommended_deadline() {
     let texts = [
         ("README.md", include_str!("../../../README.md")),

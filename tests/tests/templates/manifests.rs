@@ -46,6 +46,12 @@ fn the_crates_have_a_version_or_a_path() {
     }
 }
 
+/// Returns the name of the image: the version of the service is its tag.
+fn image(project: &Project) -> String {
+    let manifest: toml::Table = project.read("Cargo.toml").parse().expect("valid TOML");
+    format!("{NAME}:{}", manifest["package"]["version"].as_str().expect("a version"))
+}
+
 #[test]
 fn the_image_has_the_program_and_its_ports() {
     let project = Project::generate("");
@@ -56,9 +62,15 @@ fn the_image_has_the_program_and_its_ports() {
     assert_eq!(line("EXPOSE "), ports);
     assert_eq!(line("ENTRYPOINT "), format!("[\"/bin/{NAME}\"]"));
     assert!(file.contains(&format!("/src/target/release/{NAME} /bin/{NAME}\n")), "{file}");
+    // What the image is not built from compiles nothing again, and a secret beside it does not get in.
+    let ignored = project.read(".dockerignore");
+    let ignored: Vec<_> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(ignored, ["*", "!Cargo.toml", "!Cargo.lock", "!src"]);
     assert!(!file.contains("--from=tollgate"), "the crates come from the registry");
     let with_clone = Project::generate("/clone");
-    assert!(with_clone.read("Dockerfile").contains("\nCOPY --from=tollgate . /clone/\n"));
+    // The target directory of a clone has gigabytes.
+    let copied = "\nCOPY --from=tollgate Cargo.toml /clone/\nCOPY --from=tollgate crates /clone/crates/\n";
+    assert!(with_clone.read("Dockerfile").contains(copied));
     let compose = with_clone.documents("compose.yaml").remove(0);
     assert_eq!(compose["services"]["service"]["build"]["additional_contexts"]["tollgate"], "/clone");
     assert_eq!(default_address(&project, "LISTEN"), format!("0.0.0.0:{}", port("port")));
@@ -75,6 +87,7 @@ fn the_compose_file_wires_the_service_to_redis_prometheus_and_grafana() {
     let environment = service["environment"].as_object().expect("variables");
     assert!(environment.keys().all(|name| known.contains(name)), "{environment:?}");
     assert_eq!(environment["REDIS_URL"], "redis://redis:6379");
+    assert_eq!(service["image"], image(&project));
     assert!(services["redis"].is_object());
     assert_eq!(texts(&service["ports"]), [format!("{0}:{0}", port("port"))]);
     assert!(project.path().join(service["build"]["context"].as_str().expect("a path")).join("Dockerfile").exists());
@@ -110,7 +123,12 @@ fn the_manifests_fit_the_service() {
     let deployment = of("Deployment", NAME);
     let pod = &deployment["spec"]["template"];
     let container = &pod["spec"]["containers"][0];
-    assert_eq!(container["image"], NAME);
+    // A tag other than `latest`, which Kubernetes would ask a registry for.
+    assert_eq!(container["image"], image(&project));
+    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    // Until it is taken from the endpoints of the service, a replica that ends gets new requests.
+    let pause = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_u64().expect("a pause before the stop");
+    assert!(pause >= 5 && pod["spec"]["terminationGracePeriodSeconds"].as_u64() >= Some(pause + 10));
     let known = variables(&project);
     let environment = container["env"].as_array().expect("variables");
     assert!(environment.iter().all(|one| known.contains(one["name"].as_str().expect("a name"))), "{environment:?}");
@@ -121,6 +139,14 @@ fn the_manifests_fit_the_service() {
         of("Service", &redis)["spec"]["selector"],
         of("Deployment", &redis)["spec"]["template"]["metadata"]["labels"]
     );
+    // Two servers at a time would count apart.
+    assert_eq!(of("Deployment", &redis)["spec"]["strategy"]["type"], "Recreate");
+    for deployment in all.iter().filter(|one| one["kind"] == "Deployment") {
+        let resources = &deployment["spec"]["template"]["spec"]["containers"][0]["resources"];
+        for place in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
+            assert!(resources.pointer(place).is_some(), "{place} of {}", deployment["metadata"]["name"]);
+        }
+    }
 
     let ports = container["ports"].as_array().expect("ports");
     let named =

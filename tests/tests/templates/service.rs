@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tollgate_tests::{Process, RedisServer, forget_package, wait};
+use tollgate_tests::{Process, RedisServer, Reply, forget_package, wait};
 
 use super::generated::{NAME, Project, root};
 
@@ -85,7 +85,8 @@ fn the_template_of_a_service_builds_limits_by_plan_and_tells_its_metrics() {
         page.contains("\ntollgate_store_connected{store=\"tollgate\"} 1\n").then_some(page)
     });
     for series in [
-        "tollgate_decisions_total{policy=\"free\",outcome=\"denied\"} ",
+        "tollgate_decisions_total{policy=\"requests\",outcome=\"denied\"} ",
+        "tollgate_denials_total{limiter=\"free\",policy=\"requests\"} ",
         "tollgate_denials_total{limiter=\"anonymous\",policy=\"anonymous\"} ",
     ] {
         let value =
@@ -95,5 +96,24 @@ fn the_template_of_a_service_builds_limits_by_plan_and_tells_its_metrics() {
     assert!(page.contains("tollgate_check_duration_seconds_bucket{"), "{page}");
     let (_, denied) = get(metrics, "/denied", "");
     assert!(denied.lines().count() >= 3 && !denied.contains("free-1"), "{denied}");
+
+    // The command knows the limiters without flags. An account that changes its plan keeps what it has spent.
+    let published = wait::until_some("the limiters in Redis", Duration::from_secs(60), || {
+        let texts = redis.command(&["ZRANGE", "tollgate:{replicas}:limits", "0", "-1"]);
+        let texts: Vec<_> = texts.items().iter().map(Reply::text).collect();
+        (texts.len() == 3).then_some(texts)
+    });
+    assert_eq!(
+        published,
+        [
+            "anonymous=2/min, token_bucket; limiter anonymous",
+            "requests=10/s, token_bucket; daily=50000/day, fixed_window; limiter pro",
+            "requests=5/min, token_bucket; limiter free",
+        ]
+    );
+
+    redis.kill();
+    assert!([200, 429].contains(&get(service, "/", "free-3").0), "each replica enforces its share");
+    process.wait_for_line("WARN");
     assert!(process.terminate().success());
 }

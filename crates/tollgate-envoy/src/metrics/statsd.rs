@@ -29,7 +29,8 @@ pub struct Statsd {
 /// Selects how metrics are sent to a statsd server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatsdProtocol {
-    /// On one connection, as Envoy's service sends them by default.
+    /// On one connection, as Envoy's service sends them by default. A connection that has ended is replaced with the next
+    /// send.
     #[default]
     Tcp,
     /// In datagrams.
@@ -74,6 +75,7 @@ impl Statsd {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = pin!(end);
         let mut sent = Sent::default();
+        let mut connection = None;
         let mut was_sent = true;
         let mut is_over = false;
         while !is_over {
@@ -87,8 +89,11 @@ impl Statsd {
             if lines.is_empty() {
                 continue;
             }
-            let result =
-                timeout(SENDING, self.send(&lines)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let sending = timeout(SENDING, self.send(&lines, &mut connection));
+            let result = sending.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            if result.is_err() {
+                connection = None;
+            }
             match result {
                 // The counts of an interval that was not sent are part of the next one.
                 Ok(()) => sent = Sent { counters: counters.into_iter().collect(), times },
@@ -123,12 +128,14 @@ impl Statsd {
         lines
     }
 
-    async fn send(&self, lines: &[String]) -> io::Result<()> {
+    async fn send(&self, lines: &[String], connection: &mut Option<TcpStream>) -> io::Result<()> {
         let address = (self.host.as_str(), self.port);
         if self.protocol == StatsdProtocol::Tcp {
-            let mut stream = TcpStream::connect(address).await?;
-            stream.write_all(lines.concat().as_bytes()).await?;
-            return stream.shutdown().await;
+            let stream = match connection.take().filter(is_open) {
+                Some(stream) => stream,
+                None => TcpStream::connect(address).await?,
+            };
+            return connection.insert(stream).write_all(lines.concat().as_bytes()).await;
         }
         let address = lookup_host(address).await?.next().ok_or(io::ErrorKind::NotFound)?;
         let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).await?;
@@ -143,6 +150,11 @@ impl Statsd {
         }
         socket.send(datagram.as_bytes()).await.map(drop)
     }
+}
+
+/// Returns whether the server has not closed a connection. It sends nothing.
+fn is_open(stream: &TcpStream) -> bool {
+    stream.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// The counts that the server has.

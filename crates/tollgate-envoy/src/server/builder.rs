@@ -97,8 +97,8 @@ impl ServerBuilder {
     /// Sets the most connections of gRPC, and the most connections of HTTP. The default is 10 000 each. Debug pages and
     /// metrics have a quarter of it each, and at most 64.
     ///
-    /// A port with so many connections accepts the next one when another one ends. Each connection takes a file
-    /// descriptor of the process.
+    /// A port with so many connections accepts the next one when another one ends, and closes those that have made no call
+    /// for a second. Each connection takes a file descriptor of the process.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.options.max_connections = max.max(1);
         self

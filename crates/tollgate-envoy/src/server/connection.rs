@@ -1,6 +1,7 @@
 //! Serves one connection until its client or the server ends it.
 
 use std::{
+    future::pending,
     pin::pin,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -19,6 +20,8 @@ use tokio::{
 };
 use tonic::codegen::Service;
 
+use super::unread::Unread;
+
 /// The time after which a silent client of HTTP/2 is asked whether it is there, and in which it must answer.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(20));
 
@@ -27,6 +30,9 @@ const HEAD: Duration = Duration::from_secs(30);
 
 /// The longest time from the start of a connection to its first call. A client that makes no call keeps no other one out.
 const FIRST_CALL: Duration = Duration::from_secs(60);
+
+/// The same where the port has no place for another client.
+const FIRST_CALL_OF_MANY: Duration = Duration::from_secs(1);
 
 /// The time that a client has to close a connection on which it has made no call.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -68,16 +74,22 @@ impl Connections {
     }
 
     /// Serves a connection until its client closes it, and not longer than its lifetimes allow.
-    pub(super) async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+    ///
+    /// `is_full` says whether further clients wait for a place.
+    pub(super) async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        is_full: watch::Receiver<bool>,
+    ) {
         let calls = AtomicU64::new(0);
         let service = service_fn(|request: Request<Incoming>| {
             calls.fetch_add(1, Ordering::Relaxed);
             self.routes.clone().call(request.map(Body::new))
         });
-        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(Unread::new(stream)), service));
         let grace = tokio::select! {
             result = connection.as_mut() => return log(result),
-            grace = self.over(&calls) => grace,
+            grace = self.over(&calls, is_full) => grace,
         };
         connection.as_mut().graceful_shutdown();
         match timeout(grace, connection).await {
@@ -87,7 +99,7 @@ impl Connections {
     }
 
     /// Waits until a connection has to be closed. Returns the time that its calls have then.
-    async fn over(&self, calls: &AtomicU64) -> Duration {
+    async fn over(&self, calls: &AtomicU64, is_full: watch::Receiver<bool>) -> Duration {
         let Lifetimes { age, grace, .. } = self.lifetimes;
         let mut end = self.end.clone();
         // Connections that began at one moment do not end at one moment.
@@ -97,6 +109,7 @@ impl Connections {
             _ = end.wait_for(|is_over| *is_over) => Duration::MAX,
             () = sleep(age) => grace,
             grace = self.idle(calls) => grace,
+            () = gives_way(calls, is_full) => FAREWELL,
         }
     }
 
@@ -115,6 +128,15 @@ impl Connections {
                 return grace;
             }
         }
+    }
+}
+
+/// Waits until the port is full, while the client makes no call. A client that has made one does not give way.
+async fn gives_way(calls: &AtomicU64, mut is_full: watch::Receiver<bool>) {
+    let is_silent = || calls.load(Ordering::Relaxed) == 0;
+    sleep(FIRST_CALL_OF_MANY).await;
+    if !(is_silent() && is_full.wait_for(|is_full| *is_full).await.is_ok() && is_silent()) {
+        pending::<()>().await;
     }
 }
 

@@ -9,6 +9,7 @@ mod options;
 mod port;
 mod run;
 mod tls;
+mod unread;
 
 pub use builder::ServerBuilder;
 pub use error::ServerError;

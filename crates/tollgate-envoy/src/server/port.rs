@@ -39,6 +39,8 @@ impl Port {
         let mut acceptor =
             Acceptor { what, listener, metrics: metrics.clone(), pause: PAUSES.0, until: None, said: None };
         let mut connections = JoinSet::new();
+        // Clients without a call give way while the port is full.
+        let (full, is_full) = watch::channel(false);
         let mut said = None;
         {
             let mut certificates = std::pin::pin!(async {
@@ -51,21 +53,24 @@ impl Port {
             let mut over = std::pin::pin!(async { drop(end.wait_for(|is_over| *is_over).await) });
             loop {
                 let has_room = connections.len() < max_connections;
+                full.send_if_modified(|full| std::mem::replace(full, !has_room) == has_room);
                 let stream = tokio::select! {
                     () = &mut over => break,
                     () = &mut certificates => continue,
                     Some(_) = connections.join_next() => continue,
                     stream = acceptor.accept(), if has_room => stream,
                 };
-                let served = Arc::clone(&served);
+                let (served, is_full) = (Arc::clone(&served), is_full.clone());
                 match (stream, &tls) {
-                    (Stream::Tcp(stream), None) => connections.spawn(async move { served.serve(stream).await }),
-                    (Stream::Unix(stream), _) => connections.spawn(async move { served.serve(stream).await }),
+                    (Stream::Tcp(stream), None) => {
+                        connections.spawn(async move { served.serve(stream, is_full).await })
+                    }
+                    (Stream::Unix(stream), _) => connections.spawn(async move { served.serve(stream, is_full).await }),
                     (Stream::Tcp(stream), Some(tls)) => {
                         let handshake = tls.accept(stream);
                         connections.spawn(async move {
                             if let Some(stream) = handshake.await {
-                                served.serve(stream).await;
+                                served.serve(stream, is_full).await;
                             }
                         })
                     }

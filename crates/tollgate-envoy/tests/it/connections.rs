@@ -124,6 +124,18 @@ async fn a_slow_request_over_http_is_given_up() {
 }
 
 #[tokio::test]
+async fn silent_connections_give_way_when_a_port_is_full() {
+    // One connection to the debug pages.
+    let server = Running::start_with(service(), |server| server.max_connections(1)).await;
+    for said in ["", "GET /stats HTTP/1.1\r\nhost:"] {
+        let mut silent = TcpStream::connect(server.page("debug pages")).await.unwrap();
+        silent.write_all(said.as_bytes()).await.unwrap();
+        let answer = timeout(LIMIT, http(server.page("debug pages"), "GET /stats", "")).await;
+        assert_eq!(answer.unwrap_or_else(|_| panic!("{said:?} keeps the place")).0, 200);
+    }
+}
+
+#[tokio::test]
 async fn a_connection_beyond_the_bound_is_served_when_another_one_ends() {
     let service = service();
     let server = Running::start_with(service.clone(), |server| server.max_connections(1)).await;

@@ -182,6 +182,14 @@ fn the_manifests_fit_the_program() {
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(container["image"], IMAGE);
+    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    for deployment in of_kind("Deployment") {
+        let (spec, name) = (&deployment["spec"], &deployment["metadata"]["name"]);
+        let resources = &spec["template"]["spec"]["containers"][0]["resources"];
+        assert!(resources["requests"]["memory"].is_string() && resources["limits"]["memory"].is_string(), "{name}");
+        // Two servers at a time would count apart.
+        assert!(spec["replicas"] == 2 || spec["strategy"]["type"] == "Recreate", "{name}");
+    }
     let arguments = texts(&container["args"]);
     settings.assert_flags(&arguments);
     assert_eq!(container["volumeMounts"][0]["mountPath"], *arguments[1]);

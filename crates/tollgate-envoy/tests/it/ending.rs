@@ -86,20 +86,21 @@ async fn the_last_counters_reach_statsd() {
     let port = format!("--statsd-port={}", listener.local_addr().unwrap().port());
     let mut process =
         serve(&files, &["--use-statsd", "--statsd-host=127.0.0.1", &port, "--stats-flush-interval=1h"]).await;
-    let read = async || {
-        let mut text = String::new();
-        let (mut stream, _) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
-        stream.read_to_string(&mut text).await.unwrap();
-        text
-    };
     // The first counters are sent at the start, and the next ones an hour later.
-    let first = read().await;
-    assert!(first.contains("config_load_success:1|c"), "{first}");
+    let (mut stream, _) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
+    let mut first = String::new();
+    while !first.contains("config_load_success:1|c\n") {
+        let mut read = [0; 1_024];
+        let length = timeout(LIMIT, stream.read(&mut read)).await.unwrap().unwrap();
+        assert!(length > 0, "{first}");
+        first += std::str::from_utf8(&read[..length]).unwrap();
+    }
     let channel = channel(&process).await;
     decide(&channel).await.unwrap();
     drop(channel);
     let ending = tokio::task::spawn_blocking(move || process.terminate());
-    let last = read().await;
+    let mut last = String::new();
+    stream.read_to_string(&mut last).await.unwrap();
     assert!(last.contains("ratelimit.service.rate_limit.shop.tenant.total_hits:1|c"), "{last}");
     assert_eq!(ending.await.unwrap().code(), Some(0));
 }

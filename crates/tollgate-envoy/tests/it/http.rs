@@ -1,5 +1,10 @@
 //! Health and decisions over HTTP.
 
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use http::Request;
+use tokio::net::TcpStream;
 use tollgate_envoy::Component;
 
 use crate::support::{Running, http, service};
@@ -29,6 +34,31 @@ async fn a_request_that_cannot_be_decided_is_refused() {
     }
     assert_eq!(http(address, "POST /json", &" ".repeat(2 << 20)).await.0, 413);
     assert_eq!(http(address, "GET /nothing", "").await.0, 404);
+}
+
+/// Sends a body over HTTP/2, whole, before it reads the response. Returns the status.
+async fn upload(address: std::net::SocketAddr, mut rest: Bytes) -> Result<u16, h2::Error> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await?;
+    tokio::spawn(connection);
+    let request = Request::post("http://test/json").body(()).unwrap();
+    let (response, mut sent) = client.ready().await?.send_request(request, false)?;
+    while !rest.is_empty() {
+        sent.reserve_capacity(rest.len());
+        let room = poll_fn(|cx| sent.poll_capacity(cx)).await.expect("the stream is open")?;
+        let part = rest.split_to(room.min(rest.len()));
+        sent.send_data(part, rest.is_empty())?;
+    }
+    Ok(response.await?.status().as_u16())
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_gets_its_413_over_http_2() {
+    let server = Running::start(service()).await;
+    for mebibytes in [2, 10] {
+        let body = Bytes::from(vec![b' '; mebibytes << 20]);
+        assert_eq!(upload(server.page("HTTP"), body).await.unwrap(), 413, "{mebibytes} MiB");
+    }
 }
 
 #[tokio::test]

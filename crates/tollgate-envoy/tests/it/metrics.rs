@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::{
-    io::AsyncReadExt,
-    net::{TcpListener, UdpSocket},
+    io::{AsyncBufReadExt, BufReader},
+    net::{TcpListener, TcpStream, UdpSocket},
     time::timeout,
 };
 use tollgate_envoy::{RateLimitService, Statsd, StatsdProtocol, prometheus_text};
@@ -101,8 +101,24 @@ async fn statsd_gets_each_unit_once_in_datagrams() {
     sending.abort();
 }
 
+/// Reads lines of statsd from a connection until a counter stands at `expected`.
+async fn read_until(
+    connection: &mut BufReader<TcpStream>,
+    totals: &mut BTreeMap<String, f64>,
+    name: &str,
+    expected: f64,
+) {
+    while totals.get(name) != Some(&expected) {
+        let mut line = String::new();
+        let read = timeout(LIMIT, connection.read_line(&mut line)).await.unwrap_or_else(|_| panic!("{totals:#?}"));
+        assert!(read.unwrap() > 0, "the connection has ended: {totals:#?}");
+        add(totals, &line);
+        assert!(totals.get(name).is_none_or(|total| *total <= expected), "{totals:#?}");
+    }
+}
+
 #[tokio::test]
-async fn statsd_gets_tags_over_tcp_after_it_was_away() {
+async fn statsd_gets_tags_over_one_tcp_connection_after_it_was_away() {
     let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let service = service();
     let statsd = Statsd::new("127.0.0.1", address.port(), StatsdProtocol::Tcp)
@@ -114,13 +130,17 @@ async fn statsd_gets_tags_over_tcp_after_it_was_away() {
     let listener = TcpListener::bind(address).await.unwrap();
     let mut totals = BTreeMap::new();
     let name = "ratelimit.service.rate_limit.shop.tenant.total_hits.__zone=a";
-    while totals.get(name) != Some(&13.0) {
-        let accepted = timeout(LIMIT, listener.accept()).await.unwrap_or_else(|_| panic!("{totals:#?}"));
-        let mut text = String::new();
-        accepted.unwrap().0.read_to_string(&mut text).await.unwrap();
-        add(&mut totals, &text);
-        assert!(totals.get(name).is_none_or(|total| *total <= 13.0), "{totals:#?}");
+    let mut first = BufReader::new(timeout(LIMIT, listener.accept()).await.unwrap().unwrap().0);
+    for expected in [13.0, 26.0, 39.0] {
+        read_until(&mut first, &mut totals, name, expected).await;
+        traffic(&service).await;
     }
+    read_until(&mut first, &mut totals, name, 52.0).await;
+    // Another one takes the place of a connection that the server has closed.
+    drop(first);
+    traffic(&service).await;
+    let mut second = BufReader::new(timeout(LIMIT, listener.accept()).await.unwrap().unwrap().0);
+    read_until(&mut second, &mut totals, name, 65.0).await;
     sending.abort();
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use tollgate::{Cost, limiter::PolicyState};
+use tollgate::{Cost, Decision, limiter::PolicyState};
 
 use super::{
     exceeded::Exceeded,
@@ -53,7 +53,7 @@ async fn settle_as_envoy(descriptors: &[Settled<'_>], exceeded: &Exceeded) -> Ve
 
 /// Returns whether a descriptor was denied, and so raises its counter beyond the limit.
 fn raises(planned: &Planned<'_>, charge: &Charge) -> bool {
-    let is_degraded = charge.decision.as_ref().is_ok_and(tollgate::Decision::is_degraded);
+    let is_degraded = charge.decision.as_ref().is_ok_and(Decision::is_degraded);
     charge.outcome.is_over() && planned.hits() > 0 && !is_degraded
 }
 
@@ -81,7 +81,7 @@ async fn raise(
         let is_over = exceeded.is_marked(&found.key(), period).await;
         return one(outcome.map(|outcome| outcome.with_over(is_over)));
     };
-    if charge.decision.as_ref().is_ok_and(tollgate::Decision::is_degraded) {
+    if charge.decision.as_ref().is_ok_and(Decision::is_degraded) {
         return one(Some(charge.outcome));
     }
     if hits == 0 {
@@ -97,18 +97,31 @@ async fn raise(
     let left = left(charge, spent).await;
     join(spend(charge, left.saturating_sub(spent)), exceeded.mark(&charge.key, period)).await;
     let mut after = limit.saturating_sub(left);
-    let all = std::iter::once((at, hits)).chain(again.iter().map(|(at, (planned, _))| (*at, planned.hits())));
-    let outcomes = all.map(|(at, hits)| {
+    let all = std::iter::once((at, (planned, Some(charge)))).chain(again.iter().copied());
+    let outcomes = all.map(|(at, (planned, charge))| {
+        let hits = planned.hits();
         after = after.saturating_add(hits);
-        (at, Some(DescriptorOutcome::from_count(limit, period, after, hits, now(), Compat::Envoy)))
+        let outcome = if charge.is_some_and(is_remembered) {
+            DescriptorOutcome::remembered(period, hits, now())
+        } else {
+            DescriptorOutcome::from_count(limit, period, after, hits, now(), Compat::Envoy)
+        };
+        (at, Some(outcome))
     });
     outcomes.collect()
+}
+
+/// Returns whether the store was not asked, because it had denied the same charge before.
+fn is_remembered(charge: &Charge) -> bool {
+    charge.decision.as_ref().is_ok_and(Decision::is_remembered)
 }
 
 /// Returns the units that a denied descriptor has left, before the request spent `again` on the same counter.
 async fn left(charge: &Charge, again: u64) -> u64 {
     let least = |states: &mut dyn Iterator<Item = PolicyState<'_>>| states.map(|state| state.remaining()).min();
     let left = match &charge.decision {
+        // What was left when the store denied it was spent by that denial.
+        Ok(decision) if decision.is_remembered() => Some(0),
         Ok(decision) => least(&mut decision.states()),
         // More units than the limit ever has were not sent to the store.
         Err(_) => match charge.limiter.peek(charge.key.clone()).await {

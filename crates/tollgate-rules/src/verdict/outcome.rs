@@ -70,12 +70,15 @@ impl DescriptorOutcome {
         let limit = state.policy().quota().burst();
         let spent = state.spent();
         let after = if decision.is_denied() { spent.saturating_add(hits) } else { spent };
-        let usage = if decision.is_denied() && after <= limit {
+        let mut usage = if decision.is_denied() && after <= limit {
             // The ceiling of a priority denies units that the whole limit still has.
             Usage { total: hits, over: hits, ..Usage::default() }
         } else {
             Usage::new(limit, after, hits, compat)
         };
+        if decision.is_remembered() {
+            usage.over_from_cache = usage.over;
+        }
         Self {
             is_over,
             remaining: if is_over { 0 } else { state.remaining() },

@@ -1,12 +1,19 @@
 //! Counters of the mode `envoy`, which denied requests raise above the limit.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use proptest::prelude::*;
-use tollgate::{MemoryStore, store::Clock};
+use proptest::{prelude::*, test_runner::TestRunner};
+use tollgate::{MemoryStore, Outage, RedisStore, store::Clock};
 use tollgate_rules::{Code, Compat, Descriptor, RuleLimiter, RuleSet, Rules, Status, Usage};
+use tollgate_tests::RedisServer;
 
 use super::{envoy_rules, rules};
+
+/// Longer than any test takes.
+const LIMIT: Duration = Duration::from_secs(3_600);
 
 fn on_memory(set: RuleSet) -> (RuleLimiter, Clock) {
     let clock = Clock::manual(0);
@@ -105,45 +112,133 @@ async fn a_check_of_zero_units_waits_for_one_unit_in_native_mode() {
     assert_eq!((decision.verdict().statuses()[0].reset_after(), decision.retry_after()), (wait, wait));
 }
 
+/// The limits of the keys `k0` to `k3` in the generated requests.
+const LIMITS: [u64; 4] = [0, 2, 5, 9];
+
+/// A reading of Envoy's service: each descriptor raises a counter, in the order of the request, and then compares it.
+#[derive(Default)]
+struct Original {
+    window: u64,
+    counts: [u64; 4],
+}
+
+impl Original {
+    /// Returns what the service answers in this window: the units that are left of each descriptor, and its usage.
+    fn answer(&mut self, window: u64, hits: &[(usize, u64)]) -> Vec<(bool, u64, Usage)> {
+        if self.window != window {
+            *self = Self { window, ..Self::default() };
+        }
+        let raised = hits.iter().map(|(at, hits)| {
+            let (limit, count) = (LIMITS[*at], &mut self.counts[*at]);
+            *count += hits;
+            (*count > limit, limit.saturating_sub(*count), Usage::new(limit, *count, *hits, Compat::Envoy))
+        });
+        raised.collect()
+    }
+}
+
+/// Returns the rules of the generated requests.
+fn generated_rules(unit: &str) -> RuleSet {
+    let leaf = |(at, limit)| format!("{{key: k{at}, rate_limit: {{unit: {unit}, requests_per_unit: {limit}}}}}");
+    let leaves: Vec<_> = LIMITS.iter().enumerate().map(leaf).collect();
+    envoy_rules(&format!("{{domain: d, descriptors: [{}]}}", leaves.join(", ")))
+}
+
+/// Sends a request with these units of the keys. Compares every status with that of the service.
+async fn compare(
+    limiter: &RuleLimiter,
+    value: &str,
+    hits: &[(usize, u64)],
+    expected: &[(bool, u64, Usage)],
+) -> Result<(), TestCaseError> {
+    const NAMES: [&str; 4] = ["k0", "k1", "k2", "k3"];
+    let descriptor = |(at, hits): &(usize, u64)| Descriptor::from([(NAMES[*at], value)]).with_hits(*hits);
+    let request: Vec<_> = hits.iter().map(descriptor).collect();
+    let decision = limiter.check("d", &request, 1).await.unwrap();
+    let found = decision.verdict().statuses().iter().map(|status| {
+        let mut usage = status.usage();
+        // Only a store over the network remembers denials.
+        assert!(usage.over_from_cache == 0 || usage.over_from_cache == usage.over, "{usage:?}");
+        usage.over_from_cache = 0;
+        (status.code() == Code::OverLimit, status.remaining(), usage)
+    });
+    prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+    prop_assert_eq!(decision.is_denied(), expected.iter().any(|(is_over, ..)| *is_over));
+    Ok(())
+}
+
+/// Generates the units of the keys in one request. A key may stand in it twice.
+fn generated_hits() -> impl Strategy<Value = Vec<(usize, u64)>> {
+    prop::collection::vec((0..4_usize, 0..12_u64), 1..5)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Compares every status with a counter that each request raises, as in Envoy's service.
     #[test]
     fn statuses_of_the_mode_envoy_are_those_of_counters_that_denied_requests_raise(
-        requests in prop::collection::vec(
-            (prop::collection::vec((0..4_usize, 0..12_u64), 1..5), 0..40_u64),
-            1..60,
-        ),
+        requests in prop::collection::vec((generated_hits(), 0..40_u64), 1..60),
     ) {
-        const LIMITS: [u64; 4] = [0, 2, 5, 9];
-        const NAMES: [&str; 4] = ["k0", "k1", "k2", "k3"];
-        let leaf = |at: usize| format!("{{key: k{at}, rate_limit: {{unit: minute, requests_per_unit: {}}}}}", LIMITS[at]);
-        let leaves: Vec<_> = (0..4).map(leaf).collect();
-        let (limiter, clock) = on_memory(envoy_rules(&format!("{{domain: d, descriptors: [{}]}}", leaves.join(", "))));
+        let (limiter, clock) = on_memory(generated_rules("minute"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (mut now, mut counts) = (0, [(0, 0); 4]);
-        for (mut chosen, seconds) in requests {
+        let (mut now, mut original) = (0, Original::default());
+        for (hits, seconds) in requests {
             now += seconds;
             clock.advance(Duration::from_secs(seconds));
-            chosen.sort_unstable();
-            chosen.dedup_by_key(|(at, _)| *at);
-            let request: Vec<_> =
-                chosen.iter().map(|(at, hits)| Descriptor::from([(NAMES[*at], "x")]).with_hits(*hits)).collect();
-            let decision = runtime.block_on(limiter.check("d", &request, 1)).unwrap();
-            let mut is_over = false;
-            for ((at, hits), status) in chosen.iter().zip(decision.verdict().statuses()) {
-                let (window, count) = &mut counts[*at];
-                if *window != now / 60 {
-                    (*window, *count) = (now / 60, 0);
-                }
-                *count += hits;
-                is_over |= *count > LIMITS[*at];
-                prop_assert_eq!(status.code() == Code::OverLimit, *count > LIMITS[*at]);
-                prop_assert_eq!(status.remaining(), LIMITS[*at].saturating_sub(*count));
-                prop_assert_eq!(status.usage(), Usage::new(LIMITS[*at], *count, *hits, Compat::Envoy));
-            }
-            prop_assert_eq!(decision.is_denied(), is_over);
+            runtime.block_on(compare(&limiter, "x", &hits, &original.answer(now / 60, &hits)))?;
         }
     }
+}
+
+/// Returns two replicas over one server. They remember denials as long as these hold.
+async fn on_redis(redis: &RedisServer, set: RuleSet) -> [RuleLimiter; 2] {
+    let rules = Rules::new(set);
+    let replica = async || {
+        let store = RedisStore::builder(redis.url().as_str()).deny_cache_cap(LIMIT).connect().await.unwrap();
+        // A busy machine must not make an outage of a slow answer.
+        RuleLimiter::builder(rules.clone(), store).deadline(LIMIT).on_outage(Outage::Closed).build()
+    };
+    [replica().await, replica().await]
+}
+
+#[tokio::test]
+async fn a_denial_that_redis_remembers_counts_as_in_envoys_service() {
+    let redis = RedisServer::start();
+    let [limiter, _] = on_redis(&redis, generated_rules("year")).await;
+    let mut found = Vec::new();
+    for hits in [1, 2, 5, 2] {
+        let usage = check(&limiter, "k1", hits).await.usage();
+        found.push((usage.near, usage.over, usage.over_from_cache));
+    }
+    assert_eq!(found, [(0, 0, 0), (1, 1, 0), (0, 5, 0), (0, 2, 2)]);
+
+    // Natively, a denial is free: the second one counts as the first.
+    let [native, _] = on_redis(&redis, rules("{domain: d, descriptors: [{key: n, rate_limit: {quota: 2/h}}]}")).await;
+    let mut found = Vec::new();
+    for hits in [1, 2, 2] {
+        let usage = check(&native, "n", hits).await.usage();
+        found.push((usage.near, usage.over, usage.over_from_cache));
+    }
+    assert_eq!(found, [(0, 0, 0), (1, 1, 0), (1, 1, 1)]);
+}
+
+/// The windows are years, because the clock of the server cannot be moved while denials are remembered.
+#[test]
+fn statuses_of_the_mode_envoy_are_those_of_envoys_service_over_redis() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let redis = RedisServer::start();
+    let replicas = runtime.block_on(on_redis(&redis, generated_rules("year")));
+    let cases = AtomicU64::new(0);
+    let requests = prop::collection::vec((generated_hits(), 0..2_usize), 1..60);
+    let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
+    let outcome = TestRunner::new(config).run(&requests, |requests| {
+        // Each case has counters of its own.
+        let value = cases.fetch_add(1, Ordering::Relaxed).to_string();
+        let mut original = Original::default();
+        for (hits, replica) in requests {
+            runtime.block_on(compare(&replicas[replica], &value, &hits, &original.answer(0, &hits)))?;
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -124,9 +124,9 @@ impl RedisStoreBuilder {
     /// Sets how long a denial is remembered in the process at most. 1 s by default. Zero remembers none.
     ///
     /// While a denial is remembered, repeated requests cost the server nothing. But a refund, a reset or a raised quota
-    /// in another process may take effect here that much later. If several policies are checked together, the
-    /// [`remaining`](crate::limiter::PolicyState::remaining) units of the policies that do not deny are also
-    /// remembered.
+    /// in another process may take effect here that much later. The
+    /// [`remaining`](crate::limiter::PolicyState::remaining) units are also remembered, although other requests may have
+    /// spent them since. [`Decision::is_remembered`](crate::Decision::is_remembered) tells such a denial.
     ///
     /// ```
     /// use std::time::Duration;

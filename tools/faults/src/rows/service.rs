@@ -24,6 +24,9 @@ const RULES: &str = "{domain: shop, descriptors: [{key: tenant, rate_limit: {uni
 const DESCRIPTORS: u32 = 64;
 const CLIENTS: usize = 90;
 
+/// A call to a method that there is not: it ends at once (RFC 7541, RFC 9113).
+const CALL: &[u8] = b"\0\0\x09\x01\x05\0\0\0\x01\x83\x86\x04\x05/none";
+
 pub(super) async fn descriptors(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for (bound, options, line, counted, again) in [
@@ -32,7 +35,8 @@ pub(super) async fn descriptors(pace: Pace) -> Findings {
         ("a bound of 1000", &["--max-connections=1000"], "connections cannot be accepted", "accept_error", 1_200.0),
     ] {
         let mut service = RateLimitService::start_with_descriptors(RULES, options, DESCRIPTORS);
-        let mut flood = idle_connections(service.grpc(), CLIENTS).await.expect("the system accepts them");
+        // A client that has made a call keeps its place.
+        let mut flood = called(service.grpc(), CLIENTS).await;
         service.process().wait_for_line(line);
         let share = 100.0 * work(service.pid(), pace.of(Duration::from_secs(5), Duration::from_secs(2))).await;
         let asked = |what: &str| format!("{bound}: {what}");
@@ -97,12 +101,20 @@ pub(super) async fn one_port(pace: Pace) -> Findings {
         "",
     );
     findings.figure("the same: longest", Target::AtMost(70.0), millis(longest), " ms");
+
+    // As many silent clients as there are places. They have a second for their first call.
+    let metrics = service.place("metrics");
+    let silent = connections(metrics, b"", usize::try_from(DESCRIPTORS / 16).expect("a number")).await;
+    let began = Instant::now();
+    let answer = get(metrics, "/metrics").await;
+    let is_there = answer.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"));
+    findings.figure("flood of the metrics: pages, of 1", Target::AtLeast(1.0), f64::from(u8::from(is_there)), "");
+    findings.figure("the same: until it is there", Target::AtMost(1_500.0), millis(began.elapsed()), " ms");
+    drop(silent);
     findings
 }
 
 pub(super) async fn slow(pace: Pace) -> Findings {
-    // A call to a method that there is not: it ends at once (RFC 7541, RFC 9113).
-    const CALL: &[u8] = b"\0\0\x09\x01\x05\0\0\0\x01\x83\x86\x04\x05/none";
     let mut findings = Findings::default();
     let service = RateLimitService::start(RULES, &["--idle-timeout=2s"]);
     let (grpc, pages) = (service.grpc(), service.place("HTTP"));
@@ -113,16 +125,11 @@ pub(super) async fn slow(pace: Pace) -> Findings {
         // The time limit of a head is 30 s: too long for a quick run.
         closed(connections(pages, b"GET /healthcheck HTTP/1.1\r\nhost:", pace.of(clients, 0)).await),
         left(idle_connections(grpc, clients).await.expect("the system accepts them")),
-        async {
-            let mut called = idle_connections(grpc, clients).await.expect("the system accepts them");
-            for connection in &mut called {
-                connection.write_all(CALL).await.expect("the service reads it");
-            }
-            left(called).await
-        },
+        async { left(called(grpc, clients).await).await },
     );
     for (what, took, target) in [
-        ("bodies over HTTP/1.1 that do not go on, limit 10 s", Some(bodies), 11_000.0),
+        // The answer comes after 10 s. A client that goes on then has two more seconds.
+        ("bodies over HTTP/1.1 that do not go on, limit 12 s", Some(bodies), 13_000.0),
         ("heads over HTTP/1.1 that do not go on, limit 30 s", (!pace.is_quick).then_some(heads), 31_000.0),
         // The client has a second to close it, after the time limit.
         ("connections of gRPC without a call, limit 2 s", Some(silent), 4_000.0),
@@ -134,6 +141,15 @@ pub(super) async fn slow(pace: Pace) -> Findings {
         }
     }
     findings
+}
+
+/// Opens connections of gRPC that make one call.
+async fn called(server: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let mut all = idle_connections(server, count).await.expect("the system accepts them");
+    for connection in &mut all {
+        connection.write_all(CALL).await.expect("the service reads it");
+    }
+    all
 }
 
 /// Opens connections, and sends these bytes on each.

@@ -63,7 +63,6 @@ const HERE: u64 = 1 << 63;
 static ORIGIN: LazyLock<Instant> = LazyLock::new(runtime::now);
 
 /// Marks a remembered denial.
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store remembers"))]
 const REMEMBERED: u8 = 1;
 
 /// Marks a decision over leased units.
@@ -133,6 +132,17 @@ impl Decision {
     #[inline]
     pub fn is_leased(&self) -> bool {
         self.in_process == LEASED
+    }
+
+    /// Returns whether the denial was remembered in this process, so that the store was not asked: see
+    /// [`RedisStoreBuilder::deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
+    ///
+    /// [`remaining`](PolicyState::remaining) is then what was left when the store denied the request. Other requests may
+    /// have spent it since.
+    #[must_use]
+    #[inline]
+    pub fn is_remembered(&self) -> bool {
+        self.in_process == REMEMBERED
     }
 
     /// Returns whether the request is denied because a policy has an [amount of 0](crate::Quota::is_blocked), for

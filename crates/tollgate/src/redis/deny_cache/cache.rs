@@ -227,7 +227,10 @@ mod tests {
         let (key, other_key) = (Key::new("acme"), Key::new("other"));
         let (policies, cost) = (hourly(5), Cost::new(2));
         let cache = remembering(&policies, &key, cost);
-        assert!(answer(&cache, &policies, &key, cost).is_some_and(|decision| decision.is_denied()));
+        assert!(
+            answer(&cache, &policies, &key, cost)
+                .is_some_and(|decision| decision.is_denied() && decision.is_remembered())
+        );
         // The same policies of another limiter.
         assert!(answer(&cache, &hourly(5), &key, cost).is_some());
         let daily = Policy::token_bucket("daily", Quota::per_hour(5));
