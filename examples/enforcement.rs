@@ -7,7 +7,7 @@
 //! curl -H 'X-Tenant: tenant-1' http://127.0.0.1:3000/rate_limit
 //! ```
 //!
-//! Each tenant has one request an hour. Repeat the first line: at 0 % nobody is denied, at 50 % about every second tenant
+//! Each tenant has one request a day. Repeat the first line: at 0 % nobody is denied, at 50 % about every second tenant
 //! gets 429, always the same ones, and at 100 % all do. Every instance with the same `REDIS_URL` follows within three seconds.
 //! The limiter is published, so `tollgate top`, `who` and `peek` need no flags for its limit.
 //!
@@ -26,7 +26,7 @@ use tollgate::{Enforcement, Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{RateLimitLayer, key::Header};
 
-const TENANT: Policy = Policy::fixed_window("tenant", Quota::per_hour(1));
+const TENANT: Policy = Policy::fixed_window("tenant", Quota::per_day(1));
 
 async fn enforce(State(enforcement): State<Enforcement>, Path(percent): Path<u8>) -> (StatusCode, String) {
     match enforcement.set(percent) {
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Failure> {
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}: one request an hour for each X-Tenant, in force for none.");
+    println!("Listening on {url}: one request a day for each X-Tenant, in force for none.");
     println!("Try:");
     println!(
         "  for i in $(seq 20); do curl -s -o /dev/null -w '%{{http_code}} ' -H \"X-Tenant: tenant-$i\" {url}/; done"

@@ -1,6 +1,71 @@
-//! Describes the machine on which figures were measured.
+//! Describes the machine on which figures were measured, and notices when it stands still.
 
-use std::{env::consts, fs, process::Command, thread};
+use std::{
+    env::consts,
+    fs,
+    panic::{self, AssertUnwindSafe},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The pause between two looks at the clock.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The most times that a scene is repeated.
+const SCENES: usize = 5;
+
+/// Runs a scene, and repeats it where it panics and the machine stood still for longer than `limit` in it.
+///
+/// For programs on the real clock, which keep their promise while the machine runs: by a deadline, by a margin for calls on
+/// the way, by the life of a permit. A fifth scene counts, however still the machine stands.
+///
+/// # Panics
+///
+/// As the scene that counts.
+pub fn undisturbed(limit: Duration, scene: impl Fn()) {
+    for _ in 1..SCENES {
+        let (outcome, longest) = watched(|| panic::catch_unwind(AssertUnwindSafe(&scene)));
+        match outcome {
+            Ok(()) => return,
+            Err(panic) if longest <= limit => panic::resume_unwind(panic),
+            Err(_) => eprintln!("the machine stood still for {longest:?}, so the scene is repeated"),
+        }
+    }
+    scene();
+}
+
+/// Returns what `scene` returns, and the longest time for which the machine stood still in it.
+pub fn watched<T>(scene: impl FnOnce() -> T) -> (T, Duration) {
+    /// Ends the looks, also when the scene panics.
+    struct End<'a>(&'a AtomicBool);
+
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            loop {
+                let began = Instant::now();
+                thread::sleep(LOOK);
+                longest = longest.max(began.elapsed().saturating_sub(LOOK));
+                if is_over.load(Ordering::Relaxed) {
+                    return longest;
+                }
+            }
+        });
+        let end = End(&is_over);
+        let outcome = scene();
+        drop(end);
+        (outcome, looking.join().expect("a look does not panic"))
+    })
+}
 
 /// Describes processor, cores, system, compiler and server. Unknown parts are left out.
 ///
@@ -36,7 +101,28 @@ fn server_version(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Runs a scene that panics twice. Returns how often it ran.
+    fn scenes(limit: Duration) -> usize {
+        let scenes = Cell::new(0);
+        let _ = panic::catch_unwind(AssertUnwindSafe(|| {
+            undisturbed(limit, || {
+                scenes.set(scenes.get() + 1);
+                assert!(scenes.get() > 2, "a scene that fails on purpose");
+            });
+        }));
+        scenes.get()
+    }
+
+    #[test]
+    fn a_scene_that_fails_is_repeated_only_if_the_machine_stood_still() {
+        assert_eq!(scenes(Duration::MAX), 1);
+        // Each look takes longer than its pause.
+        assert_eq!(scenes(Duration::ZERO), 3);
+    }
 
     #[test]
     fn a_machine_is_described_with_its_server() {

@@ -10,11 +10,14 @@ use std::{
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
+/// The time that a look and its pause count for at most. A machine that stands still makes them longer.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
 /// Waits until `condition` holds.
 ///
 /// # Panics
 ///
-/// When it does not hold within `limit`. The message contains `what`.
+/// When it does not hold within `limit`. The message contains `what`. Time in which the machine stands still does not count.
 #[track_caller]
 pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() -> bool) {
     until_some(what, limit, || condition().then_some(()));
@@ -27,14 +30,15 @@ pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() ->
 /// As [`until`].
 #[track_caller]
 pub fn until_some<T>(what: impl Display, limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    let mut pause = FIRST_PAUSE;
+    let (mut waited, mut pause) = (Duration::ZERO, FIRST_PAUSE);
     loop {
+        let began = Instant::now();
         if let Some(value) = attempt() {
             return value;
         }
-        assert!(started.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        assert!(waited <= limit, "waited {limit:?} in vain for {what}");
         thread::sleep(pause);
+        waited += began.elapsed().min(LONGEST_LOOK);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -47,11 +51,13 @@ pub fn until_some<T>(what: impl Display, limit: Duration, mut attempt: impl FnMu
 ///
 /// As [`until`].
 pub async fn until_async(what: impl Display, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
-    let started = Instant::now();
-    let mut pause = FIRST_PAUSE;
+    let (mut waited, mut pause) = (Duration::ZERO, FIRST_PAUSE);
+    let mut began = Instant::now();
     while !condition().await {
-        assert!(started.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        assert!(waited <= limit, "waited {limit:?} in vain for {what}");
         tokio::time::sleep(pause).await;
+        waited += began.elapsed().min(LONGEST_LOOK);
+        began = Instant::now();
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -75,6 +81,15 @@ mod tests {
         let mut values = [None, None, Some("it")].into_iter();
         let value = until_some("a value", Duration::from_secs(5), || values.next().flatten());
         assert_eq!(value, "it");
+    }
+
+    #[test]
+    fn a_look_follows_the_last_pause_however_long_that_was() {
+        let mut looks = 0;
+        until("the second look", Duration::ZERO, || {
+            looks += 1;
+            looks == 2
+        });
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub struct Builder {
     pub(super) password: Option<String>,
     pub(super) files: Vec<(String, String)>,
     pub(super) tls: bool,
+    pub(super) has_bus: bool,
     pub(super) address: Option<Ipv4Addr>,
     pub(super) port: Option<u16>,
 }
@@ -43,6 +44,12 @@ impl Builder {
     /// Adds an option that servers have had since Redis 7.0. Older ones start without it.
     pub fn arg_since_7(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.arguments_since_7.extend([name.into(), value.into()]);
+        self
+    }
+
+    /// Gives it a second port for a cluster, since Redis 7.0. Older servers take the first one and 10 000.
+    pub(super) fn cluster_port(mut self) -> Self {
+        self.has_bus = true;
         self
     }
 
@@ -132,15 +139,21 @@ impl Builder {
         }
         let directory =
             tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a temporary directory can be made");
-        let (port, tls_port, running) = (0..ATTEMPTS)
+        let has_bus = self.has_bus && binary::major(binary) >= 7;
+        // Each attempt has ports of its own.
+        let (settings, port, tls_port, running) = (0..ATTEMPTS)
             .find_map(|_| {
                 let (port, tls_port) = (self.port.unwrap_or_else(ports::free), self.tls.then(ports::free));
-                let running = launch::launch(&self, directory.path(), port, tls_port).ok()?;
-                Some((port, tls_port, running))
+                let mut settings = self.clone();
+                if has_bus {
+                    settings = settings.arg("--cluster-port", ports::free().to_string());
+                }
+                let running = launch::launch(&settings, directory.path(), port, tls_port).ok()?;
+                Some((settings, port, tls_port, running))
             })
             .expect("every port that was free had been taken a moment later");
         RedisServer {
-            settings: self,
+            settings,
             port,
             tls_port,
             directory,

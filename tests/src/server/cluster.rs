@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Builder, RedisServer};
-use crate::{Authority, Reply, ports, wait};
+use crate::{Authority, Reply, wait};
 
 mod renewal;
 
@@ -16,6 +16,9 @@ pub const SLOTS: usize = 16_384;
 
 /// The longest time in which the servers agree.
 const AGREEING: Duration = Duration::from_secs(60);
+
+/// The time after which servers that do not know each other are introduced again: longer than a handshake takes.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// A Redis Cluster: three masters with a replica each, on free ports of 127.0.0.1.
 ///
@@ -71,7 +74,7 @@ impl RedisCluster {
 
     /// Starts one more server, which does not belong to the cluster yet.
     fn add(&mut self) {
-        let node = self.settings.clone().arg_since_7("--cluster-port", ports::free().to_string()).start();
+        let node = self.settings.clone().cluster_port().start();
         self.ids.push(node.command(&["CLUSTER", "MYID"]).text());
         self.nodes.push(node);
     }
@@ -85,7 +88,7 @@ impl RedisCluster {
     /// Returns the URLs of all servers.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.nodes.iter().map(RedisServer::url).collect()
+        self.nodes.iter().map(|node| node.url_at(node.addr())).collect()
     }
 
     /// Returns the URLs of the TLS ports of all servers, see [`RedisCluster::start_tls`].
@@ -175,7 +178,7 @@ impl RedisCluster {
             }
             // Servers speak to each other as the settings say.
             let port = if self.settings.tls { to.tls_port() } else { to.port() }.to_string();
-            let mut words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].map(str::to_owned).to_vec();
+            let mut words = ["MIGRATE", "127.0.0.1", &port, "", "0", "60000", "KEYS"].map(str::to_owned).to_vec();
             words.extend(keys);
             // A key may have expired since: then there is nothing to move.
             let reply = from.command(&words).text();
@@ -232,8 +235,15 @@ impl RedisCluster {
 
     fn wait_until_known(&self) {
         let all = self.nodes.len().to_string();
+        let mut introduced = Instant::now();
         wait::until("the servers to know each other", AGREEING, || {
-            self.nodes.iter().all(|node| reported(node, "cluster_known_nodes") == all)
+            let is_known = self.nodes.iter().all(|node| reported(node, "cluster_known_nodes") == all);
+            // They give a handshake up in which the machine stands still.
+            if !is_known && introduced.elapsed() > HANDSHAKE {
+                self.nodes[1..].iter().for_each(|node| self.introduce(node));
+                introduced = Instant::now();
+            }
+            is_known
         });
     }
 

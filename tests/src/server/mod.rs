@@ -94,13 +94,14 @@ impl RedisServer {
         self.tls_port.expect("the server speaks no TLS")
     }
 
-    /// Returns its URL, with the password if it has one.
+    /// Returns its URL, with the password if it has one. A store may take a minute to connect by it, because a machine that
+    /// stands still for a moment exceeds the second that is usual.
     #[must_use]
     pub fn url(&self) -> String {
-        self.url_at(self.addr())
+        self.url_at(self.addr()) + "?connect_timeout=1m"
     }
 
-    /// [`RedisServer::url`] with another address: that of a [`Proxy`](crate::Proxy) in front of it.
+    /// Returns its URL with another address, as that of a [`Proxy`](crate::Proxy) in front of it, and without options.
     #[must_use]
     pub fn url_at(&self, addr: SocketAddr) -> String {
         match &self.settings.password {

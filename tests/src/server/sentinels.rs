@@ -105,7 +105,7 @@ impl RedisSentinels {
     /// Returns the URLs of the Sentinels.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.sentinels.iter().map(RedisServer::url).collect()
+        self.sentinels.iter().map(|sentinel| sentinel.url_at(sentinel.addr())).collect()
     }
 
     /// Returns the server that began as master.

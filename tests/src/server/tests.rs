@@ -11,7 +11,7 @@ fn a_server_starts_and_answers() {
     let server = RedisServer::start();
     assert_eq!(server.command(&["PING"]).text(), "PONG");
     assert!(server.is_running());
-    assert_eq!(server.url(), format!("redis://127.0.0.1:{}/", server.port()));
+    assert_eq!(server.url(), format!("redis://127.0.0.1:{}/?connect_timeout=1m", server.port()));
     assert!(server.log().contains("Ready to accept connections"), "{}", server.log());
 }
 
@@ -161,7 +161,7 @@ fn another_server_on_the_port_is_recognised() {
 fn two_servers_share_a_port_at_two_addresses() {
     let one = RedisServer::start();
     let other = RedisServer::builder().address([127, 0, 0, 2].into()).port(one.port()).start();
-    assert_eq!(other.url(), format!("redis://127.0.0.2:{}/", one.port()));
+    assert_eq!(other.url_at(other.addr()), format!("redis://127.0.0.2:{}/", one.port()));
     assert!(!one.command(&["SET", "key", "one"]).is_error());
     assert!(other.command(&["GET", "key"]).is_nil());
     other.restart();

@@ -6,7 +6,7 @@ use tollgate::{
     Algorithm, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, TimeZone,
     store::Clock, testing::Script,
 };
-use tollgate_test_support::{Dice, InMemory, InRedis, Subject, integers, policies};
+use tollgate_test_support::{Dice, InMemory, InRedis, Subject, integers, patient_limiter, policies};
 
 use crate::{drain, key, micros, remaining};
 
@@ -231,7 +231,7 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
     let redis = InRedis::new();
     let store = RedisStore::connect(&redis.server.url()).await.expect("a store");
     let year = Policy::calendar_window("year", 5, CalendarUnit::Year, TimeZone::UTC);
-    let limiter = Limiter::new(store, [year.clone(), Policy::token_bucket("burst", Quota::per_second(1_000))]);
+    let limiter = patient_limiter(store, [year.clone(), Policy::token_bucket("burst", Quota::per_second(1_000))]);
     let exact = Limiter::new(MemoryStore::new(), year);
     let decision = limiter.check("acme").cost(Cost::new(2)).await.expect("a decision");
     let _ = exact.check("acme").cost(Cost::new(2)).await.expect("a decision");

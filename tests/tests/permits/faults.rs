@@ -12,7 +12,7 @@ use tollgate_test_support::{
 };
 use tollgate_tests::{Mode, Proxy, RedisServer, wait};
 
-use crate::take;
+use crate::{take, undisturbed};
 
 const TWO: Concurrency = Concurrency::new("jobs", 2).exact();
 
@@ -21,8 +21,12 @@ fn impatient(store: RedisStore, policy: Concurrency) -> ConcurrencyLimiter {
     closed_permits(store, policy, Duration::from_secs(1))
 }
 
-#[tokio::test]
-async fn lost_replies_of_acquire_renewal_and_release_are_never_counted_twice() {
+#[test]
+fn lost_replies_of_acquire_renewal_and_release_are_never_counted_twice() {
+    undisturbed(lost_replies);
+}
+
+async fn lost_replies() {
     for call in LostReply::ALL {
         for is_exact in [true, false] {
             let after = call.lose(Duration::from_secs(2), is_exact).await;
@@ -58,8 +62,12 @@ async fn calls_that_break_with_their_connection_are_never_counted_twice() {
     wait::until_async("no permit to be held", PATIENCE, async || held_by_all(&server) == 0).await;
 }
 
-#[tokio::test]
-async fn permits_outlast_a_restart_of_the_server_and_are_counted_again() {
+#[test]
+fn permits_outlast_a_restart_of_the_server_and_are_counted_again() {
+    undisturbed(a_restart);
+}
+
+async fn a_restart() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let limiter = impatient(store, TWO);
@@ -74,16 +82,24 @@ async fn permits_outlast_a_restart_of_the_server_and_are_counted_again() {
     assert!(take(&limiter, "acme").await.is_none());
 }
 
-#[tokio::test]
-async fn permits_that_an_older_copy_of_the_state_lacks_are_counted_again_if_they_fit() {
+#[test]
+fn permits_that_an_older_copy_of_the_state_lacks_are_counted_again_if_they_fit() {
+    undisturbed(an_older_copy);
+}
+
+async fn an_older_copy() {
     for is_exact in [true, false] {
         let after = OlderCopy::take_over(Duration::from_secs(3), is_exact).await;
         assert!(after.lost == 0 && after.most_held <= 5, "exact: {is_exact}: {after:?}");
     }
 }
 
-#[tokio::test]
-async fn permits_are_lost_when_the_server_stays_away_for_a_life() {
+#[test]
+fn permits_are_lost_when_the_server_stays_away_for_a_life() {
+    undisturbed(a_server_that_stays_away);
+}
+
+async fn a_server_that_stays_away() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let limiter = impatient(store, TWO.life(Duration::from_secs(1)));

@@ -6,11 +6,15 @@ mod faults;
 mod processes;
 mod store;
 
+use std::time::Duration;
+
+use tokio::runtime::Builder;
 use tollgate::{
     Policy, Quota, Store,
     permits::{Concurrency, ConcurrencyLimiter, Permit},
 };
 use tollgate_test_support::patient_limiter;
+use tollgate_tests::machine;
 
 /// Returns a replica that waits for its store and returns an error where the store does not answer.
 fn replica(store: impl Store, policy: Concurrency) -> ConcurrencyLimiter {
@@ -20,4 +24,12 @@ fn replica(store: impl Store, policy: Concurrency) -> ConcurrencyLimiter {
 /// Takes a permit, if one is free.
 async fn take(limiter: &ConcurrencyLimiter, key: &str) -> Option<Permit> {
     limiter.acquire(key).await.expect("the store answers").into_result().ok()
+}
+
+/// Runs a scene of permits, which lapse while the machine stands still for their life.
+fn undisturbed(scene: impl AsyncFn()) {
+    machine::undisturbed(Duration::from_millis(250), || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(scene());
+    });
 }

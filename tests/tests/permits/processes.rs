@@ -66,7 +66,7 @@ fn a_process_that_was_stopped_for_a_life_cancels_its_work_when_it_goes_on() {
 fn law_p2_four_busy_processes_keep_to_a_lowered_limit() {
     for is_exact in [true, false] {
         let server = RedisServer::start();
-        let lowered = LoweredLimit::run(|| program(&server), LIFE, is_exact);
+        let lowered = LoweredLimit::run(&server, || program(&server), LIFE, is_exact);
         assert_eq!(lowered.begun_above, 0, "exact: {is_exact}: {lowered:?}");
     }
 }

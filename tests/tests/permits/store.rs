@@ -9,7 +9,7 @@ use tollgate_test_support::{
 };
 use tollgate_tests::{RedisServer, wait};
 
-use crate::{replica, take};
+use crate::{replica, take, undisturbed};
 
 async fn replicas_share_one_limit(deployment: &Deployment) {
     let stores = [(); 3].map(|()| deployment.builder("permits").build().expect("a store"));
@@ -39,23 +39,30 @@ async fn replicas_share_one_limit(deployment: &Deployment) {
     }
 }
 
-#[tokio::test]
-async fn replicas_share_one_limit_on_a_server() {
-    let deployment = Deployment::start(Kind::Server, "permits").expect("a server");
-    replicas_share_one_limit(&deployment).await;
-}
-
-#[tokio::test]
-async fn replicas_share_one_limit_on_a_cluster() {
-    let deployment = Deployment::start(Kind::Cluster, "permits").expect("a cluster");
-    replicas_share_one_limit(&deployment).await;
-}
-
-#[tokio::test]
-async fn replicas_share_one_limit_on_valkey() {
-    if let Some(deployment) = Deployment::start(Kind::Valkey, "permits::store::replicas_share_one_limit_on_valkey") {
+#[test]
+fn replicas_share_one_limit_on_a_server() {
+    undisturbed(async || {
+        let deployment = Deployment::start(Kind::Server, "permits").expect("a server");
         replicas_share_one_limit(&deployment).await;
-    }
+    });
+}
+
+#[test]
+fn replicas_share_one_limit_on_a_cluster() {
+    undisturbed(async || {
+        let deployment = Deployment::start(Kind::Cluster, "permits").expect("a cluster");
+        replicas_share_one_limit(&deployment).await;
+    });
+}
+
+#[test]
+fn replicas_share_one_limit_on_valkey() {
+    undisturbed(async || {
+        if let Some(deployment) = Deployment::start(Kind::Valkey, "permits::store::replicas_share_one_limit_on_valkey")
+        {
+            replicas_share_one_limit(&deployment).await;
+        }
+    });
 }
 
 #[tokio::test]
@@ -63,6 +70,7 @@ async fn a_65th_replica_is_refused_and_counts_nothing() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for policy in [Concurrency::new("jobs", 1_000).exact(), Concurrency::new("jobs", 1_000)] {
+        let policy = policy.life(PATIENCE);
         // Each limiter is a replica of its own.
         let replicas: Vec<_> = (0..65).map(|_| replica(store.clone(), policy.clone())).collect();
         let mut permits = Vec::new();

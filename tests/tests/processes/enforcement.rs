@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use tollgate_tests::{Process, RedisServer, ports, wait};
+use tollgate_tests::{Process, RedisServer, machine, ports, wait};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 const TENANTS: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +25,10 @@ fn published(redis: &RedisServer) -> Vec<String> {
 
 #[test]
 fn two_instances_deny_the_same_tenants_at_each_share() {
+    machine::undisturbed(STANDSTILL, shares_of_two_instances);
+}
+
+fn shares_of_two_instances() {
     let redis = RedisServer::start();
     let instances: Vec<(Process, SocketAddr)> = (0..2)
         .map(|_| {
@@ -51,7 +55,7 @@ fn two_instances_deny_the_same_tenants_at_each_share() {
 
     // Operators see the limit, and win over the code, on both instances.
     wait::until("the limit", PATIENCE, || {
-        published(&redis) == ["tenant=1/hour, fixed_window; enforced 100%; limiter tenant"]
+        published(&redis) == ["tenant=1/day, fixed_window; enforced 100%; limiter tenant"]
     });
     redis.command(&["HSET", "tollgate:{replicas}:shares", "tenant", "0%"]);
     wait::until("the share of the operator", PATIENCE, || denied(first).is_empty() && denied(second).is_empty());

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, machine, ports};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 fn status(address: SocketAddr, customer: &str) -> u16 {
     http::send(address, "GET", "/", &[("X-Customer", customer)]).0
@@ -12,6 +12,10 @@ fn status(address: SocketAddr, customer: &str) -> u16 {
 
 #[test]
 fn each_denial_is_in_the_audit_log_and_each_customer_gets_one_mail_over_all_instances() {
+    machine::undisturbed(STANDSTILL, denials_of_two_instances);
+}
+
+fn denials_of_two_instances() {
     let redis = RedisServer::start();
     let mut instances: Vec<(Process, SocketAddr)> = (0..2)
         .map(|_| {

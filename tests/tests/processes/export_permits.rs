@@ -2,9 +2,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use tollgate_tests::{Process, RedisServer, ports, wait};
+use tollgate_tests::{Process, RedisServer, machine, ports, wait};
 
-use crate::http::{self, Answer};
+use crate::{
+    STANDSTILL,
+    http::{self, Answer},
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -15,6 +18,10 @@ fn export(address: SocketAddr, tenant: &str, rows: u64) -> Answer {
 
 #[test]
 fn two_exports_of_a_tenant_run_at_a_time_and_a_hang_up_frees_a_permit() {
+    machine::undisturbed(STANDSTILL, exports);
+}
+
+fn exports() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));

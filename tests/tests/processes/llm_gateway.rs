@@ -3,9 +3,12 @@
 
 use std::{io::BufRead, net::SocketAddr, time::Duration};
 
-use tollgate_tests::{Process, RedisServer, ports, wait};
+use tollgate_tests::{Process, RedisServer, machine, ports, wait};
 
-use crate::http::{self, Answer};
+use crate::{
+    STANDSTILL,
+    http::{self, Answer},
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -70,6 +73,10 @@ fn hang_up_after(mut answer: Answer, events: usize) {
 
 #[test]
 fn tokens_are_reserved_and_settled_when_the_stream_ends_or_the_client_hangs_up() {
+    machine::undisturbed(STANDSTILL, reservations);
+}
+
+fn reservations() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
         let gateway = Gateway::start(url.as_deref(), "ietf");

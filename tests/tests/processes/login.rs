@@ -6,9 +6,9 @@ use std::{
     thread,
 };
 
-use tollgate_tests::{Process, RedisServer, Reply, ports};
+use tollgate_tests::{Process, RedisServer, Reply, machine, ports};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 /// The example, and the address on which it listens.
 struct Service {
@@ -63,6 +63,10 @@ impl Answer {
 
 #[test]
 fn thirty_right_log_ins_at_once_all_pass_and_the_fourth_wrong_one_does_not() {
+    machine::undisturbed(STANDSTILL, thirty_right_log_ins_and_wrong_ones);
+}
+
+fn thirty_right_log_ins_and_wrong_ones() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
         let service = Service::start(url.as_deref());
@@ -93,6 +97,10 @@ fn thirty_right_log_ins_at_once_all_pass_and_the_fourth_wrong_one_does_not() {
 
 #[test]
 fn a_right_password_forgives_the_user_and_not_the_address() {
+    machine::undisturbed(STANDSTILL, log_ins_by_turns);
+}
+
+fn log_ins_by_turns() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
         let service = Service::start(url.as_deref());
@@ -174,6 +182,10 @@ fn without_digits(text: &str) -> String {
 
 #[test]
 fn a_password_in_the_query_does_not_log_in_and_the_store_does_not_see_the_name() {
+    machine::undisturbed(STANDSTILL, a_password_in_the_query);
+}
+
+fn a_password_in_the_query() {
     let redis = RedisServer::start();
     let service = Service::start(Some(&redis.url()));
     let query = post(service.address, "/login?user=berta&password=secret", "");

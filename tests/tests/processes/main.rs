@@ -26,3 +26,9 @@ mod replicas;
 mod rules;
 mod tenants;
 mod websocket;
+
+use std::time::Duration;
+
+/// Half of the deadline of a check. The examples are as a user writes them, and have no longer one. So a scene that fails while
+/// the machine stands still for so long says nothing.
+const STANDSTILL: Duration = Duration::from_millis(25);

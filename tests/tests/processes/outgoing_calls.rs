@@ -1,11 +1,15 @@
 //! The example of outgoing calls: two instances that share the limit of a third, which is the service.
 
-use std::{net::SocketAddr, thread, time::Instant};
+use std::{
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, machine, ports};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 /// The calls of each instance.
 const CALLS: u64 = 150;
@@ -14,7 +18,7 @@ const CALLS: u64 = 150;
 struct Outcome {
     report: Value,
     said: Vec<String>,
-    seconds: u64,
+    took: Duration,
 }
 
 impl Outcome {
@@ -50,19 +54,24 @@ fn run(difficulty: Option<(&str, &str)>) -> Outcome {
         })
         .collect();
     let said = instances.into_iter().map(|instance| instance.join().expect("an instance")).collect();
-    let outcome = Outcome { report: report(address), said, seconds: began.elapsed().as_secs() };
+    let outcome = Outcome { report: report(address), said, took: began.elapsed() };
     assert!(service.interrupt().success());
     outcome
 }
 
 #[test]
 fn two_instances_use_the_limit_of_a_service_and_do_not_exceed_it() {
+    machine::undisturbed(STANDSTILL, calls_within_the_limit);
+}
+
+fn calls_within_the_limit() {
     let outcome = run(None);
     assert_eq!(outcome.seen("accepted"), 2 * CALLS);
-    // 48 or 49 of both instances together. Without a limit that they share, it would be twice as many.
-    assert!(outcome.seen("busiest_second") <= 75, "{}", outcome.report);
+    // A call each 20 ms of both instances together. Without a limit that they share, it would be half of the time.
+    let least = Duration::from_millis((2 * CALLS - 1) * 20);
+    assert!(outcome.took >= least, "{:?}, {}", outcome.took, outcome.report);
     // A call that a busy machine delays for more than the margin may be refused, and is repeated.
-    assert!(outcome.seen("refused") <= 3, "{}", outcome.report);
+    assert!(outcome.seen("refused") <= CALLS / 10, "{}", outcome.report);
     assert!(outcome.said.iter().all(|said| said.ends_with("150 answered, 0 refused")), "{:?}", outcome.said);
     // 50 calls a second, less the margin of 3 %. Twice the time is allowed, because the machine may be busy.
     let ideal_ms = (2 * CALLS - 1) * 20 * 103 / 100;
@@ -71,9 +80,13 @@ fn two_instances_use_the_limit_of_a_service_and_do_not_exceed_it() {
 
 #[test]
 fn all_instances_obey_the_answer_that_one_of_them_got() {
+    machine::undisturbed(STANDSTILL, calls_in_a_pause);
+}
+
+fn calls_in_a_pause() {
     let outcome = run(Some(("REFUSE_AT", "50")));
     assert_eq!((outcome.seen("accepted"), outcome.seen("in_pause")), (2 * CALLS, 0));
-    assert!((1..=4).contains(&outcome.seen("refused")), "{}", outcome.report);
+    assert!((1..=CALLS / 10).contains(&outcome.seen("refused")), "{}", outcome.report);
     assert!(outcome.said.iter().all(|said| said.ends_with("150 answered, 0 refused")), "{:?}", outcome.said);
 }
 
@@ -81,8 +94,9 @@ fn all_instances_obey_the_answer_that_one_of_them_got() {
 fn a_service_that_refuses_everything_gets_no_storm_of_retries() {
     let outcome = run(Some(("REFUSE_ALL", "1")));
     assert_eq!(outcome.seen("accepted"), 0);
-    // One retry a second from each instance, counted over ten seconds.
-    let reserve = 2 * 10 * (outcome.seconds / 10 + 1);
+    // One retry a second from each instance, counted over ten seconds. The budget of tower forgets half of its seconds when they
+    // are a little longer. Without a budget there would be two retries of each call.
+    let reserve = 2 * 10 * (outcome.took.as_secs() / 5 + 1);
     let seen = outcome.seen("refused");
     assert!((2 * CALLS + 1..=2 * CALLS + reserve).contains(&seen), "{seen} calls at the service");
     assert!(outcome.said.iter().all(|said| said.ends_with("0 answered, 150 refused")), "{:?}", outcome.said);

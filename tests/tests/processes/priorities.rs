@@ -2,12 +2,16 @@
 
 use std::{net::SocketAddr, time::Instant};
 
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, machine, ports};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 #[test]
 fn reports_of_two_instances_leave_the_last_units_to_orders() {
+    machine::undisturbed(STANDSTILL, reports_and_orders);
+}
+
+fn reports_and_orders() {
     let redis = RedisServer::start();
     let instances: Vec<(Process, SocketAddr)> = (0..2)
         .map(|_| {

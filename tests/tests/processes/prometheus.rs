@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use tollgate::{Key, KeySecret, limiter::DeniedKeys};
-use tollgate_tests::{Process, RedisServer, ports, wait};
+use tollgate_tests::{Process, RedisServer, machine, ports, wait};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 const SECRET: &str = "a secret of the configuration";
 
@@ -24,6 +24,10 @@ fn series(page: &str) -> BTreeMap<&str, f64> {
 
 #[test]
 fn the_page_for_prometheus_tells_the_metrics_of_rules_limiters_and_the_store() {
+    machine::undisturbed(STANDSTILL, page_for_prometheus);
+}
+
+fn page_for_prometheus() {
     let redis = RedisServer::start();
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command = Process::example("prometheus");

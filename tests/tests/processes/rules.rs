@@ -1,14 +1,8 @@
 //! The example of rules with the file `ranked.yaml`: ranks, networks, and a limit that is brought into force.
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
-use tollgate_tests::{Process, ports};
+use tollgate_tests::{Process, ports, wait};
 
 use crate::http;
 
@@ -25,11 +19,7 @@ fn write(path: &Path, text: &str) {
 
 /// Waits until the example has read its files again.
 fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        thread::yield_now();
-    }
+    wait::until(what, Duration::from_secs(60), holds);
 }
 
 #[test]

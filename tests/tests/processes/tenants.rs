@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, machine, ports};
 
-use crate::http;
+use crate::{STANDSTILL, http};
 
 /// Sends a request. Returns the status, and the remaining units in the answer.
 fn send(address: SocketAddr, method: &str, target: &str, api_key: &str) -> (u16, Option<u64>) {
@@ -17,6 +17,10 @@ fn send(address: SocketAddr, method: &str, target: &str, api_key: &str) -> (u16,
 
 #[test]
 fn plans_limit_customers_change_at_once_and_outlast_their_database() {
+    machine::undisturbed(STANDSTILL, plans);
+}
+
+fn plans() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));

@@ -6,7 +6,9 @@ use std::{
 };
 
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket, stream::MaybeTlsStream};
-use tollgate_tests::{Process, RedisServer, ports};
+use tollgate_tests::{Process, RedisServer, machine, ports};
+
+use crate::STANDSTILL;
 
 struct Instance {
     process: Process,
@@ -50,6 +52,10 @@ fn most(began: Instant) -> u64 {
 
 #[test]
 fn messages_of_two_instances_are_counted_together_and_the_next_one_closes() {
+    machine::undisturbed(STANDSTILL, messages_of_two_instances);
+}
+
+fn messages_of_two_instances() {
     let redis = RedisServer::start();
     let instances = [(); 2].map(|()| Instance::start(Some(&redis)));
     let began = Instant::now();

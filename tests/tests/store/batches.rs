@@ -11,11 +11,11 @@ use tollgate_tests::RedisServer;
 async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let hourly = |name, amount| Policy::token_bucket(name, Quota::per_hour(amount));
+    let bucket = |name, amount| Policy::token_bucket(name, Quota::per_day(amount));
     let daily = Policy::fixed_window("daily", Quota::per_day(500));
     let limiter = |policies: Vec<Policy>| patient_limiter(store.clone(), policies);
     let limiters =
-        [limiter(vec![hourly("a", 300)]), limiter(vec![hourly("b", 400), daily.clone()]), limiter(vec![daily])];
+        [limiter(vec![bucket("a", 300)]), limiter(vec![bucket("b", 400), daily.clone()]), limiter(vec![daily])];
     let before = server.calls("evalsha") + server.calls("eval");
     let tasks: Vec<_> = (0..3_000_u64)
         .map(|at| {

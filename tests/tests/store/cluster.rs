@@ -1,14 +1,11 @@
 //! `RedisStore` in a Redis Cluster without faults: rights, seeds, diagnosis, and configuration errors.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use tokio::sync::MutexGuard;
 use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{Deployment, PATIENCE, patient_limiter, remaining};
-use tollgate_tests::{RedisCluster, RedisServer, ports, server::SLOTS};
+use tollgate_tests::{RedisCluster, RedisServer, ports, server::SLOTS, wait};
 
 use crate::suite::{CLUSTER, clear};
 
@@ -182,11 +179,7 @@ async fn without_any_seed_checks_are_refused_at_once_and_the_cluster_is_found_la
     // The server may have saved its slots before it was killed.
     let reply = server.add_slots(0..SLOTS).text();
     assert!(reply == "OK" || reply.contains("already busy"), "{reply}");
-    let started = Instant::now();
-    while limiter.check("acme").await.is_err() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the cluster is never found");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait::until_async("the cluster to be found", PATIENCE, async || limiter.check("acme").await.is_ok()).await;
     assert!(store.is_available());
     assert_eq!(remaining(&limiter, "acme").await, 9);
 }

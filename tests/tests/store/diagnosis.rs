@@ -54,7 +54,7 @@ async fn codes(store: &RedisStore, sets: impl IntoIterator<Item = PolicySet>) ->
 async fn a_slow_connection_is_not_reported_as_a_missing_right() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::open(proxy.url()).expect("a store");
+    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).build().expect("a store");
     proxy.set(Mode::Delay(Duration::from_millis(5)));
     for algorithm in ALGORITHMS {
         assert!(codes(&store, [set(&[algorithm])]).await.is_empty(), "{algorithm:?}");

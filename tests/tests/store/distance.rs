@@ -25,7 +25,7 @@ struct Setup {
 async fn setup() -> Setup {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(5)).build().expect("a store");
+    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).build().expect("a store");
     let limiter = Limiter::builder(store.clone()).policies(LARGE).deadline(DEADLINE).build();
     assert!(!patient_limiter(store.clone(), LARGE).check("acme").await.expect("a decision").is_degraded());
     Setup { server, proxy, store, limiter }
@@ -121,22 +121,6 @@ async fn a_limiter_with_a_longer_deadline_is_served_all_the_time() {
     }
     proxy.set(Mode::Pass);
     decides(limiter).await;
-}
-
-#[tokio::test]
-async fn one_late_answer_of_ten_makes_only_its_own_check_late() {
-    const CHECKS: usize = 50;
-    // So long that a machine that stands still for a moment makes no check late by itself.
-    const LONG: Duration = Duration::from_millis(750);
-    let Setup { proxy, store, .. } = &setup().await;
-    let limiter = Limiter::builder(store.clone()).policies(LARGE).deadline(LONG).build();
-    proxy.set(Mode::DelayEach(10, LONG * 5 / 4));
-    let mut reasons = Vec::new();
-    for _ in 0..CHECKS {
-        reasons.extend(check(&limiter).await.degraded());
-    }
-    assert!(reasons.iter().all(|&reason| reason == ErrorKind::Timeout), "{reasons:?}");
-    assert_eq!(reasons.len(), CHECKS / 10);
 }
 
 #[tokio::test]

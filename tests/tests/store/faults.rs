@@ -111,13 +111,17 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     .await;
 }
 
+async fn connected(url: String) -> RedisStore {
+    RedisStore::builder(url).connect_timeout(PATIENCE).connect().await.expect("a store")
+}
+
 #[tokio::test]
 async fn invalid_and_cut_replies_are_typed_errors() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::Refuse, Mode::ResetAfter(0)] {
         proxy.set(Mode::Pass);
-        let limiter = patient_limiter(RedisStore::connect(proxy.url()).await.expect("a store"), HOURLY);
+        let limiter = patient_limiter(connected(proxy.url()).await, HOURLY);
         assert!(!limiter.check("acme").await.expect("a decision").is_degraded());
         proxy.set(mode.clone());
         let error = limiter.check("acme").await.expect_err("no decision");
@@ -137,8 +141,8 @@ async fn invalid_and_cut_replies_are_typed_errors() {
 async fn a_wrong_password_is_a_clear_error_without_the_password() {
     let server = RedisServer::builder().password("hunter2").start();
     let addr = server.addr();
-    for url in [format!("redis://:letmein@{addr}"), format!("redis://{addr}"), format!("redis://nobody:letmein@{addr}")]
-    {
+    for user in [":letmein@", "", "nobody:letmein@"] {
+        let url = format!("redis://{user}{addr}?connect_timeout=1m");
         let error = RedisStore::connect(&url).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
         assert_eq!(error.to_string(), format!("cannot connect to redis at {addr}: redis refuses the user or password"));
@@ -147,8 +151,7 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
         let decision = limiter.check("acme").await.expect("the local share decides");
         assert_eq!(decision.degraded(), Some(ErrorKind::Authentication));
     }
-    let limiter =
-        patient_limiter(RedisStore::connect(format!("redis://:hunter2@{addr}")).await.expect("a store"), HOURLY);
+    let limiter = patient_limiter(connected(server.url()).await, HOURLY);
     assert!(limiter.check("acme").await.expect("a decision").is_allowed());
 }
 

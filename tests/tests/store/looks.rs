@@ -6,6 +6,7 @@ use tollgate::{
     Cost, Costs, ErrorKind, Lease, Limiter, Outage, Policy, Quota, RedisStore, limiter::KeyState,
     test_util::FaultyStore,
 };
+use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::RedisServer;
 
 /// Of these no unit comes back in a test.
@@ -19,7 +20,7 @@ fn left(state: &KeyState, policy: &str) -> u64 {
 #[tokio::test]
 async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_policy() {
     let server = RedisServer::start();
-    let limiter = Limiter::new(RedisStore::connect(server.url()).await.expect("a store"), [BUCKET, LOG]);
+    let limiter = patient_limiter(RedisStore::connect(server.url()).await.expect("a store"), [BUCKET, LOG]);
     let _ = limiter.check("acme").cost(Cost::new(40)).await.expect("a decision");
     for _ in 0..3 {
         let state = limiter.peek("acme").cost(Cost::new(10)).await.expect("a peek");
@@ -41,7 +42,7 @@ async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_p
 #[test]
 fn a_thread_peeks_with_a_cost() {
     let server = RedisServer::start();
-    let limiter = Limiter::new(RedisStore::open(server.url()).expect("a store"), BUCKET);
+    let limiter = patient_limiter(RedisStore::open(server.url()).expect("a store"), BUCKET);
     let _ = limiter.block_on(limiter.check("acme").cost(Cost::new(90))).expect("a decision");
     let wait = |cost| limiter.block_on(limiter.peek("acme").cost(Cost::new(cost))).expect("a peek").retry_after();
     assert_eq!(wait(10), None);
@@ -53,8 +54,8 @@ fn a_thread_peeks_with_a_cost() {
 async fn a_peek_with_a_cost_of_a_leased_policy_knows_the_units_of_this_process() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let leased = Policy::token_bucket("leased", Quota::per_day(1_000)).leased(Lease::new());
-    let limiter = Limiter::new(store.clone(), leased);
+    let leased = Policy::token_bucket("leased", Quota::per_day(1_000)).leased(Lease::new().generation(PATIENCE));
+    let limiter = patient_limiter(store, leased);
     // Until units are leased.
     while !limiter.check("acme").await.expect("a decision").is_leased() {}
     let spent = |state: &KeyState| 1_000 - left(state, "leased");

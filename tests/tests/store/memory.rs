@@ -75,7 +75,7 @@ fn clones_of_a_limiter_and_limiters_of_one_name_share_a_counter() {
 fn a_flood_of_inner_keys_behind_a_spent_outer_level_adds_no_state() {
     let store = MemoryStore::new();
     let site = Policy::fixed_window("site", Quota::per_day(100)).at_level(1);
-    let limiter = Limiter::new(store.clone(), [site, Policy::token_bucket("client", Quota::per_second(10))]);
+    let limiter = Limiter::new(store.clone(), [site, Policy::token_bucket("client", Quota::per_day(10))]);
     let admitted = (0..100_000_u64).filter(|&inner| check(&limiter, Key::new("one /48").child(inner))).count();
     assert_eq!((admitted, store.len()), (100, 101));
     assert!(check(&limiter, Key::new("another /48").child(7_u64)));

@@ -104,8 +104,9 @@ async fn a_process_counts_once_for_each_prefix_whatever_it_has_of_stores_and_lim
     };
     assert_eq!(named(&key()), named(&key().replace("tollgate", "other")));
     assert_eq!(named(&key()).len(), 1);
-    let expiry: i64 = server.command(&["PTTL", &key()]).int();
-    assert!((1..=8_000).contains(&expiry), "{expiry} ms");
+    // Where the machine has stood still, the set has expired and is made again.
+    wait::until_async("an expiry", PATIENCE, async || (1..=8_000).contains(&server.command(&["PTTL", &key()]).int()))
+        .await;
 }
 
 /// Returns the sets in which processes count themselves.
@@ -159,7 +160,15 @@ async fn a_process_with_very_many_limiters_has_a_bounded_number_of_sets() {
     let count = |at| store.replicas(ReplicaGroup::new(&name(at), &DAILY.into())).expect("a store that counts");
     until(&count(0), 1).await;
     until(&count(99), 1).await;
-    assert_eq!(sets(&server).len(), 32 + 1, "the last of them have one set together");
+    // The last of them have one set together. The sets expire while the machine stands still, and are made again.
+    let mut most = 0;
+    wait::until_async("all sets", PATIENCE, async || {
+        let count = sets(&server).len();
+        most = most.max(count);
+        count == 32 + 1
+    })
+    .await;
+    assert_eq!(most, 32 + 1);
     drop(limiters);
     // The sets of the limiters that were dropped expire.
     let (_limiter, kept) = (limiter(store.clone()), counted(&store));

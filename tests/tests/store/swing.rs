@@ -121,3 +121,17 @@ async fn a_server_that_stood_still_is_not_taken_for_a_far_one() {
         check_for(&limiter, Duration::from_secs(5)).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_late_answer_of_ten_makes_only_its_own_check_late() {
+    let server = PausedServer::start();
+    let limiter = limiter(&server);
+    let mut late = Vec::new();
+    for at in 1..=50 {
+        server.set_round_trip(if at % 10 == 0 { DEADLINE * 5 / 4 } else { Duration::from_millis(1) });
+        late.extend(
+            limiter.check("acme").await.expect("the local share decides").degraded().map(|reason| (at, reason)),
+        );
+    }
+    assert_eq!(late, [10, 20, 30, 40, 50].map(|at| (at, ErrorKind::Timeout)));
+}

@@ -93,7 +93,7 @@ async fn a_check_takes_as_many_allocations_wrapped_as_bare() {
 async fn the_deadline_is_kept_and_the_outage_answers() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::connect(proxy.url()).await.expect("a store");
+    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
     for (form, wrapped) in forms(&store) {
         proxy.set(Mode::Pass);
         store.ping().await.expect("an answer");

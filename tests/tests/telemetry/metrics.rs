@@ -279,8 +279,8 @@ fn leased_units_are_counted() {
     record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::builder(server.url()).prefix("shop").connect().await.expect("a store");
-        let policy = Policy::token_bucket("hot", Quota::per_hour(10_000)).leased(Lease::new());
-        let limiter = Limiter::builder(store.clone()).policies(policy).deadline(Duration::from_secs(2)).build();
+        let policy = Policy::token_bucket("hot", Quota::per_hour(10_000)).leased(Lease::new().generation(PATIENCE));
+        let limiter = Limiter::builder(store.clone()).policies(policy).deadline(PATIENCE).build();
         let mut leased = 0;
         for _ in 0..600 {
             leased += u64::from(limiter.check("acme").await.expect("a decision").is_leased());

@@ -228,7 +228,8 @@ fn without_a_runtime_cached_limits_are_known_and_a_fetch_is_an_error() {
     assert!(matches!(answer, Poll::Ready(Err(error)) if error.kind() == ErrorKind::NoRuntime));
     // The call may stand outside of the runtime in which the future is polled.
     let answer = tenants.limiter_for(&8);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     assert!(runtime.block_on(answer).expect("limits").into_limiter().is_some());
     assert_eq!(runtime.block_on(amount(&tenants, 7)), Some(500));
     assert_eq!(amount_at_once(&tenants, 7), Some(500));
@@ -247,7 +248,8 @@ fn a_fetch_whose_runtime_ends_is_a_failure_for_the_requests_on_others() {
     let source = Source::new();
     source.set_mood(Mood::Hangs);
     let tenants = source.builder().fetch_timeout(MINUTE).build();
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let (first, second) = (runtime(), runtime());
     let waiting = {
         let _inside = first.enter();

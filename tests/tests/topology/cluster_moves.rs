@@ -198,7 +198,7 @@ async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
     let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "10"]);
     let one = keys.items().iter().map(|key| key.text()).find(|key| key.contains(":a:")).expect("the key of a");
     let port = to.port().to_string();
-    assert_eq!(from.command(&["MIGRATE", "127.0.0.1", &port, &one, "0", "5000"]).text(), "OK");
+    assert_eq!(from.command(&["MIGRATE", "127.0.0.1", &port, &one, "0", "60000"]).text(), "OK");
     let refused = |server: &RedisServer| {
         let stats = server.info("errorstats");
         stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))

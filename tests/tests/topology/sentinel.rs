@@ -9,10 +9,11 @@ use std::{
 };
 
 use deadpool_redis::sentinel::SentinelServerType;
+use tokio::runtime::Builder;
 use tollgate::{Enforcement, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
-    RedisSentinels, RedisServer,
+    RedisSentinels, RedisServer, machine,
     server::{calls_of, field},
     wait,
 };
@@ -73,6 +74,14 @@ impl Load {
     }
 }
 
+/// Runs a scene. Sentinels replace no master for half a minute after they stood still.
+fn undisturbed(scene: impl AsyncFn()) {
+    machine::undisturbed(Duration::from_secs(1), || {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(2).enable_all().build().expect("a runtime").block_on(scene());
+    });
+}
+
 fn role(server: &RedisServer) -> String {
     field(server, "replication", "role")
 }
@@ -86,142 +95,154 @@ async fn receives_checks(server: &RedisServer) {
     wait::until_async("checks to reach the new master", PATIENCE, async || calls(server) > before).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted() {
-    let topology = RedisSentinels::start(false);
-    let store = store(&topology).await;
-    let load = Load::start(&store);
-    load.decides().await;
-    let announced = topology.switched();
-    topology.fail_over();
-    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
-        .await
-        .expect("a task")
-        .expect("announced");
-    let before = calls(topology.old());
-    let new = topology.risen().expect("a new master");
-    receives_checks(new).await;
-    println!("planned: the new master decides {:?} after it was announced", announced.elapsed());
-    assert_eq!(role(topology.old()), "master", "the checks moved before the demotion");
-    let at_move = calls(topology.old());
-    receives_checks(new).await;
-    let reached = load.decided.load(Ordering::Relaxed);
-    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
-    let stray = at_move - before;
-    println!("planned: {stray} calls at the old master since it was announced, of about 500 to 900 a second");
-    assert_eq!(calls(topology.old()), at_move, "no check reaches the old master");
-    println!("planned: {} decided without the store", load.degraded.load(Ordering::Relaxed));
-    load.end().await;
+#[test]
+fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted() {
+    undisturbed(async || {
+        let topology = RedisSentinels::start(false);
+        let store = store(&topology).await;
+        let load = Load::start(&store);
+        load.decides().await;
+        let announced = topology.switched();
+        topology.fail_over();
+        let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
+            .await
+            .expect("a task")
+            .expect("announced");
+        let before = calls(topology.old());
+        let new = topology.risen().expect("a new master");
+        receives_checks(new).await;
+        println!("planned: the new master decides {:?} after it was announced", announced.elapsed());
+        assert_eq!(role(topology.old()), "master", "the checks moved before the demotion");
+        let at_move = calls(topology.old());
+        receives_checks(new).await;
+        let reached = load.decided.load(Ordering::Relaxed);
+        wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100)
+            .await;
+        let stray = at_move - before;
+        println!("planned: {stray} calls at the old master since it was announced, of about 500 to 900 a second");
+        assert_eq!(calls(topology.old()), at_move, "no check reaches the old master");
+        println!("planned: {} decided without the store", load.degraded.load(Ordering::Relaxed));
+        load.end().await;
+    });
 }
 
 /// A process without Sentinels cannot learn of the fail-over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
-    let topology = RedisSentinels::start(false);
-    topology.want_replicas();
-    let load = Load::start(&store(&topology).await);
-    load.decides().await;
-    let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
-    let stays = patient_limiter(stays, LARGE);
-    assert!(stays.check("acme").await.is_ok());
-    let announced = topology.switched();
-    topology.fail_over();
-    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE)).await.expect("a task");
-    announced.expect("announced");
-    for _ in 0..100 {
-        let error = stays.check("acme").await.expect_err("the old master has no replicas");
-        // It may be a replica itself by now.
-        assert!(
-            ["noreplicas", "readonly", "breaker"].contains(&error.kind().as_str()),
-            "{}: {error}",
-            error.kind().as_str()
+#[test]
+fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
+    undisturbed(async || {
+        let topology = RedisSentinels::start(false);
+        topology.want_replicas();
+        let load = Load::start(&store(&topology).await);
+        load.decides().await;
+        let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
+        let stays = patient_limiter(stays, LARGE);
+        assert!(stays.check("acme").await.is_ok());
+        let announced = topology.switched();
+        topology.fail_over();
+        let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE)).await.expect("a task");
+        announced.expect("announced");
+        for _ in 0..100 {
+            let error = stays.check("acme").await.expect_err("the old master has no replicas");
+            // It may be a replica itself by now.
+            assert!(
+                ["noreplicas", "readonly", "breaker"].contains(&error.kind().as_str()),
+                "{}: {error}",
+                error.kind().as_str()
+            );
+        }
+        // The new master has a replica and decides.
+        receives_checks(topology.risen().expect("a new master")).await;
+        load.decides().await;
+        load.end().await;
+    });
+}
+
+#[test]
+fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
+    undisturbed(async || {
+        let topology = RedisSentinels::start(true);
+        let store = store(&topology).await;
+        let load = Load::start(&store);
+        let enforcement = Enforcement::share(0);
+        let _published = Limiter::builder(store.clone()).policies(LARGE).published_with(enforcement.clone()).build();
+        load.decides().await;
+        let announced = topology.switched();
+        let killed = Instant::now();
+        topology.old().kill();
+        let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
+            .await
+            .expect("a task")
+            .expect("announced");
+        let decided = load.decides().await;
+        println!(
+            "killed: announced after {:?}, decided {:?} later",
+            announced - killed,
+            decided.saturating_duration_since(announced)
         );
-    }
-    // The new master has a replica and decides.
-    receives_checks(topology.risen().expect("a new master")).await;
-    load.decides().await;
-    load.end().await;
+        let new = topology.risen().expect("a new master");
+        receives_checks(new).await;
+        // Operators see the limits at the new master, and are obeyed.
+        new.command(&["DEL", "tollgate:{replicas}:limits"]);
+        assert!(!new.command(&["HSET", "tollgate:{replicas}:shares", "large", "70%"]).is_error());
+        let shown = "large=10000000/day, fixed_window; enforced 70%; limiter large";
+        wait::until_async("the limits", PATIENCE, async || {
+            let score = new.command(&["ZSCORE", "tollgate:{replicas}:limits", shown]);
+            enforcement.percent() == 70 && !score.is_nil()
+        })
+        .await;
+        load.end().await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
-    let topology = RedisSentinels::start(true);
-    let store = store(&topology).await;
-    let load = Load::start(&store);
-    let enforcement = Enforcement::share(0);
-    let _published = Limiter::builder(store.clone()).policies(LARGE).published_with(enforcement.clone()).build();
-    load.decides().await;
-    let announced = topology.switched();
-    let killed = Instant::now();
-    topology.old().kill();
-    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
-        .await
-        .expect("a task")
-        .expect("announced");
-    let decided = load.decides().await;
-    println!(
-        "killed: announced after {:?}, decided {:?} later",
-        announced - killed,
-        decided.saturating_duration_since(announced)
-    );
-    let new = topology.risen().expect("a new master");
-    receives_checks(new).await;
-    // Operators see the limits at the new master, and are obeyed.
-    new.command(&["DEL", "tollgate:{replicas}:limits"]);
-    assert!(!new.command(&["HSET", "tollgate:{replicas}:shares", "large", "70%"]).is_error());
-    let shown = "large=10000000/day, fixed_window; enforced 70%; limiter large";
-    wait::until_async("the limits", PATIENCE, async || {
-        let score = new.command(&["ZSCORE", "tollgate:{replicas}:limits", shown]);
-        enforcement.percent() == 70 && !score.is_nil()
-    })
-    .await;
-    load.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_master_that_resumes_receives_no_checks() {
-    let topology = RedisSentinels::start(false);
-    let store = store(&topology).await;
-    let load = Load::start(&store);
-    load.decides().await;
-    let old = topology.old();
-    let before = calls(old);
-    let announced = topology.switched();
-    old.pause();
-    let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
-        .await
-        .expect("a task")
-        .expect("announced");
-    let decided = load.decides().await;
-    println!("stopped: decided {:?} after it was announced", decided.saturating_duration_since(announced));
-    let new = topology.risen().expect("a new master");
-    receives_checks(new).await;
-    old.resume();
-    // The calls that it had received before it was stopped.
-    let woken = calls(old);
-    let reached = load.decided.load(Ordering::Relaxed);
-    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
-    receives_checks(new).await;
-    let stray = calls(old) - before;
-    println!("stopped: {stray} calls at the old master that it had been sent, {woken} when it woke");
-    assert_eq!(calls(old), woken, "no check reaches the old master");
-    load.end().await;
+#[test]
+fn an_old_master_that_resumes_receives_no_checks() {
+    undisturbed(async || {
+        let topology = RedisSentinels::start(false);
+        let store = store(&topology).await;
+        let load = Load::start(&store);
+        load.decides().await;
+        let old = topology.old();
+        let before = calls(old);
+        let announced = topology.switched();
+        old.pause();
+        let announced = tokio::task::spawn_blocking(move || announced.recv_timeout(PATIENCE))
+            .await
+            .expect("a task")
+            .expect("announced");
+        let decided = load.decides().await;
+        println!("stopped: decided {:?} after it was announced", decided.saturating_duration_since(announced));
+        let new = topology.risen().expect("a new master");
+        receives_checks(new).await;
+        old.resume();
+        // The calls that it had received before it was stopped.
+        let woken = calls(old);
+        let reached = load.decided.load(Ordering::Relaxed);
+        wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100)
+            .await;
+        receives_checks(new).await;
+        let stray = calls(old) - before;
+        println!("stopped: {stray} calls at the old master that it had been sent, {woken} when it woke");
+        assert_eq!(calls(old), woken, "no check reaches the old master");
+        load.end().await;
+    });
 }
 
 /// Such a pool does not notice a planned fail-over, which is documented. It notices a dead master.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_of_sentinels_finds_the_next_master() {
-    let topology = RedisSentinels::start(false);
-    let urls = topology.urls();
-    let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
-    let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
-    let load = Load::start(&RedisStore::open(pool).expect("a store"));
-    load.decides().await;
-    topology.old().kill();
-    wait::until("another master", PATIENCE, || topology.risen().is_some());
-    load.decides().await;
-    receives_checks(topology.risen().expect("a new master")).await;
-    load.end().await;
+#[test]
+fn a_pool_of_sentinels_finds_the_next_master() {
+    undisturbed(async || {
+        let topology = RedisSentinels::start(false);
+        let urls = topology.urls();
+        let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
+        let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
+        let load = Load::start(&RedisStore::open(pool).expect("a store"));
+        load.decides().await;
+        topology.old().kill();
+        wait::until("another master", PATIENCE, || topology.risen().is_some());
+        load.decides().await;
+        receives_checks(topology.risen().expect("a new master")).await;
+        load.end().await;
+    });
 }
 
 #[tokio::test]

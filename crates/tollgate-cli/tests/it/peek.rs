@@ -172,7 +172,7 @@ async fn a_key_is_found_by_its_entries_and_the_rules() {
     let filled = Filled::new().await;
     let file = File::new("rules.yaml", SHOP);
     let rules = Rules::new(RuleSet::load(file.path()).unwrap());
-    let limiter = RuleLimiter::new(rules, filled.store.clone());
+    let limiter = RuleLimiter::builder(rules, filled.store.clone()).deadline(Duration::from_secs(60)).build();
     let request = [Descriptor::from([("tenant", "gold"), ("route", "/export")])];
     let _ = limiter.check("shop", &request, 3).await.unwrap();
 
@@ -198,7 +198,7 @@ async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
     let rule = "{unit: year, requests_per_unit: 20, time_zone: Europe/Berlin}";
     let file = File::new("rules.yaml", format!("domain: shop\ndescriptors: [{{key: tenant, rate_limit: {rule}}}]\n"));
     let rules = Rules::new(RuleSet::load(file.path()).unwrap());
-    let limiter = RuleLimiter::new(rules, filled.store.clone());
+    let limiter = RuleLimiter::builder(rules, filled.store.clone()).deadline(Duration::from_secs(60)).build();
     let _ = limiter.check("shop", &[Descriptor::from([("tenant", "acme")])], 3).await.unwrap();
     let json = filled.run(&["peek", "tenant=acme", "--rules", file.path(), "--format", "json"]).json();
     let state = &json["states"][0];
@@ -210,7 +210,8 @@ async fn a_peek_shows_a_window_of_the_calendar_and_the_limit_of_its_rule() {
 async fn a_reset_removes_the_states_of_the_key_alone() {
     let filled = Filled::new().await;
     let window = |name: &'static str| Policy::fixed_window(name, Quota::new(7, LONG));
-    let limiter = Limiter::new(filled.store.clone(), [window("tenant").at_level(1), window("user"), window("more")]);
+    let policies = [window("tenant").at_level(1), window("user"), window("more")];
+    let limiter = Limiter::builder(filled.store.clone()).policies(policies).deadline(Duration::from_secs(60)).build();
     for key in [Key::new("acme").child("ann"), Key::new("acme").child("bob"), Key::new("acmes").child("ann")] {
         let _ = limiter.check(key).await.unwrap();
     }

@@ -19,7 +19,7 @@ const SECRET: &str = "a secret of the configuration";
 /// Returns `top` for this server, with further arguments.
 pub(super) fn top(url: &str, arguments: &[&str]) -> Command {
     let mut top = command();
-    top.args(["top", "--redis", url, "--interval", "1"]).args(arguments);
+    top.args(["top", "--timeout", "60", "--redis", url, "--interval", "1"]).args(arguments);
     top
 }
 
@@ -47,13 +47,14 @@ fn send(address: SocketAddr, method: &str, path: &str, tenant: &str) -> u16 {
 
 /// Returns a limiter that counts at this server.
 async fn limiter(server: &RedisServer, policy: Policy) -> Limiter {
-    Limiter::new(RedisStore::connect(server.url()).await.unwrap(), policy)
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    Limiter::builder(store).policies(policy).deadline(Duration::from_secs(60)).build()
 }
 
 #[tokio::test]
 async fn redis_alone_tells_what_each_policy_spends() {
     let server = RedisServer::start();
-    let bucket = limiter(&server, Policy::token_bucket("bucket", Quota::per_day(10_000))).await;
+    let bucket = limiter(&server, Policy::token_bucket("bucket", Quota::per_day(1_000))).await;
     let day = limiter(&server, Policy::fixed_window("day", Quota::per_day(100_000))).await;
     let _ = (bucket.check("acme").await.unwrap(), day.check("acme").await.unwrap());
     let process = lines(&server.url(), &["--policy", "day=100000/d"]);

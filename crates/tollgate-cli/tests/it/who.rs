@@ -21,7 +21,8 @@ descriptors:
     let file = File::new("rules.yaml", rules);
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.unwrap();
-    let limiter = RuleLimiter::new(Rules::new(RuleSet::load(file.path()).unwrap()), store);
+    let rules = Rules::new(RuleSet::load(file.path()).unwrap());
+    let limiter = RuleLimiter::builder(rules, store).deadline(Duration::from_secs(60)).build();
     let requests = [
         ("tenant", "spent", 5),
         ("tenant", "busy", 4),

@@ -36,11 +36,11 @@ async fn statuses_stand_in_the_order_of_the_descriptors() {
     assert_eq!(
         told,
         [
-            (Code::Ok, Some((10, Unit::Hour, String::new())), 9),
+            (Code::Ok, Some((10, Unit::Day, String::new())), 9),
             (Code::Ok, None, 0),
             (Code::Ok, None, u32::MAX),
             (Code::Ok, None, 0),
-            (Code::Ok, Some((1, Unit::Hour, "once".to_owned())), 0),
+            (Code::Ok, Some((1, Unit::Day, "once".to_owned())), 0),
         ]
     );
 }
@@ -121,7 +121,7 @@ async fn header_fields_are_those_that_were_asked_for() {
     let told = fields(&response);
     assert_eq!(told[..2], [("x-limit".to_owned(), "1".to_owned()), ("x-left".to_owned(), "0".to_owned())]);
     let reset: u64 = told[2].1.parse().unwrap();
-    assert!(told[2].0 == "x-reset" && (1..=3_600).contains(&reset), "{told:?}");
+    assert!(told[2].0 == "x-reset" && (1..=86_400).contains(&reset), "{told:?}");
     assert!(service.decide(&tenant("internal")).await.unwrap().response_headers_to_add.is_empty());
 }
 

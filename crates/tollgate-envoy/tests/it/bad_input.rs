@@ -1,11 +1,8 @@
 //! Requests that are wrong, large, or come at a bad moment.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use tollgate_envoy::{
@@ -169,5 +166,5 @@ async fn a_reload_loses_no_request() {
         assert!(limit == 5_000_000 || limit == 7_000_000, "{limit}");
     }
     is_over.store(true, Ordering::Relaxed);
-    tokio::time::timeout(Duration::from_secs(20), reloads).await.unwrap().unwrap();
+    tokio::time::timeout(crate::support::LIMIT, reloads).await.unwrap().unwrap();
 }

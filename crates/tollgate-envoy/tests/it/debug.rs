@@ -11,7 +11,7 @@ async fn the_rules_in_force_are_printed() {
     let (status, text) = http(server.page("debug pages"), "GET /rlconfig", "").await;
     assert_eq!(status, 200);
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines[0], "shop.tenant: unit=HOUR requests_per_unit=10, shadow_mode: false, quota_mode: false");
+    assert_eq!(lines[0], "shop.tenant: unit=DAY requests_per_unit=10, shadow_mode: false, quota_mode: false");
     assert!(text.contains("shop.tenant_free: unit=UNKNOWN requests_per_unit=0, unlimited: true,"), "{text}");
     assert!(text.contains("shop.route_/never: unit=MINUTE requests_per_unit=0,"), "{text}");
 }
@@ -27,7 +27,7 @@ async fn mistakes_of_a_reload_are_printed_below_the_rules() {
     std::fs::write(&path, "domain: ''").unwrap();
     assert!(rules.reload().is_err());
     let (_, text) = http(server.page("debug pages"), "GET /rlconfig", "").await;
-    assert!(text.contains("shop.tenant: unit=HOUR"), "{text}");
+    assert!(text.contains("shop.tenant: unit=DAY"), "{text}");
     assert!(text.contains("# refused") && text.contains("must not be empty"), "{text}");
 }
 

@@ -19,7 +19,7 @@ async fn json_is_decided_as_grpc_is() {
     let body: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, body["overallCode"].as_str()), (200, Some("OK")));
     assert_eq!(body["statuses"][0]["currentLimit"]["requestsPerUnit"], 1);
-    assert_eq!(body["statuses"][0]["currentLimit"]["unit"], "HOUR");
+    assert_eq!(body["statuses"][0]["currentLimit"]["unit"], "DAY");
     let (status, body) = http(address, "POST /json", ONCE).await;
     assert_eq!(status, 429);
     assert!(body.contains(r#""overallCode":"OVER_LIMIT""#), "{body}");

@@ -44,8 +44,8 @@ async fn an_outage_has_the_stated_answer_and_is_counted() {
     for (outage, is_answered) in [(Outage::Open, true), (Outage::default(), true), (Outage::Closed, false)] {
         let redis = RedisServer::start();
         let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store).on_outage(outage).build();
-        let service = RateLimitService::new(limiter);
+        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store).deadline(LIMIT).on_outage(outage);
+        let service = RateLimitService::new(limiter.build());
         assert!(service.decide(&tenant("acme")).await.is_ok());
         assert_eq!(store_errors(&service), 0);
         redis.kill();

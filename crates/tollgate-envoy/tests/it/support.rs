@@ -15,15 +15,15 @@ use tollgate_rules::{Compat, Format, RuleLimiter, RuleSet, Rules};
 use tonic::transport::{Channel, Endpoint};
 
 /// The longest time that a test waits for a condition.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const RULES: &str = "
 domain: shop
 descriptors:
-  - {key: tenant, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: tenant, rate_limit: {unit: day, requests_per_unit: 10}}
   - {key: tenant, value: internal}
   - {key: tenant, value: free, rate_limit: {unlimited: true}}
-  - {key: tenant, value: once, rate_limit: {name: once, unit: hour, requests_per_unit: 1}}
+  - {key: tenant, value: once, rate_limit: {name: once, unit: day, requests_per_unit: 1}}
   - {key: route, value: /never, rate_limit: {unit: minute, requests_per_unit: 0}}
   - {key: route, value: /burst, rate_limit: {name: burst, quota: 60/h burst 2}}
 ";

@@ -71,7 +71,7 @@ mod tests {
     fn retry_after_may_be_a_date() {
         let date = |seconds| httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds));
         let found = delay(429, &[("retry-after", &date(100))]).unwrap();
-        assert!((97..=100).contains(&found), "{found}");
+        assert!((80..=100).contains(&found), "{found}");
         assert_eq!(delay(429, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")]), Some(0));
     }
 
@@ -119,7 +119,7 @@ mod tests {
         let primary = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset.as_str())];
         for (settings, status) in [(&FORBIDDEN, 403), (&SETTINGS, 403), (&SETTINGS, 429)] {
             let found = delay_with(settings, status, &primary).unwrap().as_secs();
-            assert!((98..=100).contains(&found), "{found}");
+            assert!((80..=100).contains(&found), "{found}");
         }
     }
 

@@ -208,10 +208,11 @@ fn service_with(headers: &'static [(&str, &str)]) -> BoxedService {
 #[tokio::test]
 async fn retry_after_of_the_service_as_a_date_is_raised_to_a_longer_wait() {
     let date = |seconds| httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds));
+    let later = date(7200);
     for (retry, expected) in [
         (date(1800), "3600".to_owned()),
         ("Sun, 06 Nov 1994 08:49:37 GMT".to_owned(), "3600".to_owned()),
-        (date(7200), date(7200)),
+        (later.clone(), later),
         ("7200".to_owned(), "7200".to_owned()),
         ("3600".to_owned(), "3600".to_owned()),
         ("3599".to_owned(), "3600".to_owned()),

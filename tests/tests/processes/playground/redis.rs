@@ -3,12 +3,17 @@
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
-use tollgate_tests::{RedisServer, wait};
+use tollgate_tests::{RedisServer, machine, wait};
 
 use super::{PATIENCE, Playground};
+use crate::STANDSTILL;
 
 #[test]
 fn two_playgrounds_with_one_redis_share_the_limit_and_the_permits() {
+    machine::undisturbed(STANDSTILL, two_playgrounds);
+}
+
+fn two_playgrounds() {
     let redis = RedisServer::start();
     let (mut one, mut other) = (Playground::start(&[], Some(&redis)), Playground::start(&[], Some(&redis)));
     let mut events = other.events();
@@ -46,6 +51,10 @@ fn two_playgrounds_with_one_redis_share_the_limit_and_the_permits() {
 
 #[test]
 fn an_outage_of_the_own_redis_is_answered_as_the_pane_says() {
+    machine::undisturbed(STANDSTILL, an_outage_of_the_own_redis);
+}
+
+fn an_outage_of_the_own_redis() {
     let mut playground = Playground::start(&["--redis-server"], None);
     let state =
         |playground: &Playground| -> Value { serde_json::from_str(&playground.get("/api/state").2).expect("JSON") };

@@ -9,8 +9,8 @@ use std::{
 use http::{Request, Response};
 use tokio::{sync::Barrier, task::JoinSet};
 use tollgate::{Limiter, Policy, Quota};
-use tollgate_test_support::{Deployment, patient_limiter};
-use tollgate_tests::Reply;
+use tollgate_test_support::{Deployment, PATIENCE, patient_limiter};
+use tollgate_tests::{Reply, wait};
 use tollgate_tower::{key::Global, outgoing::OutgoingLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -58,11 +58,7 @@ fn alone() -> Arc<Barrier> {
 
 /// Waits until the store has a pause that ends at this time or later.
 async fn paused_until(limiter: &Limiter, end: Instant) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while Instant::now() + left(limiter).await < end {
-        assert!(Instant::now() < deadline, "{:?} are left", left(limiter).await);
-        tokio::task::yield_now().await;
-    }
+    wait::until_async("the pause", PATIENCE, async || Instant::now() + left(limiter).await >= end).await;
 }
 
 pub(super) async fn the_answer_to_one_replica_pauses_the_calls_of_all(deployment: &Deployment) {

@@ -15,7 +15,7 @@ pub(super) async fn password(_: Pace) -> Findings {
     const PLANTED: &str = "planted-password";
     let mut findings = Findings::default();
     let server = RedisServer::builder().password(PLANTED).start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let (large, closed) = (limiter(&store, LARGE, Outage::default()), limiter(&store, LARGE, Outage::Closed));
     decides(&large, "acme").await;
     let load = Load::start(&large, 4, ["acme".into()]);

@@ -28,7 +28,7 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let namespace = NetworkNamespace::start();
     let server = Arc::new(namespace.place(RedisServer::builder()).start());
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
 
@@ -99,7 +99,7 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let namespace = NetworkNamespace::start();
     let server = namespace.place(RedisServer::builder()).start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let time = pace.of(Duration::from_secs(10), Duration::from_secs(3));

@@ -21,7 +21,7 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     const TASKS: u64 = 50;
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = patient_limiter(store.clone(), LARGE);
     decides(&large, "acme").await;
     let open = || fs::read_dir("/proc/self/fd").expect("linux tells").count();

@@ -30,7 +30,7 @@ async fn run(crowd: Crowd) -> (Turns, (u64, u64)) {
         let server = RedisServer::start();
         let turns = crowd.run(|| {
             let mut command = Command::new(env::current_exe().expect("this program has a path"));
-            command.args([PROCESS, &server.url()]);
+            command.args([PROCESS, &server.url_at(server.addr())]);
             command
         });
         (turns, server.keys_and_expires())

@@ -58,7 +58,7 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
 
 async fn flood(findings: &mut Findings, requests: u64, extractor: PeerIp, policies: PolicySet) -> Growth {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let limiter = patient_limiter(store, policies);
     decides(&limiter, key(extractor, u64::MAX)).await;
     // The scripts, the tasks and the queue have their size before the flood.

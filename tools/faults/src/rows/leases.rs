@@ -89,7 +89,7 @@ async fn rounds(pace: Pace, round: impl Fn(&mut Rounds) + Send + 'static) -> Rou
 pub(super) async fn killed(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let mut replicas = start(&server.url(), generation(pace));
+        let mut replicas = start(&server.url_at(server.addr()), generation(pace));
         replicas.kill(0);
         replicas.wait_until_drained();
         sum.add(server.keys_and_expires(), replicas);
@@ -100,7 +100,7 @@ pub(super) async fn killed(pace: Pace) -> Findings {
 pub(super) async fn stopped(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let replicas = start(&server.url(), generation(pace));
+        let replicas = start(&server.url_at(server.addr()), generation(pace));
         for at in 0..DISTURBANCES {
             replicas.stop(at, &server);
         }
@@ -112,7 +112,7 @@ pub(super) async fn stopped(pace: Pace) -> Findings {
 pub(super) async fn cut(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let replicas = start(&server.url(), generation(pace));
+        let replicas = start(&server.url_at(server.addr()), generation(pace));
         for _ in 0..3 * DISTURBANCES {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
             replicas.wait_until_drained();
@@ -125,7 +125,7 @@ pub(super) async fn cut(pace: Pace) -> Findings {
 pub(super) async fn lost(pace: Pace) -> Findings {
     let round = move |sum: &mut Rounds| {
         let server = RedisServer::start();
-        let replicas = start(&server.url(), generation(pace));
+        let replicas = start(&server.url_at(server.addr()), generation(pace));
         server.command(&["FLUSHALL"]);
         replicas.wait_until_drained();
         sum.add(server.keys_and_expires(), replicas);
@@ -138,7 +138,7 @@ pub(super) async fn server_clock(pace: Pace) -> Findings {
         move |sum: &mut Rounds| {
             let clock = WallClock::new();
             let server = RedisServer::builder().clock(&clock).start();
-            let replicas = start(&server.url(), generation(pace));
+            let replicas = start(&server.url_at(server.addr()), generation(pace));
             jump(&clock, JUMP);
             replicas.wait_until_drained();
             sum.add(server.keys_and_expires(), replicas);

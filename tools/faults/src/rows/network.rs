@@ -14,7 +14,7 @@ use crate::{
 pub(super) async fn kills(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let received = || server.info("stats")["total_connections_received"].parse::<f64>().expect("a number");

@@ -35,7 +35,8 @@ pub(super) async fn remembered(pace: Pace) -> Findings {
     let counts = || ["decided without the store", "decides again"].map(|line| log.text().matches(line).count() as f64);
 
     let server = Arc::new(RedisServer::start());
-    let store = RedisStore::builder(server.url()).deny_cache_cap(PATIENT).connect().await.expect("a store");
+    let store =
+        RedisStore::builder(server.url_at(server.addr())).deny_cache_cap(PATIENT).connect().await.expect("a store");
     let shared = limiter(&store, SHARED, Outage::default());
     while sample(&shared, "denied").await.is_allowed {}
     let is_over = AtomicBool::new(false);
@@ -81,7 +82,7 @@ pub(super) async fn replicas(_: Pace) -> Findings {
         replicas.truncate(number);
         while replicas.len() < number {
             let mut command = Command::new(env::current_exe().expect("this program has a path"));
-            command.args([REPLICA, &server.url()]);
+            command.args([REPLICA, &server.url_at(server.addr())]);
             replicas.push((Process::start(command, "outage 0"), 0));
         }
         for (process, outages) in &mut replicas {

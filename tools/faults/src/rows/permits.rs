@@ -38,7 +38,7 @@ fn life(pace: Pace) -> Duration {
 /// Returns a command that runs [`replica`].
 fn program(server: &RedisServer) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
-    command.args([REPLICA, &server.url()]);
+    command.args([REPLICA, &server.url_at(server.addr())]);
     command
 }
 
@@ -262,7 +262,7 @@ pub(super) async fn lowered(pace: Pace) -> Findings {
     let life = life(pace);
     let round = move |figures: &mut (usize, Duration), is_exact| {
         let server = RedisServer::start();
-        let lowered = LoweredLimit::run(|| program(&server), life, is_exact);
+        let lowered = LoweredLimit::run(&server, || program(&server), life, is_exact);
         figures.0 += lowered.begun_above;
         figures.1 = figures.1.max(lowered.kept_after);
     };

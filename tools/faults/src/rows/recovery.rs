@@ -20,7 +20,7 @@ pub(super) async fn late(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = Arc::new(RedisServer::start());
     server.kill();
-    let store = RedisStore::open(server.url()).expect("a store");
+    let store = RedisStore::open(server.url_at(server.addr())).expect("a store");
     let limiter = limiter(&store, LARGE, Outage::default());
     let first = sample(&limiter, "acme").await;
     assert!(first.is_allowed && first.reason.is_some());
@@ -43,7 +43,7 @@ pub(super) async fn killed(pace: Pace) -> Findings {
     let (mut added, mut extra, mut local, mut degraded) = (Duration::ZERO, 0.0_f64, 0.0_f64, 0);
     for round in 0..pace.of(5, 1) {
         let server = Arc::new(RedisServer::start());
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
         let small = limiter(&store, Policy::token_bucket("small", Quota::per_day(BURST)), Outage::default());
         let large = limiter(&store, LARGE, Outage::default());
         let began = Instant::now();
@@ -85,7 +85,7 @@ pub(super) async fn processes(pace: Pace) -> Findings {
     let mut processes: Vec<Process> = (0..PROCESSES)
         .map(|_| {
             let mut command = Command::new(env::current_exe().expect("this program has a path"));
-            command.args(["process", &server.url()]);
+            command.args(["process", &server.url_at(server.addr())]);
             Process::start(command, "decided")
         })
         .collect();

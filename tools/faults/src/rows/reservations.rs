@@ -89,7 +89,7 @@ pub(super) async fn silent(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
         let server = RedisServer::start();
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
         let large = limiter(&store, LARGE, Outage::local(1));
         decides(&large, "acme").await;
         let time = pace.of(Duration::from_secs(3), Duration::from_millis(700));
@@ -126,7 +126,7 @@ pub(super) async fn dead(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
         let server = Arc::new(RedisServer::start());
-        let store = RedisStore::connect(server.url()).await.expect("a store");
+        let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
         let large = limiter(&store, LARGE, Outage::local(1));
         decides(&large, "acme").await;
         let killing = Arc::clone(&server);

@@ -20,7 +20,7 @@ const REST: Duration = Duration::from_millis(3_500);
 pub(super) async fn closed(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let large = used(server.url()).await;
+    let large = used(server.url_at(server.addr())).await;
     server.command(&["CONFIG", "SET", "timeout", "1"]);
     let mut lost = 0;
     for _ in 0..pace.of(10, 2) {
@@ -40,7 +40,7 @@ pub(super) async fn closed(pace: Pace) -> Findings {
 pub(super) async fn killed(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let large = used(server.url()).await;
+    let large = used(server.url_at(server.addr())).await;
     let before = received(&server);
     let rounds = pace.of(200, 30);
     let lost = kill(&large, &[&server], rounds).await;
@@ -89,7 +89,7 @@ pub(super) async fn elsewhere(pace: Pace) -> Findings {
     lost_at("Sentinel", kill(&large, &[&server, &sentinel], rounds).await);
     drop(large);
 
-    let mut config = Config::from_url(server.url());
+    let mut config = Config::from_url(server.url_at(server.addr()));
     config.pool = Some(PoolConfig::new(1));
     let large = used(config.create_pool(Some(Runtime::Tokio1)).expect("a pool")).await;
     lost_at("a pool", kill(&large, &[&server], rounds).await);

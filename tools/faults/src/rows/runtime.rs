@@ -18,7 +18,7 @@ use crate::{
 pub(super) async fn ends(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let before = open();
@@ -36,7 +36,7 @@ pub(super) async fn ends(pace: Pace) -> Findings {
 async fn ended(findings: &mut Findings, server: &RedisServer, pace: Pace) {
     let mut longest = Duration::ZERO;
     for _ in 0..pace.of(20, 5) {
-        let store = RedisStore::open(server.url()).expect("a store");
+        let store = RedisStore::open(server.url_at(server.addr())).expect("a store");
         let large = limiter(&store, LARGE, Outage::default());
         let used = large.clone();
         let end = tokio::task::spawn_blocking(move || {

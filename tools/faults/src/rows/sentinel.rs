@@ -98,7 +98,7 @@ pub(super) async fn planned(pace: Pace) -> Findings {
 /// Counts the admissions at the old master by a process that knows only it, in a thousand checks after a fail-over.
 async fn stays(sentinels: &RedisSentinels) -> f64 {
     sentinels.want_replicas();
-    let store = RedisStore::connect(sentinels.old().url()).await.expect("a store");
+    let store = RedisStore::connect(sentinels.old().url_at(sentinels.old().addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::Closed);
     decides(&large, "acme").await;
     let switched = sentinels.switched();

@@ -20,7 +20,7 @@ use crate::{
 pub(super) async fn flushes(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = patient_limiter(store.clone(), LARGE);
     decides(&large, "acme").await;
     let mut client = server.client();
@@ -49,7 +49,7 @@ pub(super) async fn flushes(pace: Pace) -> Findings {
 /// Makes the server enter a refusing state under load, and measures the answers and the recovery.
 async fn meets(findings: &mut Findings, state: RefusingState) {
     let server = RefusingState::server();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let load = Load::start(&large, 4, ["acme".into()]);
@@ -111,7 +111,7 @@ pub(super) async fn too_few_replicas(_: Pace) -> Findings {
 pub(super) async fn eviction(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let policies = ["allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random", "volatile-random"];
     let mut warned = 0.0;
     for policy in policies {
@@ -133,7 +133,11 @@ const VICTIMS: u64 = 20;
 /// Counts the exhausted keys that are fresh after others filled the memory of the server.
 async fn flooded(policy: &str) -> f64 {
     let server = RedisServer::builder().arg("--maxmemory-policy", policy).start();
-    let store = RedisStore::builder(server.url()).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let store = RedisStore::builder(server.url_at(server.addr()))
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let spent = patient_limiter(store.clone(), Policy::fixed_window("spent", Quota::per_day(3)));
     for victim in (0..VICTIMS).flat_map(|victim| [victim; 3]) {
         assert!(spent.check(("victim", victim)).await.is_ok_and(|decision| decision.is_allowed()));
@@ -169,7 +173,7 @@ async fn flooded(policy: &str) -> f64 {
 pub(super) async fn read_only(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     decides(&large, "acme").await;
     let refused = || {

@@ -42,7 +42,7 @@ struct Look {
 pub(super) async fn load(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let (large, small) = (
         limiter(&store, LARGE, Outage::default()),
         // Most of its keys are denied most of the time.

@@ -19,7 +19,7 @@ pub(super) async fn server(pace: Pace) -> Findings {
     const TASKS: usize = 16;
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     let (mut stalled, mut added, mut most, mut met) = (Vec::new(), Duration::ZERO, 0.0_f64, 0);
     for round in 0..pace.of(30_u64, 6) {
@@ -79,7 +79,7 @@ fn is_sent(sample: &Sample) -> bool {
 pub(super) async fn pool(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = Arc::new(RedisServer::start());
-    let mut config = Config::from_url(server.url());
+    let mut config = Config::from_url(server.url_at(server.addr()));
     config.pool = Some(PoolConfig::new(2));
     let store = RedisStore::open(config.create_pool(Some(Runtime::Tokio1)).expect("a pool")).expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
