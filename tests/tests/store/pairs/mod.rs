@@ -5,6 +5,7 @@
 //! requests, and `PAIRS_SEED` the first seed.
 
 mod model;
+mod rules;
 mod scenario;
 mod service;
 mod spent;
@@ -25,7 +26,7 @@ use tollgate_tests::RedisServer;
 use tollgate_tower::HeaderFormat;
 
 use model::{Answer, Enforced, Model};
-use scenario::{CostOption, Scenario, Settle};
+use scenario::{CostOption, HOST, Scenario, Settle, Source};
 use service::{ADDRESSES, Seen, Subject};
 
 /// The longest time by which a request waits too long: timers count milliseconds, and callers that were denied come back up
@@ -77,6 +78,18 @@ const KNOWN: &[fn(&Scenario) -> bool] = &[
         let is_away = scenario.steps.iter().any(|step| step.is_away);
         is_away && options.settle == Settle::ChargeAfter && options.cost != CostOption::Unset
     },
+    // With rules, a limit that is not enforced for its key decides together with those that are.
+    |scenario| {
+        let is_shadow = scenario.options.enforced.is_some_and(|percent| percent < 100);
+        is_shadow && scenario.options.source == Source::Rules
+    },
+    // Rules do not take the priority of the layer.
+    |scenario| scenario.options.has_priority && scenario.options.source == Source::Rules,
+    // A rule in shadow mode settles nothing.
+    |scenario| {
+        let is_refunded = scenario.options.settle != Settle::Nothing;
+        is_refunded && scenario.options.is_trial && scenario.options.source == Source::Rules
+    },
     // Without rate limit fields, `Retry-After` is not exposed.
     |scenario| scenario.options.exposes_headers && scenario.options.format == HeaderFormat::None,
 ];
@@ -119,9 +132,13 @@ async fn run(scenario: &Scenario, store: Arc<dyn Store>, clock: Clock) -> Result
         models.iter_mut().for_each(|model| model.now = clock.now_us());
         let key = if scenario.options.is_layer() { step.key } else { step.key.or(Some(0)) };
         let text = key.map(|key| format!("{}-{key}", scenario.seed));
+        let is_by_rules = scenario.options.source == Source::Rules;
+        let key_of =
+            |set: usize, text: &str| if is_by_rules { rules::key_of(scenario, set, text) } else { Key::new(text) };
         let enforced = Enforced {
-            key: text.as_deref().is_none_or(|text| enforcement.applies_to(&Key::new(text))),
+            key: text.as_deref().is_none_or(|text| enforcement.applies_to(&key_of(0, text))),
             network: enforcement.applies_to(&Key::network(ADDRESSES[usize::from(step.network)], 64)),
+            host: is_by_rules && enforcement.applies_to(&key_of(1, &HOST.to_string())),
         };
         let [expected, least] = models.each_mut().map(|model| model.answer(step, enforced));
         if expected != least {
@@ -139,13 +156,15 @@ async fn run(scenario: &Scenario, store: Arc<dyn Store>, clock: Clock) -> Result
         if found != expected || !is_timely {
             return Err(format!("request {at}: {found:?} after {:?}, not {expected:?}, {late:?} late", seen.waited));
         }
-        let (Some(key), Some(text)) = (key, text) else { continue };
+        let text_of =
+            |set| if is_by_rules && set == 1 { Some((HOST, HOST.to_string())) } else { key.zip(text.clone()) };
         let places = [false, true].into_iter().take(1 + usize::from(scenario.is_local() && step.is_away));
         for (set, is_away) in places.flat_map(|is_away| [(0, is_away), (1, is_away)]) {
+            let Some((key, text)) = text_of(set) else { continue };
             let limiter = if is_away { &subject.limiters[set] } else { &subject.healthy[set] };
-            let state = limiter.peek(text.as_str()).await.map_err(|error| error.to_string())?;
+            let state = limiter.peek(key_of(set, &text)).await.map_err(|error| error.to_string())?;
             let left: Vec<_> = state.states().map(|state| state.remaining()).collect();
-            let [most, least] = models.each_mut().map(|model| model.remaining(set, key, is_away));
+            let [most, least] = models.each_mut().map(|model| model.remaining((set, key), is_away));
             if (0..left.len()).any(|at| !(least[at]..=most[at]).contains(&left[at])) {
                 let place = if is_away { "in the process" } else { "at the store" };
                 return Err(format!("request {at}: {left:?} left {place}, not {least:?} to {most:?}"));

@@ -6,7 +6,7 @@ use tollgate::{Algorithm, Outage, Policy, Quota};
 use tollgate_tower::{HeaderFormat, ResetFormat};
 
 use super::{
-    scenario::{BLOCKED, CostOption, EXEMPT, Scenario, Settle, Source, Step},
+    scenario::{BLOCKED, CostOption, EXEMPT, HOST, OTHER, Scenario, Settle, Source, Step},
     spent::Spent,
 };
 
@@ -24,10 +24,14 @@ pub(super) struct Answer {
 pub(super) struct Enforced {
     pub(super) key: bool,
     pub(super) network: bool,
+    pub(super) host: bool,
 }
 
 /// The time after which a reservation stays charged.
 const TIME_TO_LIVE: Duration = Duration::from_secs(600);
+
+/// A set and a key.
+type Place = (usize, u64);
 
 /// The units that were spent, by the set and the key, at the store and in the process.
 pub(super) struct Model<'a> {
@@ -35,8 +39,8 @@ pub(super) struct Model<'a> {
     /// Refunds return no more than they have to.
     is_least: bool,
     pub(super) now: u64,
-    at_store: HashMap<(usize, u64), Vec<Spent>>,
-    in_process: HashMap<(usize, u64), Vec<Spent>>,
+    at_store: HashMap<Place, Vec<Spent>>,
+    in_process: HashMap<Place, Vec<Spent>>,
 }
 
 /// One policy, and what a request asks of it.
@@ -52,17 +56,17 @@ impl<'a> Model<'a> {
     }
 
     /// Returns what each policy has left, at the store or in the process.
-    pub(super) fn remaining(&mut self, set: usize, key: u64, is_away: bool) -> Vec<u64> {
-        let policies = self.policies(set, is_away);
+    pub(super) fn remaining(&mut self, place: Place, is_away: bool) -> Vec<u64> {
+        let policies = self.policies(place.0, is_away);
         let now = self.now;
-        let spent = self.spent(set, key, is_away);
+        let spent = self.spent(place, is_away);
         policies.iter().zip(spent).map(|(policy, spent)| spent.remaining(policy, now)).collect()
     }
 
-    fn spent(&mut self, set: usize, key: u64, is_away: bool) -> &mut Vec<Spent> {
-        let count = self.scenario.sets[set].len();
+    fn spent(&mut self, place: Place, is_away: bool) -> &mut Vec<Spent> {
+        let count = self.scenario.sets[place.0].len();
         let states = if is_away { &mut self.in_process } else { &mut self.at_store };
-        states.entry((set, key)).or_insert_with(|| vec![Spent::default(); count])
+        states.entry(place).or_insert_with(|| vec![Spent::default(); count])
     }
 
     /// Returns the policies of a set. In an outage they are the share of a replica.
@@ -107,6 +111,9 @@ impl<'a> Model<'a> {
                 (Source::Function, BLOCKED) if step.key.is_some() => return self.works(step, passes()),
                 _ => {}
             }
+            if options.source == Source::Rules {
+                return self.decide_by_rules(step, enforced);
+            }
             let is_full = options.enforced.is_none_or(|percent| percent == 100);
             match step.key {
                 None if options.or_exempt || !is_full => return self.works(step, passes()),
@@ -119,7 +126,8 @@ impl<'a> Model<'a> {
 
     /// Answers a request that a limiter decides.
     fn decide(&mut self, step: &Step, is_enforced: bool) -> Answer {
-        let (options, set, key) = (&self.scenario.options, self.scenario.set_of(step), step.key.unwrap_or(0));
+        let (options, place) = (&self.scenario.options, self.place(step));
+        let set = place.0;
         let silent = self.silent();
         let passes = Answer { status: step.status, is_called: true, ..silent.clone() };
         let whole = self.asks(step, &self.scenario.sets[set]);
@@ -136,7 +144,7 @@ impl<'a> Model<'a> {
         // A cost that fits the whole quota and not the share spends all that the request may spend of the share.
         asks.iter_mut().for_each(|ask| ask.cost = ask.cost.min(ask.limit));
 
-        let wait = self.wait_us(step, &asks);
+        let wait = self.wait_us(place, step.is_away, &asks);
         let longest = options.wait.filter(|_| options.settle != Settle::Reserve && is_enforced);
         let longest = longest.map_or(0, |longest| longest.as_micros() as u64);
         if wait > longest {
@@ -150,7 +158,7 @@ impl<'a> Model<'a> {
         }
         self.now += wait;
         let charges_after = options.settle == Settle::ChargeAfter && wait == 0;
-        let (now, states) = (self.now, self.spent(set, key, step.is_away));
+        let (now, states) = (self.now, self.spent(place, step.is_away));
         let turn = asks.iter().zip(states.iter()).map(|(ask, spent)| spent.turn_us(&ask.policy, now)).max();
         let mut entries = Vec::new();
         if !charges_after {
@@ -165,18 +173,59 @@ impl<'a> Model<'a> {
         let answer = if is_enforced { answer } else { passes };
         self.charge_more(step, is_enforced);
         let answer = self.works(step, answer);
-        self.settle(step, &asks, &entries);
+        self.settle(step, place, &asks, &entries);
+        answer
+    }
+
+    /// Answers a request that the limits of its tenant and of its host decide. Limits that are not enforced deny nothing.
+    fn decide_by_rules(&mut self, step: &Step, enforced: Enforced) -> Answer {
+        let host = (step.tier == OTHER).then_some(HOST);
+        let is_trial = self.scenario.options.is_trial;
+        let limits = [(0, step.key, enforced.key && !is_trial), (1, host, enforced.host)];
+        let limits = limits.into_iter().filter_map(|(set, key, is_enforced)| Some(((set, key?), is_enforced)));
+        let (mut denied, mut never_fits, mut charged) = (0, false, Vec::new());
+        for (place, is_enforced) in limits {
+            let asks = self.asks(step, &self.scenario.sets[place.0]);
+            if asks.iter().any(|ask| ask.cost > ask.limit) {
+                never_fits |= is_enforced;
+                continue;
+            }
+            match self.wait_us(place, false, &asks) {
+                0 => charged.push((place, is_enforced, asks)),
+                wait if is_enforced => denied = denied.max(wait),
+                _ => {}
+            }
+        }
+        let mut answer = Answer { status: 200, ..self.silent() };
+        answer.fields.retain(|(name, _)| *name == "retry-after");
+        if denied > 0 || never_fits {
+            let retry_after = (!never_fits).then(|| denied.div_ceil(1_000_000).to_string());
+            answer.fields[0].1 = retry_after;
+            return Answer { status: if never_fits { 413 } else { 429 }, ..answer };
+        }
+        let (now, mut turn) = (self.now, 0);
+        let mut settled = Vec::new();
+        for (place, is_enforced, asks) in charged {
+            let states = self.spent(place, false);
+            let turns = asks.iter().zip(states.iter()).map(|(ask, spent)| spent.turn_us(&ask.policy, now));
+            turn = turn.max(turns.max().filter(|_| is_enforced).unwrap_or(0));
+            let entries: Vec<_> = asks.iter().zip(states).map(|(ask, spent)| spent.spend(now, ask.cost)).collect();
+            settled.push((place, asks, entries));
+        }
+        self.wait(turn, true);
+        let answer = self.works(step, Answer { status: step.status, is_called: true, ..answer });
+        for (place, asks, entries) in settled {
+            self.settle(step, place, &asks, &entries);
+        }
         answer
     }
 
     /// Settles a request whose service has answered. `entries` are the charges.
-    fn settle(&mut self, step: &Step, asks: &[Ask], entries: &[usize]) {
-        let (settle, set, key, now) =
-            (self.scenario.options.settle, self.scenario.set_of(step), step.key.unwrap_or(0), self.now);
+    fn settle(&mut self, step: &Step, place: Place, asks: &[Ask], entries: &[usize]) {
+        let (settle, now) = (self.scenario.options.settle, self.now);
         if entries.is_empty() {
-            let fits = self.wait_us(step, asks) == 0;
-            for (ask, spent) in
-                asks.iter().zip(self.spent(set, key, step.is_away)).filter(|_| fits && step.status == 401)
+            let fits = self.wait_us(place, step.is_away, asks) == 0;
+            for (ask, spent) in asks.iter().zip(self.spent(place, step.is_away)).filter(|_| fits && step.status == 401)
             {
                 spent.spend(now, ask.cost);
             }
@@ -186,8 +235,7 @@ impl<'a> Model<'a> {
             return;
         }
         let is_least = self.is_least;
-        for (at, ((ask, spent), entry)) in asks.iter().zip(self.spent(set, key, step.is_away)).zip(entries).enumerate()
-        {
+        for (at, ((ask, spent), entry)) in asks.iter().zip(self.spent(place, step.is_away)).zip(entries).enumerate() {
             let last = match settle {
                 Settle::ChargeOn | Settle::ChargeAfter if step.status != 401 => 0,
                 Settle::FinalCost | Settle::Reserve => step.last,
@@ -203,18 +251,18 @@ impl<'a> Model<'a> {
 
     /// Charges what the service charges with its limiter, which has the rank of the request.
     fn charge_more(&mut self, step: &Step, is_enforced: bool) {
-        let (set, key) = (self.scenario.set_of(step), step.key.unwrap_or(0));
-        let never_fits = self.asks(step, &self.scenario.sets[set]).iter().any(|ask| step.more > ask.limit);
+        let place = self.place(step);
+        let never_fits = self.asks(step, &self.scenario.sets[place.0]).iter().any(|ask| step.more > ask.limit);
         if !self.scenario.options.charges_more || step.more == 0 || never_fits {
             return;
         }
-        let mut asks = self.asks(step, &self.policies(set, step.is_away));
+        let mut asks = self.asks(step, &self.policies(place.0, step.is_away));
         asks.iter_mut().for_each(|ask| ask.cost = step.more.min(ask.limit));
-        if self.wait_us(step, &asks) > 0 {
+        if self.wait_us(place, step.is_away, &asks) > 0 {
             return;
         }
         let (now, mut turn) = (self.now, 0);
-        for (ask, spent) in asks.iter().zip(self.spent(set, key, step.is_away)) {
+        for (ask, spent) in asks.iter().zip(self.spent(place, step.is_away)) {
             turn = turn.max(spent.turn_us(&ask.policy, now));
             spent.spend(now, ask.cost);
         }
@@ -226,6 +274,10 @@ impl<'a> Model<'a> {
         self.now += if waits && !self.scenario.is_in_redis { turn } else { 0 };
     }
 
+    fn place(&self, step: &Step) -> Place {
+        (self.scenario.set_of(step), step.key.unwrap_or(0))
+    }
+
     /// Lets the service work.
     fn works(&mut self, step: &Step, answer: Answer) -> Answer {
         self.now += step.works.as_micros() as u64;
@@ -233,9 +285,9 @@ impl<'a> Model<'a> {
     }
 
     /// Returns how long it takes until a request fits.
-    fn wait_us(&mut self, step: &Step, asks: &[Ask]) -> u64 {
+    fn wait_us(&mut self, place: Place, is_away: bool, asks: &[Ask]) -> u64 {
         let now = self.now;
-        let spent = self.spent(self.scenario.set_of(step), step.key.unwrap_or(0), step.is_away);
+        let spent = self.spent(place, is_away);
         let denying = asks.iter().zip(spent).filter(|(ask, spent)| !spent.fits(&ask.policy, now, ask.cost, ask.limit));
         denying.map(|(ask, spent)| spent.wait_us(&ask.policy, now, ask.cost, ask.limit)).max().unwrap_or(0)
     }
@@ -264,7 +316,7 @@ impl<'a> Model<'a> {
     fn answer_of(&mut self, step: &Step, asks: &[Ask], denied: Option<u64>) -> Answer {
         let (options, now) = (&self.scenario.options, self.now);
         let mut answer = Answer { status: step.status, is_called: true, ..self.silent() };
-        let spent = self.spent(self.scenario.set_of(step), step.key.unwrap_or(0), step.is_away).clone();
+        let spent = self.spent(self.place(step), step.is_away).clone();
         let seconds = |us: u64| us.div_ceil(1_000_000);
         let (mut states, mut retry_after) = (Vec::new(), 0);
         for (ask, spent) in asks.iter().zip(&spent) {

@@ -35,6 +35,8 @@ pub(super) struct Options {
     pub(super) format: HeaderFormat,
     pub(super) exposes_headers: bool,
     pub(super) outage: Outage,
+    /// Tells whether the rule of the tenant is in shadow mode.
+    pub(super) is_trial: bool,
 }
 
 /// Says what checks the limiter.
@@ -47,13 +49,15 @@ pub(super) enum Caller {
 }
 
 /// Says where the limiter of a request comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Source {
     #[default]
     Fixed,
     Handle,
     Tiers,
     Function,
+    /// Rules: the first set limits the tenant, which is the key, and the other set the host of the other tier.
+    Rules,
 }
 
 /// Says what a request costs.
@@ -89,6 +93,9 @@ pub(super) enum Settle {
 pub(super) const OTHER: u8 = 1;
 pub(super) const EXEMPT: u8 = 2;
 pub(super) const BLOCKED: u8 = 3;
+
+/// The only host.
+pub(super) const HOST: u64 = 9;
 
 /// One request, and what happens before it and in the service.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +142,11 @@ impl Options {
     pub(super) fn is_layer(&self) -> bool {
         self.caller == Caller::Layer
     }
+
+    /// Returns whether the tier of a request selects its limiter.
+    pub(super) fn selects(&self) -> bool {
+        self.is_layer() && matches!(self.source, Source::Tiers | Source::Function)
+    }
 }
 
 impl Scenario {
@@ -149,10 +161,30 @@ impl Scenario {
         let count = 4 + dice.below(24);
         let steps = (0..count).map(|_| draw_step(dice, &options, most, periods)).collect();
         let mut drawn = Self { seed, is_in_redis, sets, options, steps };
+        if drawn.options.source == Source::Rules {
+            drawn.keep_to_rules();
+        }
         if drawn.has_queue() {
             drawn.options.wait = None;
         }
         drawn
+    }
+
+    /// Leaves out what rules do not have.
+    fn keep_to_rules(&mut self) {
+        let options = &mut self.options;
+        options.caller = Caller::Layer;
+        (options.wait, options.charges_more, options.or_exempt) = (None, false, false);
+        if options.cost == CostOption::Each || options.has_priority {
+            options.cost = CostOption::Unset;
+        }
+        if matches!(options.settle, Settle::ChargeAfter | Settle::FinalCosts | Settle::Reserve) {
+            options.settle = Settle::ChargeOn;
+        }
+        for step in &mut self.steps {
+            // Of no units, rules ask whether a limit is spent.
+            (step.is_away, step.cost) = (false, step.cost.max(1));
+        }
     }
 
     /// Returns whether requests wait in a leaky bucket.
@@ -162,8 +194,7 @@ impl Scenario {
 
     /// Returns the set that decides a request.
     pub(super) fn set_of(&self, step: &Step) -> usize {
-        let selects = self.options.is_layer() && matches!(self.options.source, Source::Tiers | Source::Function);
-        usize::from(selects && step.tier == OTHER)
+        usize::from(self.options.selects() && step.tier == OTHER)
     }
 
     /// Returns whether a request that waits takes units that have not accrued.
@@ -185,7 +216,7 @@ impl Scenario {
         let is_shadow = options.enforced.is_some_and(|percent| percent < 100);
         let is_exempt = options.exempts && step.is_exempt
             || options.has_networks && step.network == 1
-            || step.tier == EXEMPT && options.source >= Source::Tiers
+            || step.tier == EXEMPT && options.selects()
             || step.key.is_none() && (options.or_exempt || is_shadow);
         let has_error = step.is_away && options.outage == Outage::Closed || options.cost != CostOption::Unset;
         options.is_layer() && is_exempt || is_shadow && has_error
@@ -248,6 +279,7 @@ const PLAIN_OPTIONS: &[fn(&mut Options, &Options)] = &[
     |options, plain| options.format = plain.format,
     |options, plain| options.exposes_headers = plain.exposes_headers,
     |options, _| options.outage = Outage::Closed,
+    |options, plain| options.is_trial = plain.is_trial,
 ];
 
 /// Each sets one property of a request to its default.
@@ -285,7 +317,14 @@ fn draw_options(dice: &mut Dice, is_in_redis: bool) -> Options {
     ];
     Options {
         caller: dice.pick(&[Caller::Layer, Caller::Layer, Caller::Layer, Caller::Handler]),
-        source: dice.pick(&[Source::Fixed, Source::Fixed, Source::Handle, Source::Tiers, Source::Function]),
+        source: dice.pick(&[
+            Source::Fixed,
+            Source::Fixed,
+            Source::Handle,
+            Source::Tiers,
+            Source::Function,
+            Source::Rules,
+        ]),
         cost: dice.pick(&[CostOption::Unset, CostOption::OfRequest, CostOption::Each]),
         settle: dice.pick(&settles),
         has_priority: is_rare(dice),
@@ -299,6 +338,7 @@ fn draw_options(dice: &mut Dice, is_in_redis: bool) -> Options {
         format: dice.pick(&formats),
         exposes_headers: is_rare(dice),
         outage: dice.pick(&[Outage::Closed, Outage::Open, Outage::local(1), Outage::local(2)]),
+        is_trial: is_rare(dice),
     }
 }
 

@@ -11,7 +11,6 @@ use std::{
 };
 
 use http::{Request, Response, StatusCode, request::Parts, response};
-use tokio::task::yield_now;
 use tollgate::{
     Cost, Costs, Decision, Enforcement, Limiter, LimiterHandle, Outage, PolicySet, Priority, Store,
     limiter::Selection,
@@ -20,6 +19,7 @@ use tollgate::{
     test_util::FaultyStore,
 };
 use tollgate_test_support::PATIENCE;
+use tollgate_tests::wait;
 use tollgate_tower::{
     HandlerLimiter, LimiterSource, Meter, RateLimitBuilder, RateLimitLayer, RequestLimiter, TieredLimiters,
     body::guard_response,
@@ -27,7 +27,10 @@ use tollgate_tower::{
 };
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
 
-use super::scenario::{BLOCKED, Caller, CostOption, EXEMPT, OTHER, Options, Scenario, Settle, Source, Step};
+use super::{
+    rules::request_rules,
+    scenario::{BLOCKED, Caller, CostOption, EXEMPT, HOST, OTHER, Options, Scenario, Settle, Source, Step},
+};
 
 /// The addresses of clients: not listed, allowed and denied.
 pub(super) const ADDRESSES: [IpAddr; 3] = [
@@ -73,12 +76,12 @@ impl Subject {
             [0, 1].map(limiter)
         };
         let healthy = limiters(calls.store.clone(), Outage::Closed);
-        let [first, _] = limiters(used, options.outage);
+        let [first, _] = limiters(used.clone(), options.outage);
         let other = first.with_policies(scenario.sets[1].clone());
         let limiters = [first, other];
         let is_called = Arc::new(AtomicBool::new(false));
         let work = Work { options: options.clone(), clock: clock.clone(), is_called: is_called.clone() };
-        let service = service(&options, &limiters, work);
+        let service = service(&options, source(scenario, &limiters, used), &limiters[0], work);
         Self { moves: !scenario.is_in_redis, service, clock, is_called, faulty, calls, limiters, healthy }
     }
 
@@ -95,6 +98,9 @@ impl Subject {
         if let Some(key) = key {
             request = request.header("x-key", key);
         }
+        if step.tier == OTHER {
+            request = request.header("x-host", HOST);
+        }
         let mut sent = std::pin::pin!(self.service.clone().oneshot(request.body(()).expect("a request")));
         let mut waited = Duration::ZERO;
         let Ok(response) = loop {
@@ -108,9 +114,7 @@ impl Subject {
                 response = &mut sent => break response,
             }
         };
-        while self.calls.under_way() > before {
-            yield_now().await;
-        }
+        wait::until_async("the calls in the background", PATIENCE, async || self.calls.under_way() <= before).await;
         Seen { response, is_called: self.is_called.load(Ordering::Relaxed), waited }
     }
 }
@@ -208,9 +212,10 @@ fn step(parts: &Parts) -> &Step {
     parts.extensions.get().expect("each request has its step")
 }
 
-fn source(options: &Options, limiters: &[Limiter; 2]) -> LimiterSource {
+fn source(scenario: &Scenario, limiters: &[Limiter; 2], store: Arc<dyn Store>) -> LimiterSource {
     let [first, other] = limiters.clone();
-    match options.source {
+    match scenario.options.source {
+        Source::Rules => request_rules(scenario, store).into(),
         Source::Fixed => first.into(),
         Source::Handle => LimiterHandle::new(first).into(),
         Source::Tiers => TieredLimiters::new(first)
@@ -237,12 +242,11 @@ fn costs_of(option: CostOption, parts: &Parts, selects: bool) -> Costs {
     }
 }
 
-fn builder(options: &Options, limiters: &[Limiter; 2]) -> RateLimitBuilder<BoxedKey> {
+fn builder(options: &Options, source: LimiterSource) -> RateLimitBuilder<BoxedKey> {
     let key = Header::new("x-key");
     let key = if options.or_exempt { key.or_exempt().boxed() } else { key.boxed() };
-    let mut builder = RateLimitLayer::builder(source(options, limiters), key)
-        .header_format(options.format)
-        .expose_headers(options.exposes_headers);
+    let mut builder =
+        RateLimitLayer::builder(source, key).header_format(options.format).expose_headers(options.exposes_headers);
     builder = match options.settle {
         Settle::Nothing | Settle::Reserve => builder,
         Settle::ChargeOn => builder.charge_on(|status| status == 401),
@@ -258,7 +262,7 @@ fn builder(options: &Options, limiters: &[Limiter; 2]) -> RateLimitBuilder<Boxed
             [(if is_first { "a0" } else { "b0" }, last)]
         }),
     };
-    let (cost, selects) = (options.cost, options.is_layer() && options.source >= Source::Tiers);
+    let (cost, selects) = (options.cost, options.selects());
     builder = match cost {
         CostOption::Unset => builder,
         CostOption::OfRequest => builder.cost(|parts| Cost::new(step(parts).cost)),
@@ -288,14 +292,15 @@ fn builder(options: &Options, limiters: &[Limiter; 2]) -> RateLimitBuilder<Boxed
 
 fn service(
     options: &Options,
-    limiters: &[Limiter; 2],
+    source: LimiterSource,
+    limiter: &Limiter,
     work: Work,
 ) -> BoxCloneService<Request<()>, response::Parts, Infallible> {
-    let (cost, selects) = (options.cost, options.is_layer() && options.source >= Source::Tiers);
-    let builder = builder(options, limiters);
+    let (cost, selects) = (options.cost, options.selects());
+    let builder = builder(options, source);
     let reserves = options.settle == Settle::Reserve;
     if options.caller == Caller::Handler {
-        let limiter = builder.build().handler_limiter::<String>(limiters[0].clone());
+        let limiter = builder.build().handler_limiter::<String>(limiter.clone());
         return BoxCloneService::new(service_fn(move |request: Request<()>| {
             let (limiter, work) = (limiter.clone(), work.clone());
             async move { Ok(handle(limiter, work, request, cost, reserves).await.into_parts().0) }
