@@ -90,6 +90,12 @@ const KNOWN: &[fn(&Scenario) -> bool] = &[
         let is_refunded = scenario.options.settle != Settle::Nothing;
         is_refunded && scenario.options.is_trial && scenario.options.source == Source::Rules
     },
+    // A request that has waited for the fill of an interval bucket gets no unit back: it was spent before the fill.
+    |scenario| {
+        let is_refunded = !matches!(scenario.options.settle, Settle::Nothing | Settle::Reserve);
+        let is_alone = |set: &Vec<Policy>| set.len() == 1 && set[0].algorithm() == Algorithm::IntervalBucket;
+        scenario.options.wait.is_some() && is_refunded && scenario.sets.iter().any(is_alone)
+    },
     // Without rate limit fields, `Retry-After` is not exposed.
     |scenario| scenario.options.exposes_headers && scenario.options.format == HeaderFormat::None,
 ];
