@@ -53,7 +53,10 @@ const KNOWN: &[fn(&Scenario) -> bool] = &[
     },
     // A decision over Redis that is alone with a token bucket has no time, so its refund is less than the charge.
     |scenario| {
-        let is_refunded = !matches!(scenario.options.settle, Settle::Nothing | Settle::Reserve);
+        let options = &scenario.options;
+        // A request that another rule denies is refunded.
+        let is_in_steps = options.source == Source::Rules && options.is_trial;
+        let is_refunded = !matches!(options.settle, Settle::Nothing | Settle::Reserve) || is_in_steps;
         let is_alone = |set: &Vec<Policy>| set.len() == 1 && set[0].algorithm() == Algorithm::TokenBucket;
         scenario.is_in_redis && is_refunded && scenario.sets.iter().any(is_alone)
     },
