@@ -25,6 +25,7 @@ mod margin;
 mod memory;
 mod order;
 mod overload;
+mod pairs;
 mod paused_server;
 mod priorities;
 mod probe;
