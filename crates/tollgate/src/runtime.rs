@@ -1,9 +1,7 @@
 //! The tokio runtime that a call to a store outside this process needs, its time, and its background tasks.
 
-// Only stores outside the process have background tasks.
-#[cfg(feature = "redis")]
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "the store asks for more duties"))]
 mod background;
-#[cfg(feature = "redis")]
 mod sync;
 #[cfg(all(test, feature = "redis"))]
 mod tests;
@@ -16,7 +14,6 @@ use std::{
 
 use tokio::runtime::{Handle, Id};
 
-#[cfg(feature = "redis")]
 pub(crate) use background::{Background, Running};
 
 use crate::{Error, ErrorKind};

@@ -219,6 +219,72 @@ async fn an_error_of_a_step_is_that_of_the_request() {
     }
 }
 
+// Belongs into crates/tollgate-rules/tests/it/steps.rs, before `proptest!`. It is red until refunds of a token bucket that
+// others spend meanwhile return their units.
+
+
+/// Answers a check only after other requests had their turn. Each call takes a millisecond of the clock.
+struct Slow {
+    store: Counting,
+    clock: Clock,
+}
+
+impl Store for Slow {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        self.clock.advance(std::time::Duration::from_millis(1));
+        let decision = self.store.check(check);
+        StoreFuture::pending(async move {
+            tokio::task::yield_now().await;
+            decision.await
+        })
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        self.clock.advance(std::time::Duration::from_millis(1));
+        self.store.refund(check, decision)
+    }
+
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.store.reset(check)
+    }
+
+    fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
+        self.store.can_decide(policies, key)
+    }
+}
+
+#[tokio::test]
+async fn requests_that_another_rule_denies_are_free_in_several_steps_at_once() {
+    const TWO: &str = "
+domain: d
+descriptors:
+- {key: a, rate_limit: {quota: 100/h, algorithm: token_bucket}}
+- {key: b, rate_limit: {quota: 1/h, algorithm: fixed_window}}
+- {key: c, shadow_mode: true, rate_limit: {quota: 100/h, algorithm: token_bucket}}
+";
+    for is_joint in [false, true] {
+        for at_once in [1, 2, 16, 64] {
+            let clock = Clock::manual(0);
+            let store = Slow { store: Counting::new(is_joint, &clock), clock };
+            let limiter = RuleLimiter::new(Rules::new(rules(TWO)), store);
+            assert_eq!(codes(&limiter, &request(&["b"])).await, [OK]);
+            for _ in 0..128 / at_once {
+                let denied = (0..at_once).map(|_| async { codes(&limiter, &request(&["a", "b", "c"])).await });
+                for codes in futures_util::future::join_all(denied).await {
+                    assert_eq!(codes, [OK, OVER, OK]);
+                }
+            }
+            for key in ["a", "c"] {
+                let look = [Descriptor::from([(key, "x")]).with_hits(0)];
+                let left = limiter.check("d", &look, 0).await.expect("a decision").verdict().statuses()[0].remaining();
+                // What accrues within the milliseconds of a request is not returned a second time.
+                assert!(left >= 99, "{left} of 100 of {key} are left after {at_once} at once");
+            }
+        }
+    }
+}
+
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 

@@ -9,7 +9,8 @@ use http::{Request, Response, StatusCode, request::Parts};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{Cost, Limiter, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
-    HandlerLimiter, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, RequestLimiter,
+    HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
+    RequestLimiter,
     key::{Global, Header, KeyError},
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -234,8 +235,8 @@ async fn a_leaky_bucket_beside_other_policies_delays_too() {
 struct ByOne(Limiter);
 
 impl RequestDecider for ByOne {
-    fn decide(&self, _: &Parts, cost: Cost) -> Result<JointFuture, KeyError> {
-        let limiter = self.0.clone();
+    fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
+        let (limiter, cost) = (self.0.clone(), check.cost());
         Ok(StoreFuture::pending(async move {
             let decision = limiter.check("all").cost(cost).await?;
             let joint = if decision.is_allowed() { JointDecision::allowed() } else { JointDecision::denied() };
