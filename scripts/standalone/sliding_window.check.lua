@@ -12,8 +12,7 @@
 -- Reply   the words of each policy, see its file; the first word is -1 - word if that policy denies. At the end the
 --         time. A single word is returned alone, without the time.
 -- Effects admitted: one SET with PXAT or one SETRANGE per policy, see its file. Denied: nothing, except that a state
---         which lies impossibly far ahead of the clock, or which another quota wrote, is stored again in its
---         corrected form (mended).
+--         which lies impossibly far ahead of the clock is stored again in its corrected form (mended).
 -- Pitfalls TIME may advance within a script on Redis before 7.2, so it is read once. Numbers are passed to commands
 --         with format('%d'): `..` and tostring cut a time to 14 digits. Several keys are read at once, before
 --         anything is written: where their slot is being moved, a call on a key that expired is refused.
