@@ -7,8 +7,9 @@ use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
 use tokio::{task::JoinSet, time::sleep};
-use tollgate::{Lease, Limiter, MemoryStore, Policy, Quota};
-use tollgate_test_support::{Deployment, Kind, patient_limiter};
+use tollgate::{Lease, Limiter, MemoryStore, Policy, Quota, RedisStore, store::Clock};
+use tollgate_test_support::{Deployment, Kind, START_US, patient_limiter, remaining};
+use tollgate_tests::RedisServer;
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -76,5 +77,22 @@ async fn units_that_come_back_late_deny_nobody() {
                 assert_eq!((by_layer, by_limiter), (0, 0), "{callers} callers, limit {at}");
             }
         }
+    }
+}
+
+/// A bucket of ten a minute is full again after six seconds, and the unit of the check with it.
+#[tokio::test]
+async fn a_clock_of_the_process_tells_how_late_a_refund_is() {
+    let clock = Clock::manual(START_US);
+    let server = RedisServer::start();
+    let redis = RedisStore::builder(server.url()).clock(clock.clone()).connect().await.expect("a store");
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    let minute = Policy::token_bucket("minute", Quota::per_minute(10));
+    for limiter in [patient_limiter(redis, minute.clone()), patient_limiter(memory, minute)] {
+        let decision = limiter.check("ann").await.expect("a decision");
+        clock.advance(Duration::from_secs(6));
+        assert!(limiter.check("ann").cost(10).await.expect("a decision").is_allowed());
+        limiter.refund("ann", 1).of(&decision).await.expect("refunded");
+        assert_eq!(remaining(&limiter, "ann").await, 0);
     }
 }

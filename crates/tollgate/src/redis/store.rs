@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Cost, Decision, Error, ErrorKind, Key, PolicySet, Store,
-    clock::micros,
+    clock::{Clock, micros},
     model::{Entry, quota::MAX_EXACT},
     redis::{
         deny_cache::{DenyCache, KeyHash},
@@ -128,6 +128,7 @@ impl RedisStore {
             prefix,
             hasher: RandomState::default(),
             backend,
+            clock: config.server.clock.clone(),
             deny_cache: config.deny_cache.clone(),
             pots: Arc::clone(&config.pots),
             housekeeping: Housekeeping::new(),
@@ -165,7 +166,10 @@ impl Store for RedisStore {
         }
         match inner.refusal_within(check) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => inner.backend.check(Arc::new(CheckRequest::new(check, hash, deny_epoch).with_trip(trip))),
+            None => {
+                let request = CheckRequest::new(check, hash, deny_epoch).with_clock(inner.clock.as_ref());
+                inner.backend.check(Arc::new(request.with_trip(trip)))
+            }
         }
     }
 
@@ -186,7 +190,7 @@ impl Store for RedisStore {
         let charge = if is_held { Cost::ZERO.into() } else { check.charge().to_owned() };
         let (inner, policies, key) = (Arc::clone(inner), check.policies.clone(), check.key.clone());
         let deadline = check.deadline;
-        let sent = deadline.map_or_else(runtime::now, Deadline::start);
+        let asked_us = Decision::here_us(deadline.map_or_else(runtime::now, Deadline::start));
         StoreFuture::pending(async move {
             let (script, keys) = (policies.shape().look(charge.borrow().is_capped()), policies.shape().keys());
             let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
@@ -196,7 +200,7 @@ impl Store for RedisStore {
                     command.arg("");
                 }
             });
-            protocol::decision(&policies, charge.borrow(), sent, &reply.await?)
+            protocol::decision(&policies, charge.borrow(), asked_us, &reply.await?)
         })
     }
 
@@ -386,6 +390,8 @@ struct Inner {
     prefix: String,
     hasher: RandomState,
     backend: Backend,
+    /// The clock that decides instead of the server's.
+    clock: Option<Clock>,
     deny_cache: Option<Arc<DenyCache>>,
     pots: Arc<Pots>,
     housekeeping: Housekeeping,

@@ -220,7 +220,7 @@ impl Script {
     ///
     /// The reply is not one that the script makes.
     pub fn read(&self, costs: impl Into<Costs>, reply: &Value) -> Result<Decision, Error> {
-        protocol::decision(&self.policies, self.charge(costs).borrow(), crate::runtime::now(), reply)
+        protocol::decision(&self.policies, self.charge(costs).borrow(), Decision::here_us(crate::runtime::now()), reply)
     }
 
     /// Returns the SHA-1 of the text that decides for many keys.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::finding::{ACL, Finding, granted, lacks};
 use crate::{
-    Cost, Error, Key, Policy, PolicySet, Quota,
+    Cost, Decision, Error, Key, Policy, PolicySet, Quota,
     model::cost::{Charge, ChargeRef},
     redis::{
         protocol::{self, MixedArgs, Script},
@@ -86,7 +86,7 @@ pub(super) async fn try_policies(
                 break;
             };
             if script.sha == shape.check(false).sha {
-                let decision = protocol::decision(&set, charge.borrow(), runtime::now(), &reply)?;
+                let decision = protocol::decision(&set, charge.borrow(), Decision::here_us(runtime::now()), &reply)?;
                 left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
             }
         }

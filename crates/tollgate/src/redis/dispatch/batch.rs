@@ -416,7 +416,7 @@ impl Group {
                 let request = Arc::clone(self.request(0));
                 reply_all(
                     self.subjects,
-                    &protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value),
+                    &protocol::decision(&request.policies, request.charge.borrow(), request.asked_us(), &value),
                 );
                 return;
             }

@@ -332,7 +332,7 @@ async fn call(
         Sent::UnknownScript | Sent::Unsent(_) => Box::pin(server.send_one(request.call(&server), true, None)).await,
     };
     match answer {
-        Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), request.sent, &value)),
+        Ok(value) => Ok(protocol::decision(&request.policies, request.charge.borrow(), request.asked_us(), &value)),
         Err(CallError::NotExecuted(not_executed)) => Err(NoReply::NotExecuted(not_executed)),
         Err(CallError::Failed(error)) => Ok(Err(error)),
     }

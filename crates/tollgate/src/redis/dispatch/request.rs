@@ -22,6 +22,7 @@ use tokio::{
 use super::queue::Queued;
 use crate::{
     Decision, Error, ErrorKind, Key, PolicySet,
+    clock::Clock,
     model::cost::Charge,
     redis::{
         deny_cache::{Epoch, KeyHash},
@@ -46,6 +47,8 @@ pub(in crate::redis) struct CheckRequest {
     /// The tag for the logs among the policies. Empty without a log.
     pub(in crate::redis) tag: Box<[u8]>,
     pub(in crate::redis) sent: Instant,
+    /// When the check was made, on the clock that decides instead of the server's.
+    clock_us: Option<u64>,
     pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
@@ -119,6 +122,7 @@ impl CheckRequest {
             charge: if check.policies.is_leased() { check.charge().uncapped() } else { check.charge().to_owned() },
             tag,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
+            clock_us: None,
             deadline: check.deadline,
             deny_epoch,
             trip: None,
@@ -126,6 +130,18 @@ impl CheckRequest {
             is_over: AtomicBool::new(false),
             reply: Mutex::new(Reply::Awaited(None)),
         }
+    }
+
+    /// Adds the time of the clock that decides instead of the server's.
+    #[inline]
+    pub(in crate::redis) fn with_clock(mut self, clock: Option<&Clock>) -> Self {
+        self.clock_us = clock.map(Clock::now_us);
+        self
+    }
+
+    /// Returns the time that stands for that of a reply without one.
+    pub(super) fn asked_us(&self) -> u64 {
+        self.clock_us.unwrap_or_else(|| Decision::here_us(self.sent))
     }
 
     /// Adds what a check of leased policies needs of the pots.
@@ -138,7 +154,13 @@ impl CheckRequest {
     /// Returns the same request, to be sent to a server that has this share of its slot.
     pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
         let trip = self.trip.clone();
-        Self { share, sent: self.sent, trip, ..Self::new(self.check(), self.hash.clone(), self.deny_epoch) }
+        Self {
+            share,
+            sent: self.sent,
+            clock_us: self.clock_us,
+            trip,
+            ..Self::new(self.check(), self.hash.clone(), self.deny_epoch)
+        }
     }
 
     pub(in crate::redis) fn check(&self) -> Check<'_> {

@@ -1,8 +1,8 @@
 //! A check on the wire: the numbers and the keys of its call, and the words of its reply. The other calls use the same ones.
 
+use std::ops::Deref;
 #[cfg(feature = "calendar")]
 use std::time::SystemTime;
-use std::{ops::Deref, time::Instant};
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -161,17 +161,17 @@ pub(super) fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>)
 const EXACT: i64 = MAX_EXACT as i64;
 
 /// Reads the reply of a check: the words of each policy, then the server's time. The first word of a policy that
-/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `sent`
-/// stands for it.
+/// denies is sent as −1 − word. A bare integer is the first word of a single policy, and carries no time: `asked_us`
+/// stands for it, which is no later.
 pub(crate) fn decision(
     policies: &PolicySet,
     charge: ChargeRef<'_>,
-    sent: Instant,
+    asked_us: u64,
     reply: &Value,
 ) -> Result<Decision, Error> {
     let (words, at_us) = match reply {
         Value::Array(reply) => timed(reply)?,
-        bare => (std::slice::from_ref(bare), Decision::here_us(sent)),
+        bare => (std::slice::from_ref(bare), asked_us),
     };
     let count = words_of_check(policies, charge.is_capped());
     if words.len() != count {
