@@ -219,10 +219,6 @@ async fn an_error_of_a_step_is_that_of_the_request() {
     }
 }
 
-// Belongs into crates/tollgate-rules/tests/it/steps.rs, before `proptest!`. It is red until refunds of a token bucket that
-// others spend meanwhile return their units.
-
-
 /// Answers a check only after other requests had their turn. Each call takes a millisecond of the clock.
 struct Slow {
     store: Counting,
@@ -283,7 +279,6 @@ descriptors:
         }
     }
 }
-
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
