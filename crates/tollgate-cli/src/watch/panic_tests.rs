@@ -29,5 +29,8 @@ fn a_panic_restores_the_terminal_and_then_its_message_is_shown() {
     assert!(!terminal.ended().success(), "process {} is not the one that panics", process::id());
     terminal.wait("the terminal as it was", |_| terminal.is_restored());
     let screen = terminal.wait("the message", |screen| screen.contains("the words of the panic"));
-    assert!(terminal.written().contains("\u{1b}[?1049h"), "the screen was in use: {screen}");
+    let written = terminal.written();
+    assert!(written.contains("\u{1b}[?1049h"), "the screen was in use: {screen}");
+    // Whoever leaves the screen a second time moves the cursor back above the message.
+    assert_eq!(written.matches("\u{1b}[?1049l").count(), 1, "{screen}");
 }

@@ -1,6 +1,6 @@
 //! Draws snapshots on a terminal.
 
-use std::io;
+use std::{io, thread};
 
 use ratatui::{
     DefaultTerminal, Frame,
@@ -48,8 +48,12 @@ impl View for Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // The terminal may be gone. The cursor is shown as the value inside is dropped.
-        let _ = ratatui::try_restore();
+        // A panic has restored the terminal before it showed its message. A second time would move the cursor back above
+        // the message, and the next line of the shell would cover it.
+        if !thread::panicking() {
+            // The terminal may be gone. The cursor is shown as the value inside is dropped.
+            let _ = ratatui::try_restore();
+        }
     }
 }
 

@@ -27,14 +27,14 @@ fn parts(response: &Response<String>) -> String {
     format!("{:?} {:?} {:?}", response.status(), response.headers(), response.body())
 }
 
-/// Returns the responses of a layer that has denied before and of a new one, in one second.
+/// Returns the responses of a layer that has denied before and of a new one, in one tenth of a second.
 async fn both<L>(used: &L, new: impl Fn() -> L, at: usize) -> [Response<String>; 2]
 where
     L: Layer<BoxedService>,
     L::Service: Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
     let request = || requests().nth(at).unwrap();
-    in_one_second(async || [send(used, request()).await, send(&new(), request()).await]).await
+    in_one_tenth(async || [send(used, request()).await, send(&new(), request()).await]).await
 }
 
 /// Compares the denials of layers that have denied before with those of new layers, at every step of the clock.

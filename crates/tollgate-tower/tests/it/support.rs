@@ -159,12 +159,14 @@ pub(crate) fn second() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970").as_secs()
 }
 
-/// Returns what `work` returns in one second of the system clock, which some header formats show.
-pub(crate) async fn in_one_second<T>(mut work: impl AsyncFnMut() -> T) -> T {
+/// Returns what `work` returns in one tenth of a second of the system clock. Some header formats show the time of a reset
+/// by that clock in whole seconds: it stays the same meanwhile when the reset is a whole number of tenths away.
+pub(crate) async fn in_one_tenth<T>(mut work: impl AsyncFnMut() -> T) -> T {
+    let tenth = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() / 100;
     loop {
-        let began = second();
+        let began = tenth();
         let done = work().await;
-        if second() == began {
+        if tenth() == began {
             return done;
         }
     }

@@ -28,7 +28,7 @@ async fn describe(layer: &RateLimitLayer<Global>, accept: &str) -> String {
 async fn responses_are_those_of_a_fixed_limiter_in_every_format() {
     for format in HEADER_FORMATS {
         for policies in [vec![TWO], vec![TWO, HOURLY]] {
-            let all = in_one_second(async || {
+            let all = in_one_tenth(async || {
                 let mut all = Vec::new();
                 for (name, source) in sources(&still(), policies.clone()) {
                     let layer = RateLimitLayer::builder(source, Global)
