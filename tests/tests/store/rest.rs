@@ -235,7 +235,9 @@ fn a_connection_that_was_forgotten_without_a_word_is_replaced_without_a_check() 
     undisturbed_for(Duration::from_millis(5), 1, async || {
         let server = RedisServer::start();
         let proxy = Proxy::start(server.addr());
-        let limiter = limiter(proxy.url()).await;
+        // A silent connection is given up after the time for connecting.
+        let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).connect().await;
+        let limiter = patient_limiter(store.expect("a store"), LARGE);
         assert!(limiter.check("acme").await.is_ok());
         proxy.forget_all();
         wait::until_async("a new connection", PATIENCE / 4, async || proxy.accepted() >= 2).await;
