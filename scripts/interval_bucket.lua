@@ -7,9 +7,9 @@
 --         and the missing units.
 -- Reply   two words: the missing units, and the microseconds until the next fill.
 -- Effects the key expires within 1 ms after the fill that makes the bucket full.
--- Pitfalls a refund returns units until the next fill: a fill returns older ones. Only whole fills are applied, and
---         the timer moves by whole periods. So the part of the current period that has passed is never lost, however
---         many requests arrive.
+-- Pitfalls a refund returns units until the next fill, also those that waited for a fill: a fill returns older ones.
+--         Only whole fills are applied, and the timer moves by whole periods. So the part of the current period that
+--         has passed is never lost, however many requests arrive.
 
 --# settle: reads the missing units, and applies the fills since then
 local used, start, mended = 0, now, false
@@ -119,6 +119,10 @@ end
 --# refund_capped: only the last places in a debt are given back
 local passed = start + period - spent - was_first
 if was_first < 0 or passed >= 0 and passed % period == 0 and used + passed / period * amount == was_second then
+  local spent = spent
+  if was_second > burst then
+    spent = spent + was_first + (math.ceil((was_second - burst) / amount) - 1) * period
+  end
   --@ own refund
 end
 

@@ -26,9 +26,9 @@
 --         and the missing units.
 -- Reply   two words: the missing units, and the microseconds until the next fill.
 -- Effects the key expires within 1 ms after the fill that makes the bucket full.
--- Pitfalls a refund returns units until the next fill: a fill returns older ones. Only whole fills are applied, and
---         the timer moves by whole periods. So the part of the current period that has passed is never lost, however
---         many requests arrive.
+-- Pitfalls a refund returns units until the next fill, also those that waited for a fill: a fill returns older ones.
+--         Only whole fills are applied, and the timer moves by whole periods. So the part of the current period that
+--         has passed is never lost, however many requests arrive.
 local call, pcall, all = redis.call, redis.pcall, unpack
 local pack, unpack, format = struct.pack, struct.unpack, string.format
 local states = #KEYS > 1 and call('MGET', all(KEYS))

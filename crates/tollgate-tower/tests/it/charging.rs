@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
-use tollgate::{Cost, Limiter, Outage, Policy, Quota};
+use tollgate::{Cost, Limiter, Outage, Policy, Quota, test_util::FaultyStore};
 use tollgate_tower::{Outcome, RateLimitLayer, key::Global};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
@@ -224,6 +224,29 @@ async fn charge_after_denies_with_the_exact_wait_and_the_headers_of_the_limiter(
         let never = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::new(3)).charge_after(|_| true).build();
         assert_eq!(send(&never, request()).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_after_refuses_a_cost_that_never_fits_also_in_an_outage() {
+    for outage in [Outage::Closed, Outage::Open, Outage::local(1)] {
+        let store = FaultyStore::new(still());
+        store.fail();
+        let limiter = Limiter::builder(store).policies(TWO).on_outage(outage).build();
+        let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::new(3)).charge_after(|_| true).build();
+        assert_eq!(send(&layer, request()).await.status(), StatusCode::PAYLOAD_TOO_LARGE, "{outage:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn charge_after_charges_a_cost_above_the_share_of_a_replica_after_the_response() {
+    let store = FaultyStore::new(still());
+    store.fail();
+    let limiter = Limiter::builder(store).policies(TWO).on_outage(Outage::local(2)).build();
+    let layer = RateLimitLayer::builder(limiter, Global).cost(|_| Cost::new(2)).charge_after(|_| true).build();
+    let response = send(&layer, request()).await;
+    assert_eq!((response.status(), header(&response, "ratelimit")), (StatusCode::OK, Some(r#""two";r=1"#)));
+    refunds_are_done().await;
+    assert_eq!(send(&layer, request()).await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use tollgate::{Algorithm, Outage, Policy, Quota};
+use tollgate_test_support::PATIENCE;
 use tollgate_tower::{HeaderFormat, ResetFormat};
 
 use super::{
@@ -132,7 +133,11 @@ impl<'a> Model<'a> {
         let passes = Answer { status: step.status, is_called: true, ..silent.clone() };
         let whole = self.asks(step, &self.scenario.sets[set]);
         if whole.iter().any(|ask| ask.cost > ask.limit) {
-            return if is_enforced { Answer { status: 413, ..silent } } else { self.works(step, passes) };
+            if is_enforced {
+                return Answer { status: 413, ..silent };
+            }
+            self.charge_more(step, false);
+            return self.works(step, passes);
         }
         match options.outage {
             Outage::Open if step.is_away => return self.works(step, passes),
@@ -199,6 +204,9 @@ impl<'a> Model<'a> {
         let mut answer = Answer { status: 200, ..self.silent() };
         answer.fields.retain(|(name, _)| *name == "retry-after");
         if denied > 0 || never_fits {
+            if self.scenario.is_in_redis && is_trial {
+                self.charge_and_refund(charged);
+            }
             let retry_after = (!never_fits).then(|| denied.div_ceil(1_000_000).to_string());
             answer.fields[0].1 = retry_after;
             return Answer { status: if never_fits { 413 } else { 429 }, ..answer };
@@ -220,6 +228,18 @@ impl<'a> Model<'a> {
         answer
     }
 
+    /// Charges in one step, and refunds in another.
+    fn charge_and_refund(&mut self, charged: Vec<(Place, bool, Vec<Ask>)>) {
+        let now = self.now;
+        for (place, _, asks) in charged {
+            let unproved = self.unproved_us(&asks);
+            for (ask, spent) in asks.iter().zip(self.spent(place, false)) {
+                let entry = spent.spend(now, ask.cost);
+                spent.refund(&ask.policy, now, entry, ask.cost, unproved);
+            }
+        }
+    }
+
     /// Settles a request whose service has answered. `entries` are the charges.
     fn settle(&mut self, step: &Step, place: Place, asks: &[Ask], entries: &[usize]) {
         let (settle, now) = (self.scenario.options.settle, self.now);
@@ -234,7 +254,7 @@ impl<'a> Model<'a> {
         if settle == Settle::Reserve && step.works >= TIME_TO_LIVE {
             return;
         }
-        let is_least = self.is_least;
+        let unproved = self.unproved_us(asks);
         for (at, ((ask, spent), entry)) in asks.iter().zip(self.spent(place, step.is_away)).zip(entries).enumerate() {
             let last = match settle {
                 Settle::ChargeOn | Settle::ChargeAfter if step.status != 401 => 0,
@@ -245,15 +265,23 @@ impl<'a> Model<'a> {
             if last > ask.cost && settle == Settle::Reserve {
                 spent.spend(now, last - ask.cost);
             }
-            spent.refund(&ask.policy, now, *entry, ask.cost.saturating_sub(last), is_least);
+            spent.refund(&ask.policy, now, *entry, ask.cost.saturating_sub(last), unproved);
         }
+    }
+
+    /// Returns the age that a refund may have beside the time of the clock, where refunds return as little as they may. A
+    /// decision over Redis that is alone with a token bucket has no time: its age is measured by the process.
+    fn unproved_us(&self, asks: &[Ask]) -> Option<u64> {
+        let is_alone = self.scenario.is_in_redis && asks.len() == 1 && self.scenario.options.settle != Settle::Reserve;
+        self.is_least.then_some(if is_alone { PATIENCE.as_micros() as u64 } else { 0 })
     }
 
     /// Charges what the service charges with its limiter, which has the rank of the request.
     fn charge_more(&mut self, step: &Step, is_enforced: bool) {
         let place = self.place(step);
         let never_fits = self.asks(step, &self.scenario.sets[place.0]).iter().any(|ask| step.more > ask.limit);
-        if !self.scenario.options.charges_more || step.more == 0 || never_fits {
+        let is_undecided = step.is_away && matches!(self.scenario.options.outage, Outage::Open | Outage::Closed);
+        if !self.scenario.options.charges_more || step.more == 0 || never_fits || is_undecided {
             return;
         }
         let mut asks = self.asks(step, &self.policies(place.0, step.is_away));
@@ -320,12 +348,15 @@ impl<'a> Model<'a> {
         let seconds = |us: u64| us.div_ceil(1_000_000);
         let (mut states, mut retry_after) = (Vec::new(), 0);
         for (ask, spent) in asks.iter().zip(&spent) {
-            let left = spent.remaining(&ask.policy, now);
+            // The units above the share of a rank are left to others.
+            let (whole, kept) = (spent.remaining(&ask.policy, now), ask.policy.quota().burst() - ask.limit);
+            let left = whole.saturating_sub(kept);
             let fits = spent.fits(&ask.policy, now, ask.cost, ask.limit);
             let wait = if fits { 0 } else { spent.wait_us(&ask.policy, now, ask.cost, ask.limit) };
             let retry = wait.saturating_sub(denied.unwrap_or(u64::MAX));
             retry_after = retry_after.max(retry);
-            let until = if left == 0 && retry > 0 { retry } else { spent.more_us(&ask.policy, now) };
+            let one_more = if whole < kept { spent.wait_us(&ask.policy, now, 1, ask.limit) } else { 0 };
+            let until = if left == 0 && retry > 0 { retry } else { spent.more_us(&ask.policy, now).max(one_more) };
             states.push((&ask.policy, left, seconds(until)));
         }
         // A format with one value describes the policy that is closest to its limit. It is the only one here.
@@ -363,10 +394,8 @@ impl<'a> Model<'a> {
         if denied.is_some() {
             set("retry-after", seconds(retry_after).max(1).to_string());
         }
-        // The other fields of several policies are not modelled, and neither are those of a denial of a rank.
-        let is_ranked = denied.is_some() && options.has_priority && step.rank < 100;
-        let is_several = only.is_none() && options.format != HeaderFormat::Ietf08;
-        if is_ranked || is_several {
+        // The other fields of several policies are not modelled.
+        if only.is_none() && options.format != HeaderFormat::Ietf08 {
             answer.fields.retain(|(name, _)| !name.contains("ratelimit"));
         }
         answer

@@ -210,18 +210,6 @@ impl Scenario {
         matches!(self.options.outage, Outage::Local { .. }) && self.steps.iter().any(|step| step.is_away)
     }
 
-    /// Returns whether a request may pass without a decision.
-    pub(super) fn passes_undecided(&self, step: &Step) -> bool {
-        let options = &self.options;
-        let is_shadow = options.enforced.is_some_and(|percent| percent < 100);
-        let is_exempt = options.exempts && step.is_exempt
-            || options.has_networks && step.network == 1
-            || step.tier == EXEMPT && options.selects()
-            || step.key.is_none() && (options.or_exempt || is_shadow);
-        let has_error = step.is_away && options.outage == Outage::Closed || options.cost != CostOption::Unset;
-        options.is_layer() && is_exempt || is_shadow && has_error
-    }
-
     /// Returns the smallest scenario that can be found for which `fails` is true.
     pub(super) fn shrunk(mut self, fails: impl Fn(&Self) -> bool) -> Self {
         loop {

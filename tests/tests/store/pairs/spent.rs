@@ -144,9 +144,9 @@ impl Spent {
         self.entries.len() - 1
     }
 
-    /// Returns units of an entry, as if they had never been spent. With `is_least`, a token bucket returns as little as it may:
-    /// less by what accrued in the meantime.
-    pub(super) fn refund(&mut self, policy: &Policy, now: u64, entry: usize, units: u64, is_least: bool) {
+    /// Returns units of an entry, as if they had never been spent. With `unproved`, a token bucket returns as little as it may:
+    /// less by what accrued in the meantime, and in these microseconds.
+    pub(super) fn refund(&mut self, policy: &Policy, now: u64, entry: usize, units: u64, unproved: Option<u64>) {
         let (amount, period) = (policy.quota().amount(), period_us(policy));
         let spent = self.entries[entry].0;
         let counts = match policy.algorithm() {
@@ -158,8 +158,8 @@ impl Spent {
             Algorithm::Lockout { .. } => spent >= self.failures(policy, now).start,
             _ => true,
         };
-        if is_least && policy.algorithm() == Algorithm::TokenBucket {
-            self.kept.push((spent, parts(units, period).min(parts(amount, now - spent))));
+        if let Some(unproved) = unproved.filter(|_| policy.algorithm() == Algorithm::TokenBucket) {
+            self.kept.push((spent, parts(units, period).min(parts(amount, now - spent + unproved))));
         }
         if counts {
             self.entries[entry].1 -= units;

@@ -24,7 +24,7 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 use tollgate::{
-    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, PolicySet, Priority,
+    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Priority,
     limiter::{Limited, LimiterFuture},
     reservation::Reservation,
     store::{CheckFuture, StoreFuture},
@@ -608,7 +608,7 @@ impl Limit<'_> {
     }
 
     /// Looks whether the costs fit, and charges nothing then. Costs that do not fit are checked, which denies them
-    /// with the exact time to retry.
+    /// with the exact time to retry. Those that never fit are refused before the store is asked, as in other checks.
     pub(crate) fn look_or_check(
         self,
         key: &Key,
@@ -617,6 +617,13 @@ impl Limit<'_> {
         is_shadow: bool,
     ) -> CheckFuture {
         let waits = self.waits(max_wait, is_shadow);
+        let may_fit = |policy: &Policy| {
+            let most = costs.priority().units_of_policy(policy);
+            costs.cost_of(policy.name()).is_some_and(|cost| cost.units() <= most)
+        };
+        if !self.limiter.policies().iter().all(may_fit) {
+            return check_costs(self.limiter, waits, key, costs);
+        }
         let nothing = Costs::new(Cost::ZERO).with_priority(costs.priority());
         let look = match self.limiter.check_key(key).cost(nothing).into_future().into_ready() {
             Ok(Ok(look)) if !has_room(&look, &costs) => return check_costs(self.limiter, waits, key, costs),
@@ -652,11 +659,13 @@ fn check_costs(limiter: &Limiter, waits: Waits, key: &Key, costs: Costs) -> Chec
     }
 }
 
-/// Returns whether every policy has the units left, for the priority of the look. A policy without a cost has not: the check
-/// returns the error.
+/// Returns whether every policy has the units left, for the priority of the look. A cost above the share of a replica spends
+/// the share.
 fn has_room(look: &Decision, costs: &Costs) -> bool {
-    look.states()
-        .all(|state| costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units()))
+    look.states().all(|state| {
+        let most = costs.priority().units_of_policy(state.policy());
+        costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units().min(most))
+    })
 }
 
 impl fmt::Debug for FixedLimit {

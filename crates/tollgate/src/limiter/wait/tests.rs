@@ -174,6 +174,24 @@ async fn a_request_cancelled_during_its_delay_is_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_waited_for_a_fill_is_refunded_until_the_next_one() {
+    const HALVES: Policy = Policy::interval_bucket("halves", Quota::new(2, Duration::from_millis(100)).with_burst(3));
+    for (cost, late, left) in [(2, 0, 3), (1, 99, 2), (1, 100, 3), (2, 100, 3)] {
+        let limiter = Limiter::new(PausedStore::new(), HALVES);
+        let _ = limiter.check("k").cost(3).await.unwrap();
+        // Its units are there after the second fill.
+        let start = Instant::now();
+        let decision = limiter.check("k").cost(3).wait(MS(1_000)).await.unwrap();
+        assert_eq!(start.elapsed(), MS(200));
+        sleep(MS(late)).await;
+        let before = limiter.peek("k").await.unwrap().state("halves").unwrap().remaining();
+        limiter.refund("k", cost).of(&decision).await.unwrap();
+        let after = limiter.peek("k").await.unwrap().state("halves").unwrap().remaining();
+        assert_eq!((after, after - before), (left, if late < 100 { cost } else { 0 }), "{cost} units {late} ms late");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_in_the_middle_of_the_queue_is_not_given_to_a_second_request() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
     let _ = limiter.check("k").await.unwrap();

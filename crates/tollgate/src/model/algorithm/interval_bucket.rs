@@ -115,12 +115,13 @@ impl Meter for State {
         }
     }
 
-    /// Returns units that were spent since the last refill. A refill may have returned older ones.
+    /// Returns units that were spent since the last refill, or that waited for it. A refill may have returned older ones.
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
         let quota = refund.policy.quota_ref();
         let (settled, _) = self.refill(quota, refund.now_us);
         let is_last = refund.end.is_none_or(|end| settled.ends_at(quota, end));
-        let is_returned = settled.used > 0 && is_last && refund.spent_us >= settled.start_us;
+        let spent_us = refund.end.and_then(|end| paid_us(quota, end)).unwrap_or(refund.spent_us);
+        let is_returned = settled.used > 0 && is_last && spent_us >= settled.start_us;
         let cost = if is_returned { refund.cost } else { 0 };
         // What lapses of a leased policy is stored in any case.
         let is_written = is_returned || refund.policy.is_leased();
@@ -208,6 +209,12 @@ impl Meter for State {
 /// than the most.
 fn most_before(quota: &Quota) -> u64 {
     quota.burst() * (MOST_BURSTS - 1)
+}
+
+/// Returns the time of the refill for which a request with this end has waited, if it has.
+fn paid_us(quota: &Quota, (fill_us, used): Span) -> Option<u64> {
+    let owed = used.saturating_sub(quota.burst());
+    (owed > 0).then(|| fill_us.saturating_add(until(quota, owed, 0)))
 }
 
 /// Returns the time until `missing` units are back, when the next refill comes after `left`.
