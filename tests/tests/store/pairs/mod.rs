@@ -20,12 +20,12 @@ use std::{
 };
 
 use tokio::runtime::Builder;
-use tollgate::{Algorithm, Enforcement, Key, MemoryStore, Policy, RedisStore, Store, store::Clock};
+use tollgate::{Enforcement, Key, MemoryStore, RedisStore, Store, store::Clock};
 use tollgate_test_support::{PATIENCE, START_US};
 use tollgate_tests::RedisServer;
 
 use model::{Answer, Enforced, Model};
-use scenario::{CostOption, HOST, Scenario, Settle, Source};
+use scenario::{CostOption, HOST, Scenario, Source};
 use service::{ADDRESSES, Seen, Subject};
 
 /// The longest time by which a request waits too long: timers count milliseconds, and callers that were denied come back up
@@ -42,13 +42,6 @@ const KNOWN: &[fn(&Scenario) -> bool] = &[
     |scenario| {
         let is_one = scenario.options.cost == CostOption::OfRequest || scenario.options.charges_more;
         scenario.is_local() && is_one && scenario.sets.iter().any(|set| set.len() > 1)
-    },
-    // A manual clock of a `RedisStore` does not move the age of a decision that has no time: that of a lone token bucket.
-    |scenario| {
-        let is_refunded = !matches!(scenario.options.settle, Settle::Nothing | Settle::Reserve);
-        let is_alone = |set: &Vec<Policy>| set.len() == 1 && set[0].algorithm() == Algorithm::TokenBucket;
-        let works = scenario.steps.iter().any(|step| !step.works.is_zero());
-        scenario.is_in_redis && is_refunded && works && scenario.sets.iter().any(is_alone)
     },
     // With rules, the error of a cost that never fits has no key. So it passes until all keys are enforced, and with it a
     // request that the limit of another key denies.
