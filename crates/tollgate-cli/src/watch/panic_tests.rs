@@ -25,6 +25,8 @@ fn a_panic_restores_the_terminal_and_then_its_message_is_shown() {
     let mut command = Command::new(env::current_exe().unwrap());
     let name = "a_panic_restores_the_terminal_and_then_its_message_is_shown";
     command.args([&format!("watch::panic_tests::{name}"), "--exact", "--nocapture"]).env(ROLE, "1");
+    // The lines of a backtrace would push the message off the screen.
+    command.env("RUST_BACKTRACE", "0");
     let mut terminal = terminal::Terminal::start(&command, 24, 80);
     assert!(!terminal.ended().success(), "process {} is not the one that panics", process::id());
     terminal.wait("the terminal as it was", |_| terminal.is_restored());
