@@ -22,6 +22,8 @@ fn ceiling(policy: &Policy, ask: Ask) -> Span {
 }
 
 impl Meter for Bucket {
+    const READS_OTHER_RATES: bool = true;
+
     #[inline]
     fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
         let mut state = *self;

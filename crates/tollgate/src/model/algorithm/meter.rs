@@ -40,6 +40,9 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Is true when a state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
     const ADMITS_IN_DEBT: bool = false;
 
+    /// Is true when a check may read a state at the rate at which another quota stored it.
+    const READS_OTHER_RATES: bool = false;
+
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended. It was stored under the policy `wrote`.
     fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool);
 
@@ -194,9 +197,10 @@ pub(crate) trait Meter: Sized + Clone + Default {
         if is_charged {
             state.charge(policy, now_us, cost, tag);
         }
-        let kept = match fits && cost > 0 || ptr::eq(policy, wrote) {
-            true => None,
-            false => self.kept_words(policy, wrote, now_us, ask),
+        let is_free = !fits || cost == 0;
+        let kept = match Self::READS_OTHER_RATES && is_free && !ptr::eq(policy, wrote) {
+            true => self.kept_words(policy, wrote, now_us, ask),
+            false => None,
         };
         let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
         let is_written = is_charged || (mended && cost > 0);

@@ -484,6 +484,8 @@ fn ceiling(policy: &Policy, ask: Ask) -> Span {
 }
 
 impl Meter for State {
+    const READS_OTHER_RATES: bool = true;
+
     #[inline]
     fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
         let (quota, wrote) = (policy.quota_ref(), wrote.quota_ref());

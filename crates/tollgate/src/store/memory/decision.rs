@@ -86,8 +86,10 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64,
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);
     let each = check.policies.shared().iter().zip(&mut loaded).enumerate();
     let levels = PolicyLevels::collect(each.map(|(at, (policy, loaded))| {
-        let LoadedState { settled: Settled { state, mended }, fits, kept_words, is_written, .. } = loaded;
-        let cost = check.cost_of(at).units();
+        let (cost, ask) = (check.cost_of(at).units(), check.charge().ask(at).denied_unless(loaded.fits));
+        let is_free = !loaded.fits || cost == 0;
+        let kept = if is_free { tables.of(policy).0.kept_words(loaded, policy, ask, now_us) } else { None };
+        let LoadedState { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
         let is_charged = is_admitted && cost > 0;
         if is_charged {
             state.charge(policy, now_us, cost, check.tag);
@@ -97,8 +99,7 @@ pub(super) fn check_all(tables: &mut impl Tables, check: Check<'_>, now_us: u64,
         }
         // A peek changes no stored state.
         *is_written = is_charged || (*mended && cost > 0);
-        let words = || state.words(policy, now_us, check.charge().ask(at).denied_unless(*fits));
-        let words = kept_words.unwrap_or_else(words);
+        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask));
         (&**policy, PolicyLevel { fits: *fits, words })
     }));
     write(tables, check, loaded, now_us);

@@ -43,8 +43,6 @@ pub(super) struct LoadedState {
     index: Option<usize>,
     pub(super) settled: Settled,
     pub(super) fits: bool,
-    /// The words of a check that charges nothing, when they are not those of the settled state.
-    pub(super) kept_words: Option<Words>,
     /// Is true when the state is stored. When it is not, a state that was moved out is put back unchanged.
     pub(super) is_written: bool,
 }
@@ -114,13 +112,20 @@ impl StateTable {
         let Some(StateEntry { policy: wrote, state, .. }) = entry else {
             let settled = State::fresh(policy.algorithm()).settle(policy, policy, now_us);
             let fits = settled.state.fits(policy, now_us, ask);
-            return LoadedState { index, fits, settled, kept_words: None, is_written: false };
+            return LoadedState { index, fits, settled, is_written: false };
         };
         let settled = state.settle(policy, wrote, now_us);
         let fits = settled.state.fits(policy, now_us, ask);
-        let is_kept = (!fits || ask.cost == 0) && !Arc::ptr_eq(policy, wrote);
-        let kept_words = is_kept.then(|| state.kept_words(policy, wrote, now_us, ask)).flatten();
-        LoadedState { index, fits, settled, kept_words, is_written: false }
+        LoadedState { index, fits, settled, is_written: false }
+    }
+
+    /// Returns the words of a check that charges nothing to a loaded state, when they are not those of the settled state.
+    pub(super) fn kept_words(&self, loaded: &LoadedState, policy: &Policy, ask: Ask, now_us: u64) -> Option<Words> {
+        let entry = loaded.index.and_then(|index| self.states.get_bucket(index))?;
+        if ptr::eq(&*entry.policy, policy) {
+            return None;
+        }
+        entry.state.kept_words(policy, &entry.policy, now_us, ask)
     }
 
     /// Changes the state of a key by a settlement. `change` gets it as it is held, and the policy that stored it, and returns
