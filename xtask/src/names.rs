@@ -14,7 +14,7 @@ const FILES: [&str; 3] = [".rs", ".lua", ".md"];
 /// Types of ours that have the name of a type of another crate, which a page may mean.
 const AMBIGUOUS: [&str; 3] = ["Metadata", "Method", "Request"];
 
-/// What the repository has.
+/// Lists what the repository has.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Each file and folder, by each end of its path.
@@ -23,7 +23,7 @@ pub(crate) struct Names {
     roots: BTreeSet<String>,
     /// The types that the crates define.
     defined: BTreeSet<String>,
-    /// What a type has: functions, constants and variants.
+    /// Lists what a type has: functions, constants and variants.
     items: BTreeMap<String, BTreeSet<String>>,
 }
 

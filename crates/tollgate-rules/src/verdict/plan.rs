@@ -36,7 +36,7 @@ pub struct Plan<'a> {
     pub(super) hits: u32,
     class: Option<&'a PriorityClass>,
     pub(super) planned: Vec<Planned<'a>>,
-    /// What a layer asks for.
+    /// Says what the layer asks for.
     #[cfg(feature = "http")]
     check: Option<JointCheck>,
 }

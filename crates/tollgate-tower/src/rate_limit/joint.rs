@@ -79,8 +79,8 @@ pub trait RequestDecider: fmt::Debug + Send + Sync + 'static {
     fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError>;
 }
 
-/// What a layer asks a [`RequestDecider`] for: the cost and the priority of a request, and the keys whose limits it
-/// enforces.
+/// Tells a [`RequestDecider`] what its layer asks for: the cost and the priority of a request, and the keys whose
+/// limits it enforces.
 #[derive(Clone, Debug)]
 pub struct JointCheck {
     cost: Cost,

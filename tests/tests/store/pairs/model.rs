@@ -1,4 +1,4 @@
-//! What a layer promises for one request: the answer, and the units that are left after it.
+//! Says what a layer promises for one request: the answer, and the units that are left after it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
     spent::Spent,
 };
 
-/// What a client sees, and whether the service was called.
+/// Holds what a client sees, and whether the service was called.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) status: u16,

@@ -1,4 +1,4 @@
-//! What a scenario is made of, how it is drawn, and how it is made smaller.
+//! Draws scenarios, and makes them smaller.
 
 use std::{fmt, time::Duration};
 
@@ -110,7 +110,7 @@ pub(crate) struct Step {
     /// The network of the client: 1 is allowed, 2 is denied.
     pub(super) network: u8,
     pub(super) is_exempt: bool,
-    /// What the service answers, counts, and charges beside.
+    /// Says what the service answers, counts, and charges beside.
     pub(super) status: u16,
     pub(super) last: u64,
     pub(super) more: u64,

@@ -53,7 +53,7 @@ pub(super) struct Subject {
     pub(super) healthy: [Limiter; 2],
 }
 
-/// What a client has seen.
+/// Holds what a client has seen.
 pub(super) struct Seen {
     pub(super) response: response::Parts,
     pub(super) is_called: bool,
@@ -167,7 +167,7 @@ impl Store for Calls {
     }
 }
 
-/// What the service does.
+/// Says what the service does.
 #[derive(Clone)]
 struct Work {
     options: Options,

@@ -1,4 +1,4 @@
-//! What one policy counts for one key, computed from the history: when which units were spent and not returned.
+//! Computes what one policy counts for one key from the history: when which units were spent and not returned.
 
 use tollgate::{Algorithm, Policy};
 
