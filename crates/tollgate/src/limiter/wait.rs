@@ -145,9 +145,10 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits for the delay of an admitted request.
+    /// Waits for the delay of an admitted request. In a queue that it spends nothing of, it has no turn.
     async fn wait_delay(&self, decision: Decision) -> Decision {
-        let delay = decision.delay();
+        let spent = decision.states().filter(|state| state.cost() > Cost::ZERO);
+        let delay = spent.map(|state| state.delay()).max().unwrap_or_default();
         if delay.is_zero() {
             return decision;
         }

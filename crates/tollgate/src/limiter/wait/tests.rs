@@ -6,7 +6,7 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Cost, ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture};
+use crate::{Cost, Costs, ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]
@@ -353,6 +353,20 @@ async fn a_wait_of_zero_is_a_plain_check() {
     assert!(limiter.check("k").wait(Duration::MAX).await.unwrap().is_allowed());
     let error = limiter.check("k").cost(Cost::new(2)).wait(Duration::MAX).await.unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::CostExceedsBurst);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_spends_nothing_of_a_queue_does_not_wait_for_it() {
+    let tokens = Policy::token_bucket("tokens", Quota::per_second(10));
+    let limiter = Limiter::new(PausedStore::new(), [QUEUE, tokens]);
+    let _ = limiter.check("k").cost(5).await.unwrap();
+    for costs in [Costs::new(Cost::ZERO), [("queue", 0), ("tokens", 1)].into()] {
+        for max_wait in [Duration::ZERO, MS(100), MS(10_000)] {
+            let start = Instant::now();
+            let decision = limiter.check("k").cost(costs.clone()).wait(max_wait).await.unwrap();
+            assert_eq!((decision.is_allowed(), start.elapsed()), (true, Duration::ZERO), "{costs:?} {max_wait:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
