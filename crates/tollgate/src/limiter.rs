@@ -9,6 +9,7 @@ mod handle;
 mod metrics;
 mod outage;
 pub(crate) mod permits;
+mod queue;
 pub(crate) mod reservation;
 mod selection;
 pub(crate) mod tenants;

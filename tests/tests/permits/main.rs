@@ -3,6 +3,7 @@
 
 mod agreement;
 mod faults;
+mod model;
 mod processes;
 mod store;
 

@@ -5,16 +5,21 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
     acquired::{Acquired, PermitDenied},
-    lease::Lease,
+    granted::Granted,
     permit::Permit,
     shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{
     Error, ErrorKind, Key, Limiter, Store,
     clock::Clock,
-    limiter::LimiterInner,
+    limiter::{
+        LimiterInner,
+        queue::{Waits, until},
+    },
     model::Concurrency,
     runtime,
     store::{Deadline, ReplicaGroup, answer_by},
@@ -55,7 +60,7 @@ use crate::{
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
     pub(super) shared: Arc<ConcurrencyInner>,
-    pub(super) limit: u32,
+    limit: u32,
 }
 
 impl Limiter {
@@ -151,6 +156,40 @@ impl ConcurrencyLimiter {
         self.acquire_within(key, self.shared.policy.longest_wait()).await
     }
 
+    /// Takes a permit, and waits for one up to `max_wait`.
+    ///
+    /// Callers of one key in this process are served in the order in which they came. The first of them takes the permit
+    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more
+    /// than [`max_waiting`](crate::permits::Concurrency::max_waiting) callers wait; one more is denied at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
+    ///
+    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+    /// let first = exports.try_acquire("acme").await?;
+    /// let work = async {
+    ///     tokio::time::sleep(Duration::from_secs(1)).await;
+    ///     drop(first);
+    /// };
+    /// let (second, ()) = tokio::join!(exports.acquire_within("acme", Duration::from_secs(2)), work);
+    /// assert!(!second?.is_denied());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire). A wait needs a tokio runtime for every store.
+    pub async fn acquire_within(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Acquired, Error> {
+        if max_wait.is_zero() {
+            return self.try_acquire(key).await;
+        }
+        let pool = self.pool(key.into());
+        let outcome = self.wait(&pool, max_wait).await;
+        self.counted(outcome)
+    }
+
     /// Takes a permit, and does not wait for one.
     ///
     /// Callers of this process that wait for the key come first: while there are any, the answer is a denial.
@@ -160,7 +199,7 @@ impl ConcurrencyLimiter {
     /// As [`acquire`](Self::acquire).
     pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
         let pool = self.pool(key.into());
-        self.counted(if pool.queued.load(Ordering::Relaxed) > 0 {
+        self.counted(if pool.queue.callers() > 0 {
             Ok(self.denied(&pool, None))
         } else {
             self.attempt(&pool, false).await
@@ -168,7 +207,7 @@ impl ConcurrencyLimiter {
     }
 
     /// Counts a denial or an error. A permit counts itself.
-    pub(super) fn counted(&self, outcome: Result<Acquired, Error>) -> Result<Acquired, Error> {
+    fn counted(&self, outcome: Result<Acquired, Error>) -> Result<Acquired, Error> {
         match &outcome {
             Ok(Acquired::Permit(_)) => {}
             Ok(Acquired::Denied(_)) => self.shared.metrics.denied(),
@@ -177,15 +216,44 @@ impl ConcurrencyLimiter {
         outcome
     }
 
-    pub(super) fn pool(&self, key: Key) -> PoolRef {
+    fn pool(&self, key: Key) -> PoolRef {
         let pool = self.shared.pool(key);
         pool.limit.store(self.limit, Ordering::Relaxed);
         pool
     }
 
+    async fn wait(&self, pool: &PoolRef, max_wait: Duration) -> Result<Acquired, Error> {
+        runtime::current()?;
+        let end = Instant::now().checked_add(max_wait);
+        if pool.queue.callers() == 0 {
+            let acquired = self.attempt(pool, false).await?;
+            if !acquired.is_denied() {
+                return Ok(acquired);
+            }
+        }
+        let Some(_place) = Place::join(pool) else {
+            return Ok(self.denied(pool, None));
+        };
+        let Some(_front) = pool.queue.front(end).await else {
+            return Ok(self.denied(pool, None));
+        };
+        loop {
+            let acquired = self.attempt(pool, true).await?;
+            let Acquired::Denied(denied) = &acquired else { return Ok(acquired) };
+            let pause = denied.retry_after().clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let again = Instant::now() + pause;
+            let is_last = end.is_some_and(|end| end <= again);
+            // A permit that is given back ends the pause.
+            let is_freed = until(if is_last { end } else { Some(again) }, pool.freed.notified()).await.is_some();
+            if is_last && !is_freed {
+                return Ok(acquired);
+            }
+        }
+    }
+
     /// Takes a permit from the pool, from the store, or without the store in an outage. `is_counted` is true when
     /// the demand of the caller is counted already.
-    pub(super) async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
+    async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
         if !is_counted
             && let Some(permit) = self.permit(pool, |state, now_us| state.pool.take_spare(now_us, self.limit))
         {
@@ -195,7 +263,7 @@ impl ConcurrencyLimiter {
         if self.shared.limiter.is_in_process {
             let mut outcome = Ok(());
             let permit = self.permit(pool, |state, now_us| {
-                outcome = pool.turn_in_process(state);
+                outcome = pool.call_in_process(state);
                 state.pool.take(now_us, self.limit)
             });
             return outcome.map(|()| permit.unwrap_or_else(|| self.denied(pool, None)));
@@ -214,21 +282,25 @@ impl ConcurrencyLimiter {
 
     /// Calls the store, unless a call that began after the caller had joined has answered for it.
     async fn ask(&self, pool: &PoolRef, joined: u64, deadline: Deadline) -> Result<(), Error> {
-        let _turn = pool.turn.lock().await;
+        let _calling = pool.calling.lock().await;
         let is_answered = {
             let mut state = pool.lock();
             state.denied_in > joined || state.pool.has_free(self.shared.clock.now_us(), self.limit)
         };
-        if is_answered { Ok(()) } else { pool.turn(deadline).await }
+        if is_answered { Ok(()) } else { pool.call(deadline).await }
     }
 
     /// Returns the permit that `take` takes from the pool.
-    fn permit(&self, pool: &PoolRef, take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Lease>>) -> Option<Acquired> {
+    fn permit(
+        &self,
+        pool: &PoolRef,
+        take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>,
+    ) -> Option<Acquired> {
         let mut state = pool.lock();
-        let lease = take(&mut state, self.shared.clock.now_us())?;
+        let granted = take(&mut state, self.shared.clock.now_us())?;
         let in_flight = state.pool.in_flight();
         drop(state);
-        Some(Acquired::Permit(Permit::leased(pool.clone(), lease, self.limit, in_flight)))
+        Some(Acquired::Permit(Permit::granted(pool.clone(), granted, self.limit, in_flight)))
     }
 
     /// Answers for a store that failed.
@@ -240,8 +312,8 @@ impl ConcurrencyLimiter {
             let pool = shared.upgrade().map(|shared| shared.pool(key.clone()));
             async move {
                 if let Some(pool) = pool {
-                    let _turn = pool.turn.lock().await;
-                    let _ = pool.turn(Deadline::after(pool.shared.limiter.timeout)).await;
+                    let _calling = pool.calling.lock().await;
+                    let _ = pool.call(Deadline::after(pool.shared.limiter.timeout)).await;
                 }
             }
         };
@@ -259,7 +331,7 @@ impl ConcurrencyLimiter {
         })
     }
 
-    pub(super) fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> Acquired {
+    fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> Acquired {
         let in_flight = pool.lock().pool.in_flight();
         Acquired::Denied(PermitDenied {
             name: self.shared.policy.name().into(),
@@ -271,19 +343,47 @@ impl ConcurrencyLimiter {
     }
 }
 
+/// The bounds of the pause after which the first caller of a queue asks the store again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
 /// The longest estimate. Work that takes hours is no reason to send a client away for hours.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
+/// A place in the queue of a key. Dropping it leaves the queue.
+struct Place<'a> {
+    pool: &'a PoolRef,
+    _waits: Waits<'a>,
+    _demand: Demand<'a>,
+}
+
+impl<'a> Place<'a> {
+    /// Joins the end of the queue, unless too many callers wait.
+    fn join(pool: &'a PoolRef) -> Option<Self> {
+        let waits = pool.shared.waiting.join()?;
+        pool.shared.metrics.waits();
+        pool.queue.join();
+        Some(Self { pool, _waits: waits, _demand: Demand::join(pool, true) })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pool.queue.leave();
+        self.pool.shared.metrics.waited();
+    }
+}
+
 /// A caller that waits for a permit of a pool. Dropping it leaves.
-pub(super) struct Demand<'a> {
+struct Demand<'a> {
     pool: &'a PoolRef,
     is_counted: bool,
     /// The number of calls that had begun as the caller joined.
-    pub(super) joined: u64,
+    joined: u64,
 }
 
 impl<'a> Demand<'a> {
-    pub(super) fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
+    fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
         let mut state = pool.lock();
         state.pool.demand += u32::from(is_counted);
         Self { pool, is_counted, joined: state.begun }
@@ -301,7 +401,7 @@ impl Drop for Demand<'_> {
         }
         if shared.limiter.is_in_process {
             // A store in the process always answers.
-            let _ = self.pool.turn_in_process(&mut state);
+            let _ = self.pool.call_in_process(&mut state);
         } else {
             drop(state);
             shared.upkeep.settle(self.pool.clone());

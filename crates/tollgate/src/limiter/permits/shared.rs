@@ -12,11 +12,15 @@ use std::{
 use foldhash::fast::RandomState;
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 
-use super::pool::{Pool, PoolRules};
+use super::pool::{PermitPool, PoolRules};
 use crate::{
     Key,
     clock::{Clock, micros},
-    limiter::{LimiterInner, metrics::PermitMetrics},
+    limiter::{
+        LimiterInner,
+        metrics::PermitMetrics,
+        queue::{Queue, Waiting},
+    },
     model::Concurrency,
     random,
 };
@@ -44,7 +48,7 @@ pub(super) struct ConcurrencyInner {
     /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
     mean_held_us: AtomicU64,
     /// The callers that wait, over all keys.
-    pub(super) waiting: AtomicUsize,
+    pub(super) waiting: Waiting,
     pub(super) upkeep: Upkeep,
     pub(super) metrics: PermitMetrics,
 }
@@ -60,11 +64,9 @@ pub(super) struct KeyPool {
     /// The limit of the caller that asked last.
     pub(super) limit: AtomicU32,
     /// Held during a call to the store: one call of a key is under way at a time.
-    pub(super) turn: tokio::sync::Mutex<()>,
-    /// Held by the first caller that waits. Tokio's mutex passes it on in the order of arrival.
-    pub(super) front: tokio::sync::Mutex<()>,
+    pub(super) calling: tokio::sync::Mutex<()>,
     /// The callers that wait.
-    pub(super) queued: AtomicUsize,
+    pub(super) queue: Queue,
     /// Wakes the first of them when a permit comes back.
     pub(super) freed: Notify,
     /// The number of [`PoolRef`]s. Changed under the lock of the table.
@@ -74,7 +76,7 @@ pub(super) struct KeyPool {
 /// The state of a pool that is behind its lock.
 #[derive(Default)]
 pub(super) struct KeyState {
-    pub(super) pool: Pool,
+    pub(super) pool: PermitPool,
     /// The number of calls that have begun.
     pub(super) begun: u64,
     /// The number of the last call that left a caller without a permit.
@@ -100,7 +102,7 @@ impl ConcurrencyInner {
             hasher,
             pools: AtomicUsize::new(0),
             mean_held_us: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
+            waiting: Waiting::new(policy.most_waiting()),
             upkeep: Upkeep::default(),
             metrics: PermitMetrics::new(policy.name()),
             limiter,
@@ -204,9 +206,8 @@ impl KeyPool {
             key,
             state: Mutex::default(),
             limit: AtomicU32::new(limit),
-            turn: tokio::sync::Mutex::default(),
-            front: tokio::sync::Mutex::default(),
-            queued: AtomicUsize::new(0),
+            calling: tokio::sync::Mutex::default(),
+            queue: Queue::default(),
             freed: Notify::new(),
             users: AtomicUsize::new(0),
         }

@@ -5,24 +5,24 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use crate::{Decision, Key, PolicySet, random};
+use crate::{
+    Decision, Key, PolicySet,
+    limiter::queue::{Queue, Waiting, Waits},
+    random,
+};
 
 /// The queues of a limiter: one for each key and policy set that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
     queues: Mutex<HashMap<Key, KeyQueues>>,
     /// The number of waiting callers: in all queues together, and for their delays.
-    pub(super) waiting: AtomicUsize,
-    max_waiting: usize,
+    pub(super) waiting: Waiting,
     pub(super) contests: Contests,
 }
 
@@ -34,9 +34,7 @@ pub(super) struct KeyQueues(Vec<WaitQueue>);
 #[derive(Debug)]
 struct WaitQueue {
     policies: PolicySet,
-    waiting: usize,
-    /// Held by the first caller of the queue. Tokio's mutex passes it on in the order of arrival.
-    front: Arc<tokio::sync::Mutex<()>>,
+    queue: Arc<Queue>,
     /// The latest denial that the first caller received.
     last_denial: Option<Denial>,
 }
@@ -80,29 +78,18 @@ pub(super) struct QueueTicket<'a> {
     queues: &'a WaitQueues,
     key: &'a Key,
     policies: &'a PolicySet,
-    pub(super) front: Arc<tokio::sync::Mutex<()>>,
+    pub(super) queue: Arc<Queue>,
+    _waits: Waits<'a>,
 }
 
 impl WaitQueues {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting, contests: Contests::default() }
+        Self { queues: Mutex::default(), waiting: Waiting::new(max_waiting), contests: Contests::default() }
     }
 
     /// Returns `true` when somebody waits for the key under these policies.
     pub(super) fn has(&self, key: &Key, policies: &PolicySet) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-            && self.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
-    }
-
-    /// Returns whether the most callers wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= self.max_waiting
-    }
-
-    /// Counts a caller that waits for its delay, until the returned value is dropped.
-    pub(super) fn count(&self) -> impl Drop + '_ {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Counted(&self.waiting)
+        self.waiting.callers() > 0 && self.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
     }
 
     /// Adds a caller to the end of the queue.
@@ -119,28 +106,19 @@ impl WaitQueues {
         let queue = queues.get(key).and_then(|queues| queues.find(policies));
         let denial = queue.and_then(|queue| queue.last_denial.as_ref());
         let is_too_late = |queue: &WaitQueue, denial: &Denial| {
-            deadline.is_some_and(|deadline| denial.earliest_behind(queue.waiting) > deadline)
+            deadline.is_some_and(|deadline| denial.earliest_behind(queue.queue.callers()) > deadline)
         };
-        if self.is_full() || queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial)) {
+        let is_late = queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial));
+        let Some(waits) = (if is_late { None } else { self.waiting.join() }) else {
             return Err(denial.cloned().map(Box::new));
-        }
-        let front = queues.entry(key.clone()).or_default().join(policies);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Ok(QueueTicket { queues: self, key, policies, front })
+        };
+        let queue = queues.entry(key.clone()).or_default().join(policies);
+        Ok(QueueTicket { queues: self, key, policies, queue, _waits: waits })
     }
 
     /// Locks the queues. Poisoning is ignored: each queue is changed in one step, so a panic leaves every queue valid.
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, KeyQueues>> {
         self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// A caller that waits for its delay.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -153,24 +131,14 @@ impl KeyQueues {
         self.0.iter_mut().find(|queue| queue.policies == *policies)
     }
 
-    /// Adds a caller. Returns the lock that the first caller of its queue holds.
-    fn join(&mut self, policies: &PolicySet) -> Arc<tokio::sync::Mutex<()>> {
-        if let Some(queue) = self.find_mut(policies) {
-            queue.waiting += 1;
-            return Arc::clone(&queue.front);
+    /// Adds a caller. Returns its queue.
+    fn join(&mut self, policies: &PolicySet) -> Arc<Queue> {
+        let queue = self.find(policies).map_or_else(Arc::default, |queue| Arc::clone(&queue.queue));
+        if queue.callers() == 0 {
+            self.0.push(WaitQueue { policies: policies.clone(), queue: Arc::clone(&queue), last_denial: None });
         }
-        let front = Arc::default();
-        let queue = WaitQueue { policies: policies.clone(), waiting: 1, front: Arc::clone(&front), last_denial: None };
-        self.0.push(queue);
-        front
-    }
-
-    /// Removes a caller.
-    fn leave(&mut self, policies: &PolicySet) {
-        if let Some(queue) = self.find_mut(policies) {
-            queue.waiting -= 1;
-        }
-        self.0.retain(|queue| queue.waiting > 0);
+        queue.join();
+        queue
     }
 }
 
@@ -191,9 +159,10 @@ impl QueueTicket<'_> {
 impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         let mut queues = self.queues.lock();
-        self.queues.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Some(of_key) = queues.get_mut(self.key) {
-            of_key.leave(self.policies);
+        if self.queue.leave()
+            && let Some(of_key) = queues.get_mut(self.key)
+        {
+            of_key.0.retain(|queue| queue.queue.callers() > 0);
             if of_key.0.is_empty() {
                 queues.remove(self.key);
             }

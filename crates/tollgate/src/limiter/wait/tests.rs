@@ -301,7 +301,7 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
         assert!(waiter.await.unwrap().0.is_allowed());
     }
     assert!(limiter.check("other").wait(MS(1_000)).await.unwrap().is_allowed());
-    assert_eq!(limiter.wait_queues().waiting.load(Ordering::Relaxed), 0);
+    assert_eq!(limiter.wait_queues().waiting.callers(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -393,7 +393,7 @@ async fn a_cancelled_caller_gives_back_its_place_in_a_debt_only_if_it_is_the_las
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         let third = waiter(&limiter, MS(1_000)).await;
-        assert_eq!(limiter.wait_queues().waiting.load(Ordering::Relaxed), 2);
+        assert_eq!(limiter.wait_queues().waiting.callers(), 2);
         third.abort();
         assert!(third.await.unwrap_err().is_cancelled());
         let fourth = waiter(&limiter, MS(1_000)).await;

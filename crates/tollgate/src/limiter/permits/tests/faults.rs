@@ -11,7 +11,7 @@ use crate::{
     clock::Clock,
     limiter::permits::{
         Lost,
-        pool::{Pool, PoolRules},
+        pool::{PermitPool, PoolRules},
     },
     model::{Concurrency, OnLoss},
     permits::Acquired,
@@ -208,7 +208,7 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
 fn a_reply_that_does_not_cover_the_permits_in_use_loses_all_of_them() {
     let rules = PoolRules { is_pooled: true, life_us: 1_000 };
     let grant = |held| PermitGrant { held, in_flight: 2, wanted: 0, outcome: PermitOutcome::Decided };
-    let mut pool = Pool::default();
+    let mut pool = PermitPool::default();
     pool.demand = 2;
     let turn = pool.begin(10, 2, rules);
     pool.end(turn, &grant(2), 11, rules);
