@@ -115,6 +115,7 @@ mod clock;
 mod error;
 pub mod guide;
 pub mod limiter;
+mod lock;
 mod model;
 mod random;
 #[cfg(feature = "redis")]

@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use redis::Value;
@@ -17,6 +14,7 @@ use super::{
 };
 use crate::{
     Enforcement, Error, ErrorKind,
+    lock::Lock,
     store::{Publication, WeakPublication},
 };
 
@@ -29,14 +27,14 @@ const ENDS: [&str; 2] = ["limits", "shares"];
 /// Holds the limits that are shown, as long as a limiter holds them.
 #[derive(Default)]
 pub(in crate::redis) struct Publications {
-    added: Mutex<Vec<WeakPublication>>,
+    added: Lock<Vec<WeakPublication>>,
     has_left_out: AtomicBool,
 }
 
 impl Publications {
     /// Shows these limits from now on.
     pub(in crate::redis) fn add(&self, limits: &Publication) {
-        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut added = self.added.lock();
         added.retain(|limits| limits.upgrade().is_some());
         added.push(limits.downgrade());
     }
@@ -44,7 +42,7 @@ impl Publications {
     /// Returns the limits that are shown, unless there are very many, and forgets those whose limiters are gone.
     pub(in crate::redis) fn current(&self) -> Vec<Publication> {
         let mut current = Vec::new();
-        self.added.lock().unwrap_or_else(PoisonError::into_inner).retain(|limits| {
+        self.added.lock().retain(|limits| {
             let limits = limits.upgrade();
             let is_held = limits.is_some();
             current.extend(limits);

@@ -1,7 +1,7 @@
 use std::{
     fmt,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -12,7 +12,9 @@ use metrics::{
 };
 
 use crate::{
-    Cost, Decision, Error, ErrorKind, PolicySet, runtime,
+    Cost, Decision, Error, ErrorKind, PolicySet,
+    lock::Lock,
+    runtime,
     store::{Deadline, Settlement},
 };
 
@@ -51,7 +53,7 @@ struct CheckSeries {
     /// For each policy of the first check, in the order of the set.
     denials: Box<[DenialCounter]>,
     /// For policies of other names, in the order of their first denial.
-    others: Mutex<Vec<DenialCounter>>,
+    others: Lock<Vec<DenialCounter>>,
 }
 
 /// Counts the denials of the policies with one name.
@@ -185,7 +187,7 @@ impl CheckSeries {
             denied: outcome("denied"),
             failed: outcome("failed"),
             denials: policies.iter().map(|policy| DenialCounter::new(name, policy.name())).collect(),
-            others: Mutex::default(),
+            others: Lock::default(),
         }
     }
 
@@ -209,7 +211,7 @@ impl CheckSeries {
     /// Counts a denial by a policy that the first check did not have: limiters may differ in their policies alone.
     #[cold]
     fn record_other(&self, name: &str, policy: &str) {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = self.others.lock();
         if let Some(denials) = self.denials.iter().chain(&*others).find(|denials| *denials.policy == *policy) {
             return denials.counter.increment(1);
         }

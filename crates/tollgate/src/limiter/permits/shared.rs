@@ -3,7 +3,7 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -21,6 +21,7 @@ use crate::{
         metrics::PermitMetrics,
         queue::{Queue, Waiting},
     },
+    lock::Lock,
     model::Concurrency,
     random,
 };
@@ -43,7 +44,7 @@ pub(super) struct ConcurrencyInner {
     /// The number of the last call.
     numbers: AtomicU64,
     hasher: RandomState,
-    shards: [Mutex<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
+    shards: [Lock<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
     pools: AtomicUsize,
     /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
     mean_held_us: AtomicU64,
@@ -55,12 +56,12 @@ pub(super) struct ConcurrencyInner {
 
 /// Sends pools to the task that renews permits, while it runs.
 #[derive(Default)]
-pub(super) struct Upkeep(Mutex<Option<UnboundedSender<PoolRef>>>);
+pub(super) struct Upkeep(Lock<Option<UnboundedSender<PoolRef>>>);
 
 /// The permits of one key in this process.
 pub(super) struct KeyPool {
     pub(super) key: Key,
-    state: Mutex<KeyState>,
+    state: Lock<KeyState>,
     /// The limit of the caller that asked last.
     pub(super) limit: AtomicU32,
     /// Held during a call to the store: one call of a key is under way at a time.
@@ -98,7 +99,7 @@ impl ConcurrencyInner {
             rules: PoolRules { is_pooled: !is_in_process && !policy.is_exact(), life_us: micros(life) },
             replica: random::bits(),
             numbers: AtomicU64::new(0),
-            shards: std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))),
+            shards: std::array::from_fn(|_| Lock::new(HashMap::with_hasher(hasher.clone()))),
             hasher,
             pools: AtomicUsize::new(0),
             mean_held_us: AtomicU64::new(0),
@@ -130,7 +131,7 @@ impl ConcurrencyInner {
         let now_us = self.clock.now_us();
         let mut due = Vec::new();
         for shard in &self.shards {
-            lock(shard).retain(|_, pool| {
+            shard.lock().retain(|_, pool| {
                 let state = pool.lock();
                 if state.pool.is_due(now_us, self.rules) {
                     due.push(self.use_pool(Arc::clone(pool)));
@@ -158,7 +159,7 @@ impl ConcurrencyInner {
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<KeyPool>, RandomState>> {
         let hash = key.level(0).hash(&self.hasher);
-        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+        self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
 
     /// Returns the number of the next call.
@@ -196,7 +197,7 @@ impl Upkeep {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 
@@ -204,7 +205,7 @@ impl KeyPool {
     fn new(key: Key, limit: u32) -> Self {
         Self {
             key,
-            state: Mutex::default(),
+            state: Lock::default(),
             limit: AtomicU32::new(limit),
             calling: tokio::sync::Mutex::default(),
             queue: Queue::default(),
@@ -213,18 +214,13 @@ impl KeyPool {
         }
     }
 
-    /// Locks the state. Every change is complete before the lock is released, so poisoning is ignored.
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     fn is_used(&self) -> bool {
         self.users.load(Ordering::Relaxed) > 0
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Deref for PoolRef {

@@ -3,24 +3,21 @@
 //! Limiters that differ in their policies alone share the queues. A denial is passed to the callers behind, so
 //! callers with other policies have a queue of their own.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
     Decision, Key, PolicySet,
     limiter::queue::{Queue, Waiting, Waits},
+    lock::Lock,
     random,
 };
 
 /// The queues of a limiter: one for each key and policy set that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<HashMap<Key, KeyQueues>>,
+    pub(super) queues: Lock<HashMap<Key, KeyQueues>>,
     /// The number of waiting callers: in all queues together, and for their delays.
     pub(super) waiting: Waiting,
     pub(super) contests: Contests,
@@ -84,12 +81,12 @@ pub(super) struct QueueTicket<'a> {
 
 impl WaitQueues {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Mutex::default(), waiting: Waiting::new(max_waiting), contests: Contests::default() }
+        Self { queues: Lock::default(), waiting: Waiting::new(max_waiting), contests: Contests::default() }
     }
 
     /// Returns `true` when somebody waits for the key under these policies.
     pub(super) fn has(&self, key: &Key, policies: &PolicySet) -> bool {
-        self.waiting.callers() > 0 && self.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
+        self.waiting.callers() > 0 && self.queues.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
     }
 
     /// Adds a caller to the end of the queue.
@@ -102,7 +99,7 @@ impl WaitQueues {
         policies: &'a PolicySet,
         deadline: Option<Instant>,
     ) -> Result<QueueTicket<'a>, Option<Box<Denial>>> {
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         let queue = queues.get(key).and_then(|queues| queues.find(policies));
         let denial = queue.and_then(|queue| queue.last_denial.as_ref());
         let is_too_late = |queue: &WaitQueue, denial: &Denial| {
@@ -114,11 +111,6 @@ impl WaitQueues {
         };
         let queue = queues.entry(key.clone()).or_default().join(policies);
         Ok(QueueTicket { queues: self, key, policies, queue, _waits: waits })
-    }
-
-    /// Locks the queues. Poisoning is ignored: each queue is changed in one step, so a panic leaves every queue valid.
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, KeyQueues>> {
-        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -145,20 +137,22 @@ impl KeyQueues {
 impl QueueTicket<'_> {
     /// Stores the denial of the first caller for the callers behind it.
     pub(super) fn set_last_denial(&self, denial: Denial) {
-        if let Some(queue) = self.queues.lock().get_mut(self.key).and_then(|queues| queues.find_mut(self.policies)) {
+        if let Some(queue) =
+            self.queues.queues.lock().get_mut(self.key).and_then(|queues| queues.find_mut(self.policies))
+        {
             queue.last_denial = Some(denial);
         }
     }
 
     /// Returns the latest denial of the queue.
     pub(super) fn last_denial(&self) -> Option<Denial> {
-        self.queues.lock().get(self.key)?.find(self.policies)?.last_denial.clone()
+        self.queues.queues.lock().get(self.key)?.find(self.policies)?.last_denial.clone()
     }
 }
 
 impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
-        let mut queues = self.queues.lock();
+        let mut queues = self.queues.queues.lock();
         if self.queue.leave()
             && let Some(of_key) = queues.get_mut(self.key)
         {
@@ -185,7 +179,7 @@ const MOST: usize = 1_024;
 /// the steps of one process keep their distance from those of another. So the same process would come first each time. Here a
 /// process that got a place lately comes behind the others, and each process draws its own time.
 #[derive(Debug, Default)]
-pub(crate) struct Contests(Mutex<HashMap<Key, Contest>>);
+pub(crate) struct Contests(Lock<HashMap<Key, Contest>>);
 
 #[derive(Debug)]
 struct Contest {
@@ -204,7 +198,7 @@ impl Contests {
     /// Returns the time by which a caller comes later that may wait for `max_wait`. It is nothing unless callers of this
     /// process were refused lately.
     pub(super) fn pause(&self, key: &Key, max_wait: Duration, now: Instant) -> Duration {
-        let mut contests = self.lock();
+        let mut contests = self.0.lock();
         let Some(contest) = contests.get_mut(key).filter(|contest| now <= contest.until) else { return Duration::ZERO };
         if now >= contest.lot_until {
             contest.lot = random::bits() as f64 / u64::MAX as f64;
@@ -219,7 +213,7 @@ impl Contests {
         if decision.is_degraded() {
             return;
         }
-        let mut contests = self.lock();
+        let mut contests = self.0.lock();
         let Some(retry) = decision.retry_after() else {
             if let Some(contest) = contests.get_mut(key) {
                 contest.won_until = now + contest.pace * 3 / 2;
@@ -239,10 +233,5 @@ impl Contests {
         } else if contests.len() < MOST {
             contests.insert(key.clone(), Contest { pace, until, won_until: now, lot: 0.0, lot_until: now });
         }
-    }
-
-    /// Poisoning is ignored: each contest is changed in one step.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Contest>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

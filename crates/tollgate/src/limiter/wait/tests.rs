@@ -275,7 +275,7 @@ async fn callers_of_a_token_bucket_go_into_debt_in_order_of_arrival() {
     assert_eq!((decision.retry_after(), waited), (Some(MS(1)), MS(0)));
     let (decision, waited) = in_time.await.unwrap();
     assert_eq!((decision.is_allowed(), waited), (true, MS(400)));
-    assert!(limiter.wait_queues().lock().is_empty());
+    assert!(limiter.wait_queues().queues.lock().is_empty());
     assert_eq!(store.checks.load(Ordering::Relaxed), 6, "each caller asks once");
 }
 
@@ -380,7 +380,7 @@ async fn a_cancelled_caller_does_not_block_the_queue() {
     let (decision, waited) = second.await.unwrap();
     assert!(decision.is_allowed());
     assert_eq!(waited, MS(100));
-    assert!(limiter.wait_queues().lock().is_empty());
+    assert!(limiter.wait_queues().queues.lock().is_empty());
 }
 
 /// A refund of a place in the middle would let two requests leave at one instant.
