@@ -72,6 +72,10 @@
 //! | `testing` | no | functions for the project's own tests; not covered by semantic versioning |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "calendar", feature = "metrics", feature = "redis", feature = "testing", feature = "tls")),
+    allow(dead_code, unused_imports, reason = "each of these features uses more of the crate")
+)]
 
 //!
 //! # Metrics

@@ -119,7 +119,6 @@ impl Backend {
     }
 
     /// Returns the servers that checks are sent to now. Asks no server.
-    #[cfg(feature = "metrics")]
     pub(super) fn known_servers(&self) -> Vec<ServerHandle> {
         match self {
             Self::One(handle) => vec![handle.clone()],

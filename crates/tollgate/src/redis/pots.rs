@@ -321,7 +321,6 @@ impl Pots {
     }
 
     /// Counts what became of the leased units.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn counts(&self) -> LeaseCounts {
         let now_us = self.now_us();
         let mut sum = LeaseCounts::default();

@@ -1,16 +1,23 @@
 //! The processes with the same limits count themselves.
 
-#[cfg(feature = "metrics")]
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{collections::HashMap, fmt::Display, num::NonZeroU32, slice, sync::LazyLock, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt::Display,
+    num::NonZeroU32,
+    slice,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-#[cfg(feature = "metrics")]
-use crate::clock::micros;
 use crate::{
     Error, ErrorKind, Key,
+    clock::micros,
     lock::Lock,
     random,
     redis::{backend::Backend, protocol::Script, server::Server},
@@ -25,17 +32,12 @@ pub(in crate::redis) struct ReplicaCounter {
     /// Each is alive as long as a limiter wants it.
     counts: Lock<Vec<(ReplicaGroup, WeakReplicaCount)>>,
     /// The time of the last call in microseconds, 0 before the first one.
-    #[cfg(feature = "metrics")]
     round_trip_us: AtomicU64,
 }
 
 impl ReplicaCounter {
     pub(in crate::redis) fn new() -> Self {
-        Self {
-            counts: Lock::default(),
-            #[cfg(feature = "metrics")]
-            round_trip_us: AtomicU64::new(0),
-        }
+        Self { counts: Lock::default(), round_trip_us: AtomicU64::new(0) }
     }
 
     /// Returns the number of a group, which is wanted from now on, and whether it was not wanted before.
@@ -67,13 +69,11 @@ impl ReplicaCounter {
     }
 
     /// Notes how long a call took.
-    #[cfg(feature = "metrics")]
     fn took(&self, round_trip: Duration) {
         self.round_trip_us.store(micros(round_trip).max(1), Ordering::Relaxed);
     }
 
     /// Returns how long the last call took. `None` before the first one.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn round_trip(&self) -> Option<Duration> {
         let micros = self.round_trip_us.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
@@ -191,7 +191,6 @@ impl Census {
         let called = Instant::now();
         let pause = match call(backend, groups).await {
             Ok(counts) => {
-                #[cfg(feature = "metrics")]
                 counter.took(called.elapsed());
                 for (group, counted) in groups.iter().zip(counts) {
                     let number = self.windows.entry(*group).or_default().counted(counted, called - self.began);

@@ -456,7 +456,6 @@ impl Household for Inner {
         &self.housekeeping
     }
 
-    #[cfg(feature = "metrics")]
     fn prefix(&self) -> &str {
         &self.prefix
     }

@@ -20,9 +20,7 @@ pub(crate) use check::{Guard, PendingCheck, answer_by};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
-#[cfg(feature = "redis")]
 pub(crate) use publication::WeakPublication;
-#[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};

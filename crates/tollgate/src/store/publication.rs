@@ -1,8 +1,10 @@
 //! Limits as operators see them.
 
-#[cfg(feature = "redis")]
-use std::sync::Weak;
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, Weak},
+};
 
 use crate::{Enforcement, Error, PolicySet, lock::Lock};
 
@@ -108,17 +110,14 @@ impl Publication {
     }
 
     /// Returns a reference that does not keep the store publishing.
-    #[cfg(feature = "redis")]
     pub(crate) fn downgrade(&self) -> WeakPublication {
         WeakPublication(Arc::downgrade(&self.0))
     }
 }
 
 /// Refers to a publication that no limiter may hold any more.
-#[cfg(feature = "redis")]
 pub(crate) struct WeakPublication(Weak<Published>);
 
-#[cfg(feature = "redis")]
 impl WeakPublication {
     /// Returns the publication while a limiter holds it.
     pub(crate) fn upgrade(&self) -> Option<Publication> {

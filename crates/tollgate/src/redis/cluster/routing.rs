@@ -120,7 +120,6 @@ impl Cluster {
     }
 
     /// Returns the servers that are known to have slots.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn known_masters(&self) -> Vec<ServerHandle> {
         self.topology.known_masters()
     }

@@ -193,7 +193,6 @@ impl Topology {
     }
 
     /// Returns the servers that are known to have slots.
-    #[cfg(feature = "metrics")]
     pub(super) fn known_masters(&self) -> Vec<ServerHandle> {
         self.known.load().map.masters().map(|(_, handle)| handle.clone()).collect()
     }

@@ -53,7 +53,6 @@ impl Dispatcher {
     }
 
     /// Returns the number of checks that wait to be sent.
-    #[cfg(feature = "metrics")]
     fn queued(&self) -> usize {
         self.inbox.queue.lock().len()
     }
@@ -167,7 +166,6 @@ impl ServerHandle {
     }
 
     /// Returns the number of checks that wait to be sent.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn queued(&self) -> usize {
         self.dispatcher.queued()
     }
