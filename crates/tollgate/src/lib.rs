@@ -139,7 +139,7 @@ mod url;
 /// [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
 pub mod permits {
     pub use crate::{
-        limiter::permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied},
+        limiter::permits::{ConcurrencyLimiter, Lost, Permit, PermitDenied},
         model::{Concurrency, OnLoss},
     };
 }

@@ -51,7 +51,7 @@ async fn calls_that_break_with_their_connection_are_never_counted_twice() {
         }
         wait::until_async("a permit", PATIENCE, async || {
             let acquired = limiter.acquire("acme").await.ok();
-            permits.extend(acquired.and_then(|acquired| acquired.into_result().ok()));
+            permits.extend(acquired.and_then(Result::ok));
             assert!(held_by_all(&server) <= 2 && permits.len() <= 2);
             !permits.is_empty()
         })
@@ -111,7 +111,7 @@ async fn a_server_that_stays_away() {
     let mut permits = Vec::new();
     wait::until_async("both permits", PATIENCE, async || {
         let acquired = limiter.acquire("acme").await.ok();
-        permits.extend(acquired.and_then(|acquired| acquired.into_result().ok()));
+        permits.extend(acquired.and_then(Result::ok));
         permits.len() == 2
     })
     .await;

@@ -21,7 +21,7 @@ async fn replicas_share_one_limit(deployment: &Deployment) {
             let mut all_denied = async || {
                 let mut denied = 0;
                 for replica in &replicas {
-                    match replica.acquire(&key).await.expect("the store answers").into_result() {
+                    match replica.acquire(&key).await.expect("the store answers") {
                         Ok(permit) => held.push(permit),
                         Err(_) => denied += 1,
                     }
@@ -90,7 +90,7 @@ async fn a_65th_replica_is_refused_and_counts_nothing() {
         assert_eq!(holders(&server).len(), 64);
         permits.clear();
         wait::until_async("the 65th replica to get a permit", PATIENCE, async || {
-            permits.extend(replicas[64].acquire("acme").await.ok().and_then(|acquired| acquired.into_result().ok()));
+            permits.extend(replicas[64].acquire("acme").await.ok().and_then(Result::ok));
             assert!(holders(&server).len() <= 64);
             !permits.is_empty()
         })

@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::{
     Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    permits::{Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss},
+    permits::{Concurrency, ConcurrencyLimiter, Lost, OnLoss},
     store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
 };
 use tollgate_tower::{
@@ -44,7 +44,7 @@ fn acme() -> Request<()> {
 /// Returns how many permits of a key are free.
 async fn free(limiter: &ConcurrencyLimiter, key: &'static str) -> usize {
     let mut permits = Vec::new();
-    while let Acquired::Permit(permit) = limiter.try_acquire(key).await.unwrap() {
+    while let Ok(permit) = limiter.try_acquire(key).await.unwrap() {
         permits.push(permit);
     }
     permits.len()
@@ -103,7 +103,7 @@ struct Work(ConcurrencyLimiter, Arc<AtomicBool>);
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let is_held = self.0.try_acquire("all").now_or_never().unwrap().unwrap().is_denied();
+        let is_held = self.0.try_acquire("all").now_or_never().unwrap().unwrap().is_err();
         self.1.store(is_held, Ordering::Relaxed);
     }
 }

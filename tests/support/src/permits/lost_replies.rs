@@ -102,7 +102,7 @@ impl Scene {
             LostReply::Acquire => {
                 let acquired = self.replicas[0].acquire("acme").await;
                 // A pool has an idle permit.
-                self.in_use[0].extend(acquired.ok().and_then(|acquired| acquired.into_result().ok()));
+                self.in_use[0].extend(acquired.ok().and_then(Result::ok));
             }
             LostReply::Renewal => {}
             LostReply::Release => self.in_use[0].clear(),

@@ -8,9 +8,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    acquired::{Acquired, PermitDenied},
+    denied::PermitDenied,
     granted::Granted,
-    permit::Permit,
+    permit::{Permit, Source},
     shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{
@@ -32,17 +32,17 @@ use crate::{
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-/// use tollgate::{MemoryStore, permits::{Acquired, Concurrency, ConcurrencyLimiter}};
+/// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
 ///
 /// let streams = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 2));
 /// let first = streams.acquire("acme").await?;
 /// let second = streams.acquire("acme").await?;
-/// assert!(!first.is_denied() && !second.is_denied());
-/// assert!(streams.acquire("acme").await?.is_denied());
-/// assert!(!streams.acquire("other").await?.is_denied());
+/// assert!(first.is_ok() && second.is_ok());
+/// assert!(streams.acquire("acme").await?.is_err());
+/// assert!(streams.acquire("other").await?.is_ok());
 ///
 /// drop(first);
-/// let Acquired::Permit(permit) = streams.acquire("acme").await? else { panic!("a permit is free") };
+/// let permit = streams.acquire("acme").await?.expect("a permit is free");
 /// assert_eq!((permit.in_flight(), permit.limit()), (2, 2));
 /// # Ok(()) }
 /// ```
@@ -74,7 +74,7 @@ impl Limiter {
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(10_000)));
     /// let streams = limiter.concurrency(Concurrency::new("streams", 2));
     /// assert!(limiter.check("acme").await?.is_allowed());
-    /// let permit = streams.acquire("acme").await?.into_result().expect("a permit is free");
+    /// let permit = streams.acquire("acme").await?.expect("a permit is free");
     /// assert_eq!(permit.in_flight(), 1);
     /// # Ok(()) }
     /// ```
@@ -124,9 +124,9 @@ impl ConcurrencyLimiter {
     ///
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
     /// let first = exports.acquire("acme").await?;
-    /// assert!(exports.acquire("acme").await?.is_denied());
+    /// assert!(exports.acquire("acme").await?.is_err());
     /// let two = exports.with_limit(NonZeroU32::new(2).expect("not zero"));
-    /// assert!(!two.acquire("acme").await?.is_denied());
+    /// assert!(two.acquire("acme").await?.is_ok());
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -152,7 +152,7 @@ impl ConcurrencyLimiter {
     /// # Cancellation
     ///
     /// A dropped future leaves the queue, and gives back what the store granted to it.
-    pub async fn acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
+    pub async fn acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
         self.acquire_within(key, self.shared.policy.longest_wait()).await
     }
 
@@ -174,14 +174,18 @@ impl ConcurrencyLimiter {
     ///     drop(first);
     /// };
     /// let (second, ()) = tokio::join!(exports.acquire_within("acme", Duration::from_secs(2)), work);
-    /// assert!(!second?.is_denied());
+    /// assert!(second?.is_ok());
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire). A wait needs a tokio runtime for every store.
-    pub async fn acquire_within(&self, key: impl Into<Key>, max_wait: Duration) -> Result<Acquired, Error> {
+    pub async fn acquire_within(
+        &self,
+        key: impl Into<Key>,
+        max_wait: Duration,
+    ) -> Result<Result<Permit, PermitDenied>, Error> {
         if max_wait.is_zero() {
             return self.try_acquire(key).await;
         }
@@ -197,10 +201,10 @@ impl ConcurrencyLimiter {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
+    pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
         let pool = self.pool(key.into());
         self.counted(if pool.queue.callers() > 0 {
-            Ok(self.denied(&pool, None))
+            Ok(Err(self.denied(&pool, None)))
         } else {
             self.attempt(&pool, false).await
         })
@@ -209,8 +213,8 @@ impl ConcurrencyLimiter {
     /// Counts a denial or an error. A permit counts itself.
     fn counted(&self, outcome: Result<Acquired, Error>) -> Result<Acquired, Error> {
         match &outcome {
-            Ok(Acquired::Permit(_)) => {}
-            Ok(Acquired::Denied(_)) => self.shared.metrics.denied(),
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => self.shared.metrics.denied(),
             Err(_) => self.shared.metrics.failed(),
         }
         outcome
@@ -227,26 +231,28 @@ impl ConcurrencyLimiter {
         let end = Instant::now().checked_add(max_wait);
         if pool.queue.callers() == 0 {
             let acquired = self.attempt(pool, false).await?;
-            if !acquired.is_denied() {
+            if acquired.is_ok() {
                 return Ok(acquired);
             }
         }
         let Some(_place) = Place::join(pool) else {
-            return Ok(self.denied(pool, None));
+            return Ok(Err(self.denied(pool, None)));
         };
         let Some(_front) = pool.queue.front(end).await else {
-            return Ok(self.denied(pool, None));
+            return Ok(Err(self.denied(pool, None)));
         };
         loop {
-            let acquired = self.attempt(pool, true).await?;
-            let Acquired::Denied(denied) = &acquired else { return Ok(acquired) };
+            let denied = match self.attempt(pool, true).await? {
+                Ok(permit) => return Ok(Ok(permit)),
+                Err(denied) => denied,
+            };
             let pause = denied.retry_after().clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             let again = Instant::now() + pause;
             let is_last = end.is_some_and(|end| end <= again);
             // A permit that is given back ends the pause.
             let is_freed = until(if is_last { end } else { Some(again) }, pool.freed.notified()).await.is_some();
             if is_last && !is_freed {
-                return Ok(acquired);
+                return Ok(Err(denied));
             }
         }
     }
@@ -257,7 +263,7 @@ impl ConcurrencyLimiter {
         if !is_counted
             && let Some(permit) = self.permit(pool, |state, now_us| state.pool.take_spare(now_us, self.limit))
         {
-            return Ok(permit);
+            return Ok(Ok(permit));
         }
         let demand = Demand::join(pool, !is_counted);
         if self.shared.limiter.is_in_process {
@@ -266,7 +272,7 @@ impl ConcurrencyLimiter {
                 outcome = pool.call_in_process(state);
                 state.pool.take(now_us, self.limit)
             });
-            return outcome.map(|()| permit.unwrap_or_else(|| self.denied(pool, None)));
+            return outcome.map(|()| permit.ok_or_else(|| self.denied(pool, None)));
         }
         runtime::current()?;
         let deadline = Deadline::after(self.shared.limiter.timeout);
@@ -274,8 +280,8 @@ impl ConcurrencyLimiter {
         // A permit may have come back meanwhile.
         let permit = self.permit(pool, |state, now_us| state.pool.take(now_us, self.limit));
         match (permit, asked) {
-            (Some(permit), _) => Ok(permit),
-            (None, Ok(())) => Ok(self.denied(pool, None)),
+            (Some(permit), _) => Ok(Ok(permit)),
+            (None, Ok(())) => Ok(Err(self.denied(pool, None))),
             (None, Err(error)) => self.without_store(pool, error, deadline),
         }
     }
@@ -291,16 +297,12 @@ impl ConcurrencyLimiter {
     }
 
     /// Returns the permit that `take` takes from the pool.
-    fn permit(
-        &self,
-        pool: &PoolRef,
-        take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>,
-    ) -> Option<Acquired> {
+    fn permit(&self, pool: &PoolRef, take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>) -> Option<Permit> {
         let mut state = pool.lock();
         let granted = take(&mut state, self.shared.clock.now_us())?;
         let in_flight = state.pool.in_flight();
         drop(state);
-        Some(Acquired::Permit(Permit::granted(pool.clone(), granted, self.limit, in_flight)))
+        Some(Permit::new(pool.clone(), Source::Store(granted), self.limit, in_flight))
     }
 
     /// Answers for a store that failed.
@@ -319,29 +321,32 @@ impl ConcurrencyLimiter {
         };
         let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline, ask)? else {
             let in_flight = pool.lock().pool.in_flight();
-            return Ok(Acquired::Permit(Permit::open(pool.clone(), self.limit, in_flight, kind)));
+            return Ok(Ok(Permit::new(pool.clone(), Source::Open(kind), self.limit, in_flight)));
         };
         let mut state = pool.lock();
         let is_free = state.pool.take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1));
         let in_flight = state.pool.in_flight();
         drop(state);
         Ok(match is_free {
-            true => Acquired::Permit(Permit::shared(pool.clone(), self.limit, in_flight, kind)),
-            false => self.denied(pool, Some(kind)),
+            true => Ok(Permit::new(pool.clone(), Source::Share(kind), self.limit, in_flight)),
+            false => Err(self.denied(pool, Some(kind))),
         })
     }
 
-    fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> Acquired {
+    fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> PermitDenied {
         let in_flight = pool.lock().pool.in_flight();
-        Acquired::Denied(PermitDenied {
+        PermitDenied {
             name: self.shared.policy.name().into(),
             limit: self.limit,
             in_flight,
             retry_after: self.shared.retry_after(in_flight).min(LONGEST_RETRY),
             degraded,
-        })
+        }
     }
 }
+
+/// The outcome of an acquire: a permit, or a denial.
+type Acquired = Result<Permit, PermitDenied>;
 
 /// The bounds of the pause after which the first caller of a queue asks the store again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);

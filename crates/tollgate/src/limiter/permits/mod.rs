@@ -3,8 +3,8 @@
 //! Calls run downward: [`limiter`] answers callers and lets them wait, [`call`] calls the store, [`shared`] keeps the pools
 //! of all keys, [`upkeep`] renews them. [`pool`] is pure: with the state in the store room, it is the protocol.
 
-mod acquired;
 mod call;
+mod denied;
 mod granted;
 mod limiter;
 mod permit;
@@ -14,7 +14,7 @@ mod shared;
 mod tests;
 mod upkeep;
 
-pub use acquired::{Acquired, PermitDenied};
+pub use denied::PermitDenied;
 pub use limiter::ConcurrencyLimiter;
 pub use permit::{Lost, Permit};
 

@@ -28,7 +28,8 @@ pub struct Permit {
     acquired_us: u64,
 }
 
-enum Source {
+/// Says where a permit comes from.
+pub(super) enum Source {
     /// Granted by the store.
     Store(Arc<Granted>),
     /// A part of this replica's share in an outage.
@@ -44,19 +45,7 @@ enum Source {
 pub struct Lost(pub(super) ());
 
 impl Permit {
-    pub(super) fn granted(pool: PoolRef, granted: Arc<Granted>, limit: u32, in_flight: u64) -> Self {
-        Self::new(pool, Source::Store(granted), limit, in_flight)
-    }
-
-    pub(super) fn shared(pool: PoolRef, limit: u32, in_flight: u64, kind: ErrorKind) -> Self {
-        Self::new(pool, Source::Share(kind), limit, in_flight)
-    }
-
-    pub(super) fn open(pool: PoolRef, limit: u32, in_flight: u64, kind: ErrorKind) -> Self {
-        Self::new(pool, Source::Open(kind), limit, in_flight)
-    }
-
-    fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
+    pub(super) fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
         pool.shared.metrics.acquired();
         let acquired_us = pool.shared.clock.now_us();
         Self { pool, source, limit, in_flight, acquired_us }
@@ -115,7 +104,7 @@ impl Permit {
     ///
     /// const EXPORTS: Concurrency = Concurrency::new("exports", 2).on_loss(OnLoss::Cancel);
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), EXPORTS);
-    /// let permit = exports.acquire("acme").await?.into_result()?;
+    /// let permit = exports.acquire("acme").await??;
     /// assert_eq!(permit.run(async { "rows" }).await?, "rows");
     /// # Ok(()) }
     /// ```
