@@ -102,7 +102,7 @@ fn permits_are_lost_when_the_server_stays_away_for_a_life() {
 async fn a_server_that_stays_away() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = impatient(store, TWO.life(Duration::from_secs(1)));
+    let limiter = impatient(store, TWO.with_life(Duration::from_secs(1)));
     let permit = take(&limiter, "acme").await.expect("a permit");
     server.kill();
     permit.lost().await;

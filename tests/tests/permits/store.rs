@@ -14,7 +14,7 @@ use crate::{replica, take, undisturbed};
 async fn replicas_share_one_limit(deployment: &Deployment) {
     let stores = [(); 3].map(|()| deployment.builder("permits").build().expect("a store"));
     for policy in [Concurrency::new("exact", 5).exact(), Concurrency::new("pooled", 5)] {
-        let policy = policy.life(Duration::from_secs(1));
+        let policy = policy.with_life(Duration::from_secs(1));
         let replicas = stores.each_ref().map(|store| replica(store.clone(), policy.clone()));
         for key in [Key::new("acme"), Key::new("acme").child("ann"), Key::bytes(b"{x}:\0 \n")] {
             let mut held = Vec::new();
@@ -70,7 +70,7 @@ async fn a_65th_replica_is_refused_and_counts_nothing() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for policy in [Concurrency::new("jobs", 1_000).exact(), Concurrency::new("jobs", 1_000)] {
-        let policy = policy.life(PATIENCE);
+        let policy = policy.with_life(PATIENCE);
         // Each limiter is a replica of its own.
         let replicas: Vec<_> = (0..65).map(|_| replica(store.clone(), policy.clone())).collect();
         let mut permits = Vec::new();

@@ -50,7 +50,7 @@ use crate::{
 /// # The bound
 ///
 /// The permits that the store has granted for a key never exceed the limit. A permit that could not be renewed for a
-/// whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
+/// whole [life](Concurrency::with_life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
 /// [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel) the work in progress never exceeds the limit, whatever crashes or
 /// stalls. With [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is added to it.
 ///
@@ -61,6 +61,7 @@ use crate::{
 pub struct ConcurrencyLimiter {
     pub(super) shared: Arc<ConcurrencyInner>,
     limit: u32,
+    longest_wait: Duration,
 }
 
 impl Limiter {
@@ -96,7 +97,8 @@ impl ConcurrencyLimiter {
     }
 
     pub(crate) fn on(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Self {
-        Self { limit: policy.limit(), shared: ConcurrencyInner::new(limiter, policy, clock) }
+        let (limit, longest_wait) = (policy.limit(), policy.longest_wait());
+        Self { shared: ConcurrencyInner::new(limiter, policy, clock), limit, longest_wait }
     }
 
     /// Returns the policy.
@@ -115,7 +117,7 @@ impl ConcurrencyLimiter {
     ///
     /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
     /// lowered limit, and no further permit is granted until fewer than the new limit are held. A replica learns how
-    /// many are held with its next call for the key, after a third of a [life](Concurrency::life) at the latest.
+    /// many are held with its next call for the key, after a third of a [life](Concurrency::with_life) at the latest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -131,11 +133,38 @@ impl ConcurrencyLimiter {
     /// ```
     #[must_use]
     pub fn with_limit(&self, limit: NonZeroU32) -> Self {
-        Self { shared: Arc::clone(&self.shared), limit: limit.get() }
+        Self { limit: limit.get(), ..self.clone() }
     }
 
-    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::max_wait) of the policy. By default it
-    /// does not wait.
+    /// Returns a limiter whose callers wait for up to `longest`, which shares everything else with this one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
+    ///
+    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+    /// let first = exports.acquire("acme").await?;
+    /// let work = async {
+    ///     tokio::time::sleep(Duration::from_secs(1)).await;
+    ///     drop(first);
+    /// };
+    /// let patient = exports.with_wait(Duration::from_secs(2));
+    /// let (second, ()) = tokio::join!(patient.acquire("acme"), work);
+    /// assert!(second?.is_ok());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_wait(&self, longest: Duration) -> Self {
+        Self { longest_wait: longest, ..self.clone() }
+    }
+
+    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::wait) of the policy. By default it does
+    /// not wait.
+    ///
+    /// Callers of one key in this process are served in the order in which they came. The first of them takes the permit
+    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more
+    /// than [`max_waiting`](Concurrency::max_waiting) callers wait; one more is denied at once.
     ///
     /// In an outage, permits that are idle in this process are handed out first.
     /// [`Outage::Local`](crate::Outage::Local) then hands out this replica's share of the limit, at least one permit.
@@ -147,50 +176,18 @@ impl ConcurrencyLimiter {
     /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage.
     ///
     /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold
-    /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process.
+    /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process, or
+    /// the caller may have to wait.
     ///
     /// # Cancellation
     ///
     /// A dropped future leaves the queue, and gives back what the store granted to it.
     pub async fn acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
-        self.acquire_within(key, self.shared.policy.longest_wait()).await
-    }
-
-    /// Takes a permit, and waits for one up to `max_wait`.
-    ///
-    /// Callers of one key in this process are served in the order in which they came. The first of them takes the permit
-    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more
-    /// than [`max_waiting`](crate::permits::Concurrency::max_waiting) callers wait; one more is denied at once.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
-    /// use std::time::Duration;
-    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
-    ///
-    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
-    /// let first = exports.try_acquire("acme").await?;
-    /// let work = async {
-    ///     tokio::time::sleep(Duration::from_secs(1)).await;
-    ///     drop(first);
-    /// };
-    /// let (second, ()) = tokio::join!(exports.acquire_within("acme", Duration::from_secs(2)), work);
-    /// assert!(second?.is_ok());
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire). A wait needs a tokio runtime for every store.
-    pub async fn acquire_within(
-        &self,
-        key: impl Into<Key>,
-        max_wait: Duration,
-    ) -> Result<Result<Permit, PermitDenied>, Error> {
-        if max_wait.is_zero() {
+        if self.longest_wait.is_zero() {
             return self.try_acquire(key).await;
         }
         let pool = self.pool(key.into());
-        let outcome = self.wait(&pool, max_wait).await;
+        let outcome = self.wait(&pool).await;
         self.counted(outcome)
     }
 
@@ -226,9 +223,9 @@ impl ConcurrencyLimiter {
         pool
     }
 
-    async fn wait(&self, pool: &PoolRef, max_wait: Duration) -> Result<Acquired, Error> {
+    async fn wait(&self, pool: &PoolRef) -> Result<Acquired, Error> {
         runtime::current()?;
-        let end = Instant::now().checked_add(max_wait);
+        let end = Instant::now().checked_add(self.longest_wait);
         if pool.queue.callers() == 0 {
             let acquired = self.attempt(pool, false).await?;
             if acquired.is_ok() {

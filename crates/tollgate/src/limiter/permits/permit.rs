@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 ///
 /// Keep the permit for as long as the work lasts. If a response is streamed, keep the permit in its body and not in the
 /// handler. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
-/// [life](crate::permits::Concurrency::life) of the limit.
+/// [life](crate::permits::Concurrency::with_life) of the limit.
 ///
 /// A permit is *lost* when it could not be renewed for a whole life. If the work must end then, run it with
 /// [`run`](Self::run), or check [`is_lost`](Self::is_lost).

@@ -93,7 +93,7 @@ pub(super) struct PoolRef {
 impl ConcurrencyInner {
     pub(super) fn new(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Arc<Self> {
         let is_in_process = limiter.is_in_process;
-        let life = if is_in_process { FOREVER } else { policy.life_time() };
+        let life = if is_in_process { FOREVER } else { policy.life() };
         let hasher = RandomState::default();
         Arc::new(Self {
             rules: PoolRules { is_pooled: !is_in_process && !policy.is_exact(), life_us: micros(life) },

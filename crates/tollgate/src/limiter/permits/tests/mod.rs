@@ -100,7 +100,7 @@ async fn law_p2_after_the_limit_was_lowered_no_permit_is_granted_until_fewer_are
             // Idle permits of another replica come back with its renewal.
             let max_wait = Duration::from_millis(if left < 3 { 10_000 } else { 50 });
             for replica in &replicas {
-                let acquired = replica.acquire_within("acme", max_wait).await.unwrap();
+                let acquired = replica.with_wait(max_wait).acquire("acme").await.unwrap();
                 assert_eq!(acquired.is_err(), left >= 3, "{policy:?}: {left} are held");
             }
         }
@@ -176,7 +176,7 @@ async fn held_permits_are_renewed_by_one_task_that_ends_when_nothing_is_held() {
 async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number() {
     let clock = Clock::tokio();
     let server = Server::new(&clock);
-    let policy = EXACT.max_wait(Duration::from_secs(60)).max_waiting(5);
+    let policy = EXACT.wait(Duration::from_secs(60)).max_waiting(5);
     for limiter in [server.replica(policy.clone(), &clock), ConcurrencyLimiter::new(MemoryStore::new(), policy)] {
         let mut held = vec![permit(&limiter).await, permit(&limiter).await];
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
@@ -204,7 +204,7 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
             held.push(permit);
         }
         let begun = Instant::now();
-        assert!(limiter.acquire_within("acme", Duration::from_secs(3)).await.unwrap().is_err());
+        assert!(limiter.with_wait(Duration::from_secs(3)).acquire("acme").await.unwrap().is_err());
         let waited = begun.elapsed();
         assert!((3_000..3_100).contains(&waited.as_millis()), "{waited:?}");
     }
@@ -222,7 +222,8 @@ async fn a_waiting_caller_gets_the_permit_of_another_replica() {
     for policy in [EXACT, Concurrency::new("streams", 2)] {
         let replicas = [(); 2].map(|()| server.replica(policy.clone(), &clock));
         let held = [permit(&replicas[0]).await, permit(&replicas[0]).await];
-        let wait = replicas[1].acquire_within("acme", Duration::from_secs(20));
+        let patient = replicas[1].with_wait(Duration::from_secs(20));
+        let wait = patient.acquire("acme");
         let give_back = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(held);

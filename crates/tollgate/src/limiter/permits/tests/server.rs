@@ -124,7 +124,7 @@ pub(super) fn request<'a>(policy: &'a Concurrency, key: &'a Key) -> PermitReques
         needed: 0,
         extra: 0,
         waits: false,
-        life: policy.life_time(),
+        life: policy.life(),
         deadline: None,
     }
 }
