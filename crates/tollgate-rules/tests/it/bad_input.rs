@@ -211,9 +211,10 @@ fn broken_syntax_is_reported_with_its_place() {
         ("domain: !secret d\n", Format::Yaml, "line 1, column "),
         ("? [a]\n: b\n", Format::Yaml, "line 1, column 3: the name of a field must be a text"),
         ("1: b\n", Format::Yaml, "line 1, column 1: the name of a field must be a text"),
-        ("{\"domain\": \"d\",}", Format::Json, "line 1, column 16: invalid JSON: key must be a string"),
-        ("", Format::Json, "the file is empty"),
-        ("{} {}", Format::Json, "line 1, column 4: invalid JSON: trailing characters"),
+        ("{\"domain\": \"d\"", Format::Json, "line 2, column 1: invalid JSON: "),
+        ("{\"domain\": \"\\ud83d\\ude00\"}", Format::Json, "line 1, column 12: invalid JSON: "),
+        ("", Format::Json, "line 1, column 1: the file is empty"),
+        ("{} {}", Format::Json, "line 1, column 4: invalid JSON: "),
         ("domain = \n", Format::Toml, "line 1, column 10: invalid TOML: "),
         ("", Format::Toml, "line 1, column 1: domain: is missing"),
     ] {
