@@ -53,6 +53,7 @@ impl Format {
 }
 
 /// Reads the documents of a YAML text. A byte order mark at its start is skipped.
+#[cfg(feature = "spring")]
 pub(crate) fn read_yaml(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
     yaml::read_all(checked(text, limits)?, limits)
 }

@@ -27,6 +27,7 @@ mod toml;
 mod yaml;
 
 pub use format::Format;
+#[cfg(feature = "spring")]
 pub(crate) use format::read_yaml;
 pub use limits::Limits;
 pub(crate) use node::{Field, Node, Scalar, Value, short};

@@ -31,6 +31,7 @@ pub(super) fn read(text: &str, limits: &Limits, format: &'static str) -> Result<
 }
 
 /// Reads a text of any number of YAML documents.
+#[cfg(feature = "spring")]
 pub(super) fn read_all(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
     let mut reader = Reader::new(text, limits, "YAML");
     let mut documents = Vec::new();
