@@ -62,7 +62,7 @@ impl Backend {
     #[inline]
     pub(super) fn check(&self, request: Arc<CheckRequest>) -> CheckFuture {
         match self {
-            Self::One(handle) => StoreFuture::pending_check(PendingCheck::with_timer(handle, request)),
+            Self::One(handle) => StoreFuture::pending(PendingCheck::with_timer(handle, request)),
             Self::Cluster(cluster) => {
                 let deadline = request.deadline;
                 StoreFuture::pending(answer_by(deadline, cluster.clone().check(request)))

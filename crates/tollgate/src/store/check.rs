@@ -5,7 +5,6 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -102,6 +101,50 @@ impl<'a> Check<'a> {
     pub fn with_deadline(self, deadline: Deadline) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
+
+    /// Copies the check, for a future that outlives the call.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Key, Policy, PolicySet, Quota, store::{Check, KeptCheck}};
+    ///
+    /// fn keep() -> KeptCheck {
+    ///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(10)));
+    ///     Check::new(&policies, &Key::new("acme"), Cost::new(3)).keep()
+    /// }
+    /// assert_eq!(keep().check().cost, Cost::new(3));
+    /// ```
+    #[must_use]
+    pub fn keep(self) -> KeptCheck {
+        let Self { policies, key, tag, deadline, .. } = self;
+        let charge = self.charge().to_owned();
+        KeptCheck { policies: policies.clone(), key: key.clone(), charge, tag: tag.into(), deadline }
+    }
+}
+
+/// Holds a [`Check`] in a future: see [`Check::keep`].
+#[derive(Clone)]
+pub struct KeptCheck {
+    pub(crate) policies: PolicySet,
+    pub(crate) key: Key,
+    pub(crate) charge: Charge,
+    pub(crate) tag: Box<[u8]>,
+    pub(crate) deadline: Option<Deadline>,
+}
+
+impl KeptCheck {
+    /// Returns the check.
+    #[must_use]
+    pub fn check(&self) -> Check<'_> {
+        let Self { policies, key, charge, tag, deadline } = self;
+        Check { deadline: *deadline, ..Check::of(policies, key, charge.borrow()).with_tag(tag) }
+    }
+}
+
+impl fmt::Debug for KeptCheck {
+    /// Leaves out the key and the tag: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.check().fmt(f)
+    }
 }
 
 impl fmt::Debug for Check<'_> {
@@ -122,40 +165,20 @@ pub type CheckFuture = StoreFuture<Decision>;
 /// A store in the process charges when the method is called, not when the future is polled. A store on a server
 /// charges at some time after the future is first polled.
 #[must_use = "an in-process check was charged before the future is polled; any other check is not sent until it is polled"]
-pub struct StoreFuture<T> {
-    state: FutureState<T>,
-    /// Handles the outcome of a pending check.
-    guard: Option<Arc<dyn Guard<T>>>,
-}
+pub struct StoreFuture<T>(FutureState<T>);
 
 enum FutureState<T> {
     Ready(T),
     Failed(Error),
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store has such answers"))]
-    PendingCheck(Pin<Box<dyn PendingCheck<T>>>),
     Taken,
-}
-
-/// A pending answer that holds its own check, so that its failure is handled without a copy of the check.
-pub(crate) trait PendingCheck<T>: Future<Output = Result<T, Error>> + Send {
-    fn check(&self) -> Check<'_>;
-}
-
-/// Handles the outcome of a store.
-pub(crate) trait Guard<T>: Send + Sync {
-    /// Records that the store decided the check that `answer` holds.
-    fn decided(&self, outcome: &T, answer: &dyn PendingCheck<T>);
-
-    /// Answers for a store that failed.
-    fn failed(&self, check: Check<'_>, error: Error) -> Result<T, Error>;
 }
 
 impl<T> StoreFuture<T> {
     /// Creates a future whose answer is there.
     #[inline]
     pub fn ready(answer: Result<T, Error>) -> Self {
-        Self::new(match answer {
+        Self(match answer {
             Ok(answer) => FutureState::Ready(answer),
             Err(error) => FutureState::Failed(error),
         })
@@ -163,31 +186,7 @@ impl<T> StoreFuture<T> {
 
     /// Creates a future from any future. It is boxed once.
     pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
-        Self::new(FutureState::Pending(Box::pin(answer)))
-    }
-
-    /// Creates a future that holds its check.
-    #[cfg(feature = "redis")]
-    #[inline]
-    pub(crate) fn pending_check(answer: impl PendingCheck<T> + 'static) -> Self {
-        Self::new(FutureState::PendingCheck(Box::pin(answer)))
-    }
-
-    #[inline]
-    fn new(state: FutureState<T>) -> Self {
-        Self { state, guard: None }
-    }
-
-    /// Returns whether the answer is pending and holds its check.
-    #[inline]
-    pub(crate) fn holds_check(&self) -> bool {
-        matches!(self.state, FutureState::PendingCheck(_))
-    }
-
-    /// Sets the guard of a pending check. Every other answer ignores it.
-    #[inline]
-    pub(crate) fn guard_with(&mut self, guard: Arc<dyn Guard<T>>) {
-        self.guard = Some(guard);
+        Self(FutureState::Pending(Box::pin(answer)))
     }
 
     /// Returns a reference to the answer if it is there.
@@ -202,10 +201,10 @@ impl<T> StoreFuture<T> {
     #[must_use]
     #[inline]
     pub fn as_ready(&self) -> Option<Result<&T, &Error>> {
-        match &self.state {
+        match &self.0 {
             FutureState::Ready(answer) => Some(Ok(answer)),
             FutureState::Failed(error) => Some(Err(error)),
-            FutureState::Pending(_) | FutureState::PendingCheck(_) | FutureState::Taken => None,
+            FutureState::Pending(_) | FutureState::Taken => None,
         }
     }
 
@@ -216,10 +215,10 @@ impl<T> StoreFuture<T> {
     /// The future itself, when the answer is pending.
     #[inline]
     pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
-        match self.state {
+        match self.0 {
             FutureState::Ready(answer) => Ok(Ok(answer)),
             FutureState::Failed(error) => Ok(Err(error)),
-            state => Err(Self { state, guard: self.guard }),
+            pending => Err(Self(pending)),
         }
     }
 }
@@ -234,24 +233,10 @@ where
     ///
     /// When the future is polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        match &mut this.state {
-            FutureState::Pending(answer) => return answer.as_mut().poll(cx),
-            FutureState::PendingCheck(answer) => {
-                let outcome = answer.as_mut().poll(cx);
-                // An outcome of the store is returned as it is. A copy would take a good part of the time here.
-                return match (&outcome, &this.guard) {
-                    (Poll::Ready(Ok(decided)), Some(guard)) => {
-                        guard.decided(decided, &**answer);
-                        outcome
-                    }
-                    (Poll::Ready(Err(error)), Some(guard)) => Poll::Ready(guard.failed(answer.check(), error.clone())),
-                    _ => outcome,
-                };
-            }
-            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {}
+        if let FutureState::Pending(answer) = &mut self.0 {
+            return answer.as_mut().poll(cx);
         }
-        match mem::replace(&mut this.state, FutureState::Taken) {
+        match mem::replace(&mut self.0, FutureState::Taken) {
             FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
             FutureState::Failed(error) => Poll::Ready(Err(error)),
             _ => panic!("a store future was polled after it was ready"),
@@ -261,9 +246,9 @@ where
 
 impl<T> fmt::Debug for StoreFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
+        f.write_str(match self.0 {
             FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => "StoreFuture::Ready",
-            FutureState::Pending(_) | FutureState::PendingCheck(_) => "StoreFuture::Pending",
+            FutureState::Pending(_) => "StoreFuture::Pending",
         })
     }
 }

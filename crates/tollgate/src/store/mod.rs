@@ -15,8 +15,8 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub use check::{Check, CheckFuture, Deadline, StoreFuture};
-pub(crate) use check::{Guard, PendingCheck, answer_by};
+pub(crate) use check::answer_by;
+pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;

@@ -27,7 +27,7 @@ use crate::{
         server::{Awaited, CallError, Outgoing, Sent, Server, ServerConfig},
     },
     runtime::{self, Background},
-    store::{self, Check, Deadline},
+    store::Deadline,
 };
 
 /// Sends the checks for one server, in few calls.
@@ -503,12 +503,6 @@ impl Future for PendingCheck {
             Ok(reply) => Poll::Ready(reply),
             Err(no_reply) => Poll::Ready(Err(self.error_of(no_reply))),
         }
-    }
-}
-
-impl store::PendingCheck<Decision> for PendingCheck {
-    fn check(&self) -> Check<'_> {
-        self.request().check()
     }
 }
 
