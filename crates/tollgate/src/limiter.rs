@@ -245,7 +245,6 @@ impl fmt::Debug for Limiter {
 pub(crate) struct LimiterInner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) is_in_process: bool,
-    keeps_deadline: bool,
     pub(crate) timeout: Duration,
     /// The time for a check that may still wait for [`PATIENCE`](builder::PATIENCE).
     patience: Duration,
@@ -301,8 +300,7 @@ impl LimiterInner {
             self.fallback.decided(decision, check);
             return answer;
         }
-        let timed = check.deadline.filter(|_| !self.keeps_deadline);
-        self.ask(check, timed, answer, |inner, check, outcome| match outcome {
+        self.ask(check, answer, |inner, check, outcome| match outcome {
             Ok(decision) => {
                 inner.fallback.decided(&decision, check);
                 Ok(decision)
@@ -326,12 +324,11 @@ impl LimiterInner {
         StoreFuture::ready(Err(error))
     }
 
-    /// Waits for what a store outside of the process answers to a check, and lets `settle` return it, or answer for a
-    /// store that failed. The future keeps the check.
+    /// Waits until the deadline for what a store answers to a check, and lets `settle` return it, or answer for a store
+    /// that failed. The future keeps the check.
     fn ask<T: Send + Unpin + 'static, R: Send + 'static>(
         self: &Arc<Self>,
         check: Check<'_>,
-        deadline: Option<Deadline>,
         answer: StoreFuture<T>,
         settle: impl FnOnce(&Self, Check<'_>, Result<T, Error>) -> Result<R, Error> + Send + 'static,
     ) -> StoreFuture<R> {
@@ -340,7 +337,7 @@ impl LimiterInner {
             Err(answer) => {
                 let (inner, check) = (Arc::clone(self), check.keep());
                 StoreFuture::pending(async move {
-                    let outcome = answer_by(deadline, answer).await;
+                    let outcome = answer_by(check.deadline, answer).await;
                     settle(&inner, check.check(), outcome)
                 })
             }

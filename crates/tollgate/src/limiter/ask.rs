@@ -465,7 +465,7 @@ impl LimiterInner {
             return StoreFuture::ready(Err(error));
         }
         let check = Check { deadline: self.deadline(), ..Check::of(policies, &key, charge.borrow()) };
-        self.ask(check, check.deadline, self.store.look(check), Self::looked)
+        self.ask(check, self.store.look(check), Self::looked)
     }
 
     /// Passes on what the store saw, and answers for a store that failed.

@@ -247,7 +247,7 @@ impl IntoFuture for ReserveBuilder {
         let (inner, policies) = (Arc::clone(&limiter.inner), limiter.policies().clone());
         let check = Check { deadline: inner.deadline(), ..Check::of(&policies, &key, charge.borrow()) };
         let answer = inner.store.reserve(check, &id, time_to_live);
-        inner.ask(check, check.deadline, answer, move |inner, check, outcome| {
+        inner.ask(check, answer, move |inner, check, outcome| {
             let decision = inner.reserved(outcome, check, &id, time_to_live)?;
             Ok(Reservation::new(limiter, check.key.clone(), id, decision))
         })
