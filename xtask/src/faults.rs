@@ -27,7 +27,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         command.envs(need::provide(need::FAULTS, workspace.target())?);
     }
     if let Some(server) = server {
-        command.args(["--server", server.name]);
         command.env("REDIS_SERVER", server.provide(workspace.target())?);
     }
     failure::run(&mut command)

@@ -74,16 +74,14 @@ Tasks:
         by the package manager if they are not found; CHROMIUM may name a
         binary. --write copies the screenshots into docs. --optional prints a
         loud line and succeeds where a browser cannot be had.
-  faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
+  faults [--quick] [--soak] [--server NAME] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
-        and prints what each costs, with its target; --quick ends within three
-        minutes. A full run writes docs/contributors/reliability.md. As root on Linux it
-        also raises silent peers, lost packets and partitions, in network
-        namespaces of its own, with nft if that is found or can be installed.
-        --server runs on another server, one of those of `test --servers`, and
-        writes a summary into docs/contributors/reliability.md.
-        --soak is 20 minutes of load instead. --runs repeats the rows and
-        counts those that break.
+        and prints what each costs, with its target, as the table of
+        docs/contributors/reliability.md; --quick ends within three minutes.
+        As root on Linux it also raises silent peers, lost packets and
+        partitions, in network namespaces of its own, with nft if that is found
+        or can be installed. --server runs on another server, one of those of
+        `test --servers`. --soak is 20 minutes of load instead.
   foreign [--quick] [--write] [--optional] [GROUP…]
         Tries Tollgate with clients and proxies that were written elsewhere:
         Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
