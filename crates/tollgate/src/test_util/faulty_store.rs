@@ -142,7 +142,7 @@ impl<S: Store> Store for FaultyStore<S> {
         self.0.store.replicas(group)
     }
 
-    // `is_in_process` and `keeps_deadline` stay `false`: a call that stalls needs the timer of the limiter.
+    // `is_in_process` stays `false`: a call that stalls needs the timer of the limiter.
 }
 
 impl Default for FaultyStore {
