@@ -18,7 +18,7 @@ use crate::{
     clock::Clock,
     limiter::{
         LimiterInner,
-        queue::{Waits, until},
+        fifo::{Caller, until},
     },
     model::Concurrency,
     runtime,
@@ -355,7 +355,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// A place in the queue of a key. Dropping it leaves the queue.
 struct Place<'a> {
     pool: &'a PoolRef,
-    _waits: Waits<'a>,
+    _waits: Caller<'a>,
     _demand: Demand<'a>,
 }
 

@@ -18,8 +18,8 @@ use crate::{
     clock::{Clock, micros},
     limiter::{
         LimiterInner,
+        fifo::{Callers, Fifo},
         metrics::PermitMetrics,
-        queue::{Queue, Waiting},
     },
     lock::Lock,
     model::Concurrency,
@@ -49,7 +49,7 @@ pub(super) struct ConcurrencyInner {
     /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
     mean_held_us: AtomicU64,
     /// The callers that wait, over all keys.
-    pub(super) waiting: Waiting,
+    pub(super) waiting: Callers,
     pub(super) upkeep: Upkeep,
     pub(super) metrics: PermitMetrics,
 }
@@ -67,7 +67,7 @@ pub(super) struct KeyPool {
     /// Held during a call to the store: one call of a key is under way at a time.
     pub(super) calling: tokio::sync::Mutex<()>,
     /// The callers that wait.
-    pub(super) queue: Queue,
+    pub(super) queue: Fifo,
     /// Wakes the first of them when a permit comes back.
     pub(super) freed: Notify,
     /// The number of [`PoolRef`]s. Changed under the lock of the table.
@@ -103,7 +103,7 @@ impl ConcurrencyInner {
             hasher,
             pools: AtomicUsize::new(0),
             mean_held_us: AtomicU64::new(0),
-            waiting: Waiting::new(policy.most_waiting()),
+            waiting: Callers::new(policy.most_waiting()),
             upkeep: Upkeep::default(),
             metrics: PermitMetrics::new(policy.name()),
             limiter,
@@ -208,7 +208,7 @@ impl KeyPool {
             state: Lock::default(),
             limit: AtomicU32::new(limit),
             calling: tokio::sync::Mutex::default(),
-            queue: Queue::default(),
+            queue: Fifo::default(),
             freed: Notify::new(),
             users: AtomicUsize::new(0),
         }
