@@ -42,7 +42,6 @@ impl Error {
         Self(Arc::new(ErrorInner { kind, message: message.into(), source: None }))
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn with_source(
         kind: ErrorKind,
         message: impl Into<Cow<'static, str>>,

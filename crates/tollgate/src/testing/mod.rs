@@ -20,7 +20,7 @@ use crate::{
 };
 pub use crate::{
     model::algorithm::{Stored, Value},
-    store::memory::lockless::Lockless,
+    store::{memory::lockless::Lockless, permits::PermitState},
 };
 #[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};
