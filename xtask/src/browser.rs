@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let workspace = Workspace::load()?;
     let home = workspace.target().join("browser");
-    let provided = need::provide_for_browser(workspace.target()).and_then(|needs| {
+    let provided = need::provide(need::BROWSER, workspace.target()).and_then(|needs| {
         packages(&workspace.root().join("tests/browser"), &home, &named(&needs, "NPM")).map(|()| needs)
     });
     let needs = match provided {

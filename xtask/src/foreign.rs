@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let needs = need::provide(workspace.target())?;
+    let needs = need::provide(need::TESTS, workspace.target())?;
     failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
     let mut command = Command::new(workspace.target().join("debug/tollgate-foreign"));
     command.args(arguments).current_dir(workspace.root()).env(VARIABLE, python).envs(needs);

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     cargo_tool::CargoTool,
-    copy, deny,
+    deny,
     failure::{self, Failure},
     workspace::Workspace,
 };
@@ -110,10 +110,13 @@ pub(super) fn target(workspace: &Workspace) -> PathBuf {
     workspace.target().join("release-checks/target")
 }
 
-/// Copies the workspace for a tool that changes manifests while it runs, and returns the folder of the copy.
+/// Copies what git knows of the workspace for a tool that changes manifests while it runs, and returns the folder of the copy.
 fn copied(workspace: &Workspace) -> Result<PathBuf, Failure> {
     let tree = workspace.target().join("release-checks/tree");
-    copy::update(workspace.root(), &tree)?;
+    let _ = fs::remove_dir_all(&tree);
+    let mut checkout = Command::new("git");
+    checkout.args(["checkout-index", "--all"]).arg(format!("--prefix={}/", tree.display()));
+    failure::run(checkout.current_dir(workspace.root()))?;
     Ok(tree)
 }
 

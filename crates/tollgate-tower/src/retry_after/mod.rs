@@ -8,11 +8,8 @@
 //! over all replicas, and shares the delays between them.
 
 mod delay;
-mod field;
 mod layer;
-mod remaining;
 mod service;
-mod units;
 
 /// Names the future of a [`RetryAfter`] service.
 pub mod future {

@@ -4,7 +4,7 @@ use super::{Limiter, LimiterInner, wait};
 use crate::{
     Cost, Costs, Decision, Error, Key, PolicySet,
     model::{KeyState, cost::Charge},
-    store::{Check, CheckFuture, StoreFuture, answer_by},
+    store::{Check, CheckFuture, StoreFuture},
 };
 
 impl Limiter {
@@ -464,21 +464,12 @@ impl LimiterInner {
         if let Err(error) = policies.admits(charge.borrow()).and_then(|()| policies.reaches(&key)) {
             return StoreFuture::ready(Err(error));
         }
-        let deadline = self.deadline();
-        let check = Check { deadline, ..Check::of(policies, &key, charge.borrow()) };
-        let answer = match self.store.look(check).into_ready() {
-            Ok(outcome) => return StoreFuture::ready(self.looked(outcome, check)),
-            Err(answer) => answer,
-        };
-        let (inner, policies) = (Arc::clone(self), policies.clone());
-        StoreFuture::pending(async move {
-            let outcome = answer_by(deadline, answer).await;
-            inner.looked(outcome, Check { deadline, ..Check::of(&policies, &key, charge.borrow()) })
-        })
+        let check = Check { deadline: self.deadline(), ..Check::of(policies, &key, charge.borrow()) };
+        self.ask(check, self.store.look(check), Self::looked)
     }
 
     /// Passes on what the store saw, and answers for a store that failed.
-    fn looked(&self, outcome: Result<Decision, Error>, check: Check<'_>) -> Result<KeyState, Error> {
+    fn looked(&self, check: Check<'_>, outcome: Result<Decision, Error>) -> Result<KeyState, Error> {
         let look = match outcome {
             Ok(look) => {
                 if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {

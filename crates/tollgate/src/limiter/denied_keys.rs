@@ -2,12 +2,12 @@ use std::{
     fmt,
     fmt::Write,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use hashbrown::HashTable;
 
-use crate::{Key, KeySecret, random};
+use crate::{Key, KeySecret, lock::Lock, random};
 
 /// Finds the keys that are denied most, in bounded memory.
 ///
@@ -52,7 +52,7 @@ use crate::{Key, KeySecret, random};
 pub struct DeniedKeys(Arc<DeniedKeysInner>);
 
 struct DeniedKeysInner {
-    sketch: Mutex<Sketch>,
+    sketch: Lock<Sketch>,
     names: Names,
 }
 
@@ -94,7 +94,7 @@ impl DeniedKeys {
     }
 
     fn with_names(capacity: usize, names: Names) -> Self {
-        Self(Arc::new(DeniedKeysInner { sketch: Mutex::new(Sketch::new(capacity.max(1))), names }))
+        Self(Arc::new(DeniedKeysInner { sketch: Lock::new(Sketch::new(capacity.max(1))), names }))
     }
 
     /// Returns the name under which [`top`](Self::top) shows a key with this secret: 128 bits of its
@@ -114,14 +114,14 @@ impl DeniedKeys {
     ///
     /// Limiters call this themselves. Use it for denials that no limiter makes.
     pub fn record(&self, key: &Key) {
-        self.sketch().record(key);
+        self.0.sketch.lock().record(key);
     }
 
     /// Returns up to `limit` keys, the most denied first.
     #[must_use]
     pub fn top(&self, limit: usize) -> Vec<DeniedKey> {
         // The digests are made after the lock is released.
-        let top: Vec<_> = self.sketch().top(limit).cloned().collect();
+        let top: Vec<_> = self.0.sketch.lock().top(limit).cloned().collect();
         let name = |key: &Key| match &self.0.names {
             Names::Digests(secret) => Self::digest(key, secret).into(),
             Names::Plain => key.encoded().into(),
@@ -133,16 +133,12 @@ impl DeniedKeys {
     /// Returns the number of denials of all keys.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.sketch().total()
+        self.0.sketch.lock().total()
     }
 
     /// Forgets all counts. Call it at the start of each day to see the denials of a day.
     pub fn clear(&self) {
-        self.sketch().clear();
-    }
-
-    fn sketch(&self) -> MutexGuard<'_, Sketch> {
-        self.0.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sketch.lock().clear();
     }
 }
 

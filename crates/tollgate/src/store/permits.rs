@@ -1,5 +1,7 @@
 //! Permits, as a store sees them: the call, and the pure function that decides it.
 
+#![cfg_attr(not(feature = "testing"), allow(unreachable_pub, reason = "the feature makes the state public"))]
+
 use std::{fmt, time::Duration};
 
 use crate::{
@@ -95,7 +97,7 @@ const HOLDER: usize = 40;
 
 /// The permits of one key.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PermitState {
+pub struct PermitState {
     /// The time at which the state began, which only earlier versions read. Without holders there is no state.
     began_us: u64,
     holders: Vec<Holder>,
@@ -116,12 +118,13 @@ struct Holder {
 
 impl PermitState {
     /// Returns whether no replica holds permits or waits for them.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
 
     /// Decides a call.
-    pub(crate) fn decide(&mut self, now_us: u64, request: &PermitRequest<'_>) -> PermitGrant {
+    pub fn decide(&mut self, now_us: u64, request: &PermitRequest<'_>) -> PermitGrant {
         let began_us = if self.is_empty() { now_us } else { self.began_us };
         let (mut parts, mut others, mut wanted, mut changed) = (Vec::new(), 0_u64, 0_u64, false);
         let (mut held, mut previous, mut found) = (0_u64, 0, false);
@@ -199,19 +202,22 @@ impl PermitState {
     }
 
     /// Returns whether everything in the state has lapsed.
-    pub(crate) fn is_lapsed(&self, now_us: u64) -> bool {
+    #[must_use]
+    pub fn is_lapsed(&self, now_us: u64) -> bool {
         self.holders.iter().all(|holder| holder.lapses_us <= now_us)
     }
 
     /// Returns the permits that a replica holds, lapsed ones included.
-    #[cfg(test)]
-    pub(crate) fn held(&self, replica: u64) -> u64 {
+    #[must_use]
+    #[cfg(feature = "testing")]
+    pub fn held(&self, replica: u64) -> u64 {
         self.holders.iter().find(|holder| holder.replica == replica).map_or(0, |holder| holder.held.into())
     }
 
     /// Returns the permits that all replicas hold.
-    #[cfg(test)]
-    pub(crate) fn held_by_all(&self, now_us: u64) -> u64 {
+    #[must_use]
+    #[cfg(feature = "testing")]
+    pub fn held_by_all(&self, now_us: u64) -> u64 {
         self.holders.iter().filter(|holder| holder.lapses_us > now_us).map(|holder| u64::from(holder.held)).sum()
     }
 

@@ -13,7 +13,7 @@ mod script;
 
 pub mod lease;
 
-pub use crate::store::memory::lockless::Lockless;
+pub use crate::store::{memory::lockless::Lockless, permits::PermitState};
 use crate::{
     Algorithm, Costs, Decision, Key, MemoryStore, Policy, PolicySet,
     model::Ceiling,

@@ -7,7 +7,7 @@ use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{
     findings::{Findings, Target},
-    load::{LARGE, Load, PATIENT, decides, limiter, millis, patient_limiter, quantile, sample, until},
+    load::{LARGE, Load, PATIENT, connected, decides, limiter, millis, patient_limiter, quantile, sample, until},
     pace::Pace,
 };
 
@@ -65,9 +65,7 @@ pub(super) async fn clients(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::connect(proxy.url()).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (_, large) = connected(proxy.url()).await;
     let load = Load::start(&large, 16, ["acme".into()]);
     refusing_state::TOO_MANY_CLIENTS.enter(&server);
     until("a refusal", async || sample(&large, "acme").await.reason == Some("maxclients")).await;

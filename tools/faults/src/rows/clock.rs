@@ -23,7 +23,6 @@ pub(crate) fn caller(url: &str) {
 pub(super) async fn forward(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let mut jumper = JumpingServer::start().await;
-    let mut most = 0.0_f64;
     for by in JUMPS {
         let mut extra = 0.0_f64;
         for algorithm in ALGORITHMS {
@@ -33,9 +32,7 @@ pub(super) async fn forward(_: Pace) -> Findings {
         }
         let asked = format!("extra bursts of a key, {} s", by.as_secs());
         findings.figure(asked, Target::AtMost(1.0), extra, "");
-        most = most.max(extra);
     }
-    findings.score(15, "clock forward by 1 s, 1 h, 1 day: extra bursts", Target::AtMost(1.0), most, "");
     findings.keys(jumper.server().keys_and_expires());
     findings
 }
@@ -43,9 +40,8 @@ pub(super) async fn forward(_: Pace) -> Findings {
 pub(super) async fn back(_: Pace) -> Findings {
     let mut findings = Findings::default();
     let mut jumper = JumpingServer::start().await;
-    // In shares of the target of the algorithm.
-    let (mut most, mut longest_share) = (0.0_f64, [0.0_f64; 2]);
     for by in JUMPS {
+        // The longest wrong denials, in shares of the target of the algorithm.
         let (mut extra, mut shares) = (0.0_f64, [0.0_f64; 2]);
         for algorithm in ALGORITHMS {
             let is_bucket = longest_wrong_denial(algorithm) < longest_wrong_denial(ALGORITHMS[3]);
@@ -64,14 +60,7 @@ pub(super) async fn back(_: Pace) -> Findings {
         findings.figure(asked, Target::AtMost(2.0), buckets * 2.0, " T");
         let asked = format!("longest wrong denial by the others, {seconds} s");
         findings.figure(asked, Target::AtMost(1.0), windows, " W");
-        most = most.max(extra);
-        longest_share = [longest_share[0].max(windows), longest_share[1].max(buckets)];
     }
-    findings.score(15, "the same back: extra bursts", Target::AtMost(0.0), most, "");
-    let asked = "the same back: longest wrong denial by a bucket or queue";
-    findings.score(15, asked, Target::AtMost(2.0), longest_share[1] * 2.0, " T");
-    let asked = "the same back: longest wrong denial by the others";
-    findings.score(15, asked, Target::AtMost(1.0), longest_share[0], " W");
     findings.keys(jumper.server().keys_and_expires());
     findings
 }

@@ -1,12 +1,13 @@
 //! Rows: callers wait for more turns in a queue than there are.
 
-use std::{env, process::Command, time::Duration};
+use std::time::Duration;
 
 use tollgate_test_support::{Crowd, Turns};
 use tollgate_tests::RedisServer;
 
 use crate::{
     findings::{Findings, Target},
+    load::part,
     pace::Pace,
 };
 
@@ -28,11 +29,7 @@ pub(crate) fn process(url: &str) {
 async fn run(crowd: Crowd) -> (Turns, (u64, u64)) {
     let run = move || {
         let server = RedisServer::start();
-        let turns = crowd.run(|| {
-            let mut command = Command::new(env::current_exe().expect("this program has a path"));
-            command.args([PROCESS, &server.url_at(server.addr())]);
-            command
-        });
+        let turns = crowd.run(|| part(PROCESS, &server.url_at(server.addr())));
         (turns, server.keys_and_expires())
     };
     tokio::task::spawn_blocking(run).await.expect("the crowd ends")

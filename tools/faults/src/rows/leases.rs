@@ -1,12 +1,13 @@
 //! Rows: leased units whose replicas are killed or stopped, whose connections are cut, or whose server loses its state.
 
-use std::{env, process::Command, time::Duration};
+use std::time::Duration;
 
 use tollgate_test_support::{LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, most_above};
 use tollgate_tests::{RedisSentinels, RedisServer, WallClock, server::keys_of};
 
 use crate::{
     findings::{Findings, Target},
+    load::part,
     pace::Pace,
 };
 
@@ -32,12 +33,7 @@ fn generation(pace: Pace) -> Duration {
 }
 
 fn start(url: &str, generation: Duration) -> LeaseReplicas {
-    let program = || {
-        let mut command = Command::new(env::current_exe().expect("this program has a path"));
-        command.args([REPLICA, url]);
-        command
-    };
-    let replicas = LeaseReplicas::start(program, generation);
+    let replicas = LeaseReplicas::start(|| part(REPLICA, url), generation);
     // From here on, each unit that is granted too much is above the bound.
     replicas.wait_until_drained();
     replicas

@@ -1,8 +1,6 @@
 //! Rows: what an outage logs, and what several replicas admit together in one.
 
 use std::{
-    env,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +14,7 @@ use tollgate_tests::{Log, Process, RedisServer};
 
 use crate::{
     findings::{Findings, Target},
-    load::{LARGE, PATIENT, decides, limiter, millis, restart, sample, until},
+    load::{LARGE, PATIENT, decides, limiter, millis, part, restart, sample, until},
     pace::Pace,
 };
 
@@ -81,9 +79,8 @@ pub(super) async fn replicas(_: Pace) -> Findings {
         let changed = Instant::now();
         replicas.truncate(number);
         while replicas.len() < number {
-            let mut command = Command::new(env::current_exe().expect("this program has a path"));
-            command.args([REPLICA, &server.url_at(server.addr())]);
-            replicas.push((Process::start(command, "outage 0"), 0));
+            let replica = part(REPLICA, &server.url_at(server.addr()));
+            replicas.push((Process::start(replica, "outage 0"), 0));
         }
         for (process, outages) in &mut replicas {
             process.wait_for_line(&format!("outage {outages}: {number} replicas"));

@@ -46,7 +46,6 @@ pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Pac
 }
 
 /// Packs the numbers of a check by a process whose clock differs from the time of the check.
-#[cfg(all(feature = "calendar", feature = "testing"))]
 pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, seen, charge, None, policies)
 }

@@ -1,11 +1,6 @@
 //! Calls wait in lanes. A task for each lane decides all that wait there together: it reads once, and writes once.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, mem, num::NonZeroUsize, sync::Arc};
 
 use foldhash::fast::RandomState;
 use tokio::sync::oneshot;
@@ -13,6 +8,7 @@ use tokio::sync::oneshot;
 use super::{KeyValue, values::Values};
 use crate::{
     Error, ErrorKind, Key,
+    lock::Lock,
     model::quota::MAX_EXACT,
     runtime::{self, Background, Running},
     store::Deadline,
@@ -36,13 +32,13 @@ pub(super) struct Lanes<K> {
 }
 
 struct Lane {
-    calls: Mutex<VecDeque<Box<dyn Call>>>,
+    calls: Lock<VecDeque<Box<dyn Call>>>,
     task: Background,
 }
 
 impl<K: KeyValue> Lanes<K> {
     pub(super) fn new(backend: K, lanes: NonZeroUsize) -> Self {
-        let lane = || Lane { calls: Mutex::default(), task: Background::new() };
+        let lane = || Lane { calls: Lock::default(), task: Background::new() };
         let lanes = std::iter::repeat_with(lane).take(lanes.get()).collect();
         Self { backend, lanes, hasher: RandomState::default() }
     }
@@ -59,7 +55,7 @@ impl<K: KeyValue> Lanes<K> {
         let at = key.branch(0).level(1).hash(&self.hasher) as usize % self.lanes.len();
         let (answer, answered) = oneshot::channel();
         let lane = &self.lanes[at];
-        lane.calls().push_back(Box::new(Asked { names, deadline, step, decided: None, answer }));
+        lane.calls.lock().push_back(Box::new(Asked { names, deadline, step, decided: None, answer }));
         lane.task.ask(CALLS);
         lane.task.start(|running| Arc::clone(&self).drive(at, running));
         let lost = |_| Err(Error::new(ErrorKind::ConnectionLost, "the runtime that asked the store was shut down"));
@@ -72,7 +68,7 @@ impl<K: KeyValue> Lanes<K> {
             running.take(CALLS);
             loop {
                 let calls: Vec<_> = {
-                    let mut waiting = self.lanes[at].calls();
+                    let mut waiting = self.lanes[at].calls.lock();
                     let count = waiting.len().min(MOST_TOGETHER);
                     waiting.drain(..count).collect()
                 };
@@ -120,13 +116,6 @@ impl<K: KeyValue> Lanes<K> {
         calls.iter_mut().for_each(|call| call.decide(&mut values, read.now_us));
         let writes = values.into_writes();
         if writes.is_empty() { Ok(true) } else { self.backend.write(read.read, writes).await }
-    }
-}
-
-impl Lane {
-    /// No panic leaves the calls in disorder, so a poisoned lock is used as it is.
-    fn calls(&self) -> MutexGuard<'_, VecDeque<Box<dyn Call>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

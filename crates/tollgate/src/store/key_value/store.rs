@@ -74,15 +74,13 @@ impl<K: KeyValue> KeyValueStore<K> {
         let states = policies.iter().map(|policy| name(|text| names::write_key(policy, key, text)));
         let record = id.map(|id| name(|text| names::write_record_key(policies, key, id, text)));
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
-        let (policies, key, charge) = (policies.clone(), key.clone(), check.charge().to_owned());
-        let tag: Box<[u8]> = check.tag.into();
+        let check = check.keep();
         StoreFuture::pending(async move {
-            let of = key.clone();
+            let key = check.key.clone();
             let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
-                let check = Check::of(&policies, &key, charge.borrow()).with_tag(&tag);
-                step(&mut View::new(values, names), check, now_us)
+                step(&mut View::new(values, names), check.check(), now_us)
             };
-            lanes.ask(&of, names, deadline, step).await
+            lanes.ask(&key, names, deadline, step).await
         })
     }
 
