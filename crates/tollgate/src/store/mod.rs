@@ -2,11 +2,14 @@
 
 mod check;
 mod deadline;
+mod key_value;
 pub(crate) mod memory;
+pub(crate) mod names;
 pub(crate) mod permits;
 mod publication;
 mod replicas;
 pub(crate) mod reservation;
+mod step;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,6 +22,7 @@ pub use crate::{
 pub use check::{Check, CheckFuture, KeptCheck, StoreFuture};
 pub use deadline::Deadline;
 pub(crate) use deadline::answer_by;
+pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
@@ -29,9 +33,9 @@ pub(crate) use reservation::{ReservationId, Settlement};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
-/// This crate implements it for [`MemoryStore`] and [`RedisStore`](crate::RedisStore), and for
-/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
-/// shard), or to keep the state elsewhere.
+/// This crate implements it for [`MemoryStore`], [`RedisStore`](crate::RedisStore) and [`KeyValueStore`], and for
+/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store: to count, to trace, to
+/// shard. Implement [`KeyValue`] instead to keep the state elsewhere.
 ///
 /// A wrapper returns the store that it wraps from [`inner`](Self::inner). Every method that the wrapper does not
 /// implement then calls that store, so that no entry, permit or reservation is lost.
