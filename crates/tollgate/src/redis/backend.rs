@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use futures_util::TryFutureExt;
 use redis::{Cmd, Value};
 
 use super::{
     cluster::Cluster,
-    dispatch::{CheckRequest, PendingCheck, ServerHandle},
+    dispatch::{CheckRequest, PendingCheck, Sender},
     protocol::{
         Script,
         hash_slot::{self, unused_key},
@@ -19,7 +20,7 @@ use crate::{
 /// Holds the servers of a store: one server, or a cluster.
 #[derive(Debug)]
 pub(super) enum Backend {
-    One(ServerHandle),
+    One(Arc<Sender>),
     Cluster(Cluster),
 }
 
@@ -27,7 +28,7 @@ impl Backend {
     /// Returns the error of a call for this key, while its server is not asked. The key has no branches, here and below.
     pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
         match self {
-            Self::One(handle) => handle.server.refusal(),
+            Self::One(sender) => sender.server.refusal(),
             Self::Cluster(cluster) => cluster.refusal(key),
         }
     }
@@ -36,7 +37,7 @@ impl Backend {
     #[inline]
     pub(super) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
         match self {
-            Self::One(handle) => handle.server.refusal_within(deadline),
+            Self::One(sender) => sender.server.refusal_within(deadline),
             Self::Cluster(cluster) => cluster.refusal_within(key, deadline),
         }
     }
@@ -53,16 +54,16 @@ impl Backend {
     /// Returns whether checks are sent to all servers.
     pub(super) fn is_available(&self) -> bool {
         match self {
-            Self::One(handle) => handle.server.refusal().is_none(),
+            Self::One(sender) => sender.server.refusal().is_none(),
             Self::Cluster(cluster) => cluster.is_available(),
         }
     }
 
     /// Decides a check.
     #[inline]
-    pub(super) fn check(&self, request: Arc<CheckRequest>) -> CheckFuture {
+    pub(super) fn check(&self, request: CheckRequest) -> CheckFuture {
         match self {
-            Self::One(handle) => StoreFuture::pending(PendingCheck::new(handle, request)),
+            Self::One(sender) => StoreFuture::pending(PendingCheck::new(sender, request).err_into()),
             Self::Cluster(cluster) => StoreFuture::pending(cluster.clone().check(request)),
         }
     }
@@ -78,8 +79,8 @@ impl Backend {
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         match self {
-            Self::One(handle) => {
-                let server = &handle.server;
+            Self::One(sender) => {
+                let server = &sender.server;
                 let fill = |command: &mut Cmd| fill(server, command);
                 Ok(server.call(ScriptCall { script, keys, is_asking: false, fill }, deadline).await?)
             }
@@ -97,10 +98,10 @@ impl Backend {
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         match self {
-            Self::One(handle) => {
+            Self::One(sender) => {
                 let mut command = redis::cmd(command);
-                fill(&handle.server, &mut command);
-                Ok(handle.server.call(PlainCall { command, is_asking: false }, deadline).await?)
+                fill(&sender.server, &mut command);
+                Ok(sender.server.call(PlainCall { command, is_asking: false }, deadline).await?)
             }
             Self::Cluster(cluster) => cluster.query(key, deadline, command, fill).await,
         }
@@ -117,9 +118,9 @@ impl Backend {
 
     /// Returns the servers that checks are sent to now. Asks no server.
     #[cfg(feature = "metrics")]
-    pub(super) fn known_servers(&self) -> Vec<ServerHandle> {
+    pub(super) fn known_servers(&self) -> Vec<Arc<Sender>> {
         match self {
-            Self::One(handle) => vec![handle.clone()],
+            Self::One(sender) => vec![Arc::clone(sender)],
             Self::Cluster(cluster) => cluster.known_masters(),
         }
     }
@@ -128,7 +129,7 @@ impl Backend {
     pub(super) async fn servers(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         runtime::current()?;
         match self {
-            Self::One(handle) => Ok(vec![(Arc::clone(&handle.server), unused_key())]),
+            Self::One(sender) => Ok(vec![(Arc::clone(&sender.server), unused_key())]),
             Self::Cluster(cluster) => cluster.masters().await,
         }
     }

@@ -10,7 +10,7 @@ use super::{
     cluster::{self, Cluster},
     connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
-    dispatch::{ServerHandle, StoreConfig},
+    dispatch::{Sender, StoreConfig},
     source::{RedisSource, SourceKind},
     url_options::unreadable,
 };
@@ -221,7 +221,7 @@ impl RedisStoreBuilder {
             }
         };
         let shared = SharedConnection::new(source, connect_timeout);
-        let backend = Backend::One(ServerHandle::new(shared, &config, false));
+        let backend = Backend::One(Sender::new(shared, &config, false));
         Ok(RedisStore::new(backend, prefix, &config))
     }
 

@@ -228,11 +228,11 @@ fn record(store: &impl Household) {
         replicas: counter.last().map(u32::from),
         ..StoreState::default()
     };
-    for handle in store.backend().known_servers() {
+    for sender in store.backend().known_servers() {
         state.servers += 1;
-        state.connected += usize::from(handle.server.is_connected());
-        state.breakers_open += usize::from(handle.server.breaker().is_open());
-        state.queued += handle.queued();
+        state.connected += usize::from(sender.server.is_connected());
+        state.breakers_open += usize::from(sender.server.breaker().is_open());
+        state.queued += sender.queued();
     }
     metrics.record(store.prefix(), &state);
     metrics.record_leases(store.prefix(), &store.pots().counts());

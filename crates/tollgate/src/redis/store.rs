@@ -168,7 +168,7 @@ impl Store for RedisStore {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => {
                 let request = CheckRequest::new(check, hash, deny_epoch).with_clock(inner.clock.as_ref());
-                inner.backend.check(Arc::new(request.with_trip(trip)))
+                inner.backend.check(request.with_trip(trip))
             }
         }
     }
@@ -474,7 +474,7 @@ impl Household for Inner {
             }
             let check = Check::new(&holder.policies, &holder.key, Cost::ZERO);
             let request = CheckRequest::new(check, self.hash(&holder.key), None);
-            self.backend.check(Arc::new(request.with_trip(Some(Trip::to_release(&self.pots)))))
+            self.backend.check(request.with_trip(Some(Trip::to_release(&self.pots))))
         };
         let calls = stream::iter(holders).map(call).buffer_unordered(RELEASES_AT_ONCE);
         calls.fold(Ok(()), async |first: Result<(), Error>, outcome| first.and(outcome.map(drop))).await

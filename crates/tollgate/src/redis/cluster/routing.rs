@@ -11,10 +11,11 @@ use crate::{
     Decision, Error, ErrorKind, Key,
     redis::{
         connect::{Address, ConnectionTemplate},
-        dispatch::{CheckRequest, PendingCheck, ServerHandle, SlotShare, StoreConfig},
+        dispatch::{CheckRequest, PendingCheck, Sender, SlotShare, StoreConfig},
         protocol::{Script, hash_slot},
         server::{CallError, NotExecutedReason, PlainCall, ScriptCall, Server},
     },
+    runtime,
     store::Deadline,
 };
 
@@ -47,7 +48,7 @@ impl Cluster {
     /// Returns the error of a call for this key, while its server is not asked.
     pub(in crate::redis) fn refusal(&self, key: &Key) -> Option<Error> {
         match self.topology.by_slot_now(hash_slot::of(key))? {
-            Ok(handle) => self.refusal_of(&handle),
+            Ok(sender) => self.refusal_of(&sender),
             Err(error) => Some(error),
         }
     }
@@ -55,7 +56,7 @@ impl Cluster {
     /// Returns the error of a check for this key that is not sent within this deadline.
     pub(in crate::redis) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
         match self.topology.by_slot_now(hash_slot::of(key))? {
-            Ok(handle) => self.refusal_of(&handle).or_else(|| handle.server.refusal_within(deadline)),
+            Ok(sender) => self.refusal_of(&sender).or_else(|| sender.server.refusal_within(deadline)),
             Err(error) => Some(error),
         }
     }
@@ -65,15 +66,11 @@ impl Cluster {
     }
 
     /// Decides a check at the server of its slot.
-    pub(in crate::redis) async fn check(self, request: Arc<CheckRequest>) -> Result<Decision, Error> {
-        self.route(hash_slot::of(request.routed_key()), |handle, share| {
-            let request = Arc::new(request.again(share));
-            async move {
-                let mut check = PendingCheck::new(&handle, request);
-                std::future::poll_fn(|cx| check.poll_outcome(cx)).await
-            }
-        })
-        .await
+    pub(in crate::redis) async fn check(self, request: CheckRequest) -> Result<Decision, Error> {
+        // A caller without a limiter may have no runtime.
+        runtime::current()?;
+        let slot = hash_slot::of(request.routed_key());
+        self.route(slot, |sender, share| PendingCheck::new(&sender, request.again(share))).await
     }
 
     /// Runs a script at the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
@@ -87,8 +84,8 @@ impl Cluster {
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         let fill = &fill;
-        self.route(hash_slot::of(key), |handle, share| async move {
-            let (server, is_asking) = (&handle.server, share == SlotShare::Arriving);
+        self.route(hash_slot::of(key), |sender, share| async move {
+            let (server, is_asking) = (&sender.server, share == SlotShare::Arriving);
             let fill = |command: &mut Cmd| fill(server, command);
             server.call(ScriptCall { script, keys, is_asking, fill }, deadline).await
         })
@@ -105,10 +102,10 @@ impl Cluster {
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
         let fill = &fill;
-        self.route(hash_slot::of(key), |handle, share| async move {
+        self.route(hash_slot::of(key), |sender, share| async move {
             let mut command = redis::cmd(command);
-            fill(&handle.server, &mut command);
-            handle.server.call(PlainCall { command, is_asking: share == SlotShare::Arriving }, deadline).await
+            fill(&sender.server, &mut command);
+            sender.server.call(PlainCall { command, is_asking: share == SlotShare::Arriving }, deadline).await
         })
         .await
     }
@@ -116,18 +113,21 @@ impl Cluster {
     /// Returns the servers that have slots now, each with a key of one of its slots.
     pub(in crate::redis) async fn masters(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         let masters = self.topology.masters().await?;
-        Ok(masters.into_iter().map(|(slot, handle)| (handle.server, hash_slot::unused_key_in(slot))).collect())
+        Ok(masters
+            .into_iter()
+            .map(|(slot, sender)| (Arc::clone(&sender.server), hash_slot::unused_key_in(slot)))
+            .collect())
     }
 
     /// Returns the servers that are known to have slots.
     #[cfg(feature = "metrics")]
-    pub(in crate::redis) fn known_masters(&self) -> Vec<ServerHandle> {
+    pub(in crate::redis) fn known_masters(&self) -> Vec<Arc<Sender>> {
         self.topology.known_masters()
     }
 
     /// Returns the error of a call while this server is not asked, and requests a refresh then.
-    fn refusal_of(&self, handle: &ServerHandle) -> Option<Error> {
-        let refusal = handle.server.refusal();
+    fn refusal_of(&self, sender: &Arc<Sender>) -> Option<Error> {
+        let refusal = sender.server.refusal();
         if refusal.is_some() {
             self.topology.request_refresh();
         }
@@ -135,7 +135,7 @@ impl Cluster {
     }
 
     /// Attempts a call at the server of the slot, and follows redirects.
-    async fn route<T, F>(&self, slot: u16, attempt: impl Fn(ServerHandle, SlotShare) -> F) -> Result<T, Error>
+    async fn route<T, F>(&self, slot: u16, attempt: impl Fn(Arc<Sender>, SlotShare) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, CallError>>,
     {
@@ -143,14 +143,14 @@ impl Cluster {
         let give_up = Instant::now() + topology.connect_timeout();
         let (mut sent_to, mut redirects, mut pauses, mut has_refreshed) = (None, 0, 0, false);
         loop {
-            let (handle, share) = match sent_to.take() {
-                Some(handle) => (handle, SlotShare::Arriving),
+            let (sender, share) = match sent_to.take() {
+                Some(sender) => (sender, SlotShare::Arriving),
                 None => (topology.by_slot(slot).await?, topology.share(slot)),
             };
-            if let Some(refusal) = self.refusal_of(&handle) {
+            if let Some(refusal) = self.refusal_of(&sender) {
                 return Err(refusal);
             }
-            let not_executed = match attempt(handle.clone(), share).await {
+            let not_executed = match attempt(sender.clone(), share).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(CallError::NotExecuted(not_executed)) => not_executed,
                 Err(CallError::Failed(error)) => {
@@ -173,10 +173,10 @@ impl Cluster {
                 });
             }
             match &reason {
-                NotExecutedReason::Moved(address) => topology.slot_moved(slot, &topology.resolve(address, &handle))?,
+                NotExecutedReason::Moved(address) => topology.slot_moved(slot, &topology.resolve(address, &sender))?,
                 NotExecutedReason::Ask(address) => {
                     topology.slot_opened(slot)?;
-                    sent_to = Some(topology.by_address(&topology.resolve(address, &handle))?);
+                    sent_to = Some(topology.by_address(&topology.resolve(address, &sender))?);
                 }
                 NotExecutedReason::TryAgain | NotExecutedReason::TryApart => topology.slot_opened(slot)?,
                 NotExecutedReason::Unreachable if has_refreshed => return Err(not_executed.error),

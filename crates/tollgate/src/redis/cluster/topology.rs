@@ -12,7 +12,7 @@ use crate::{
     Error, ErrorKind,
     redis::{
         connect::{Address, ConnectionSource, ConnectionTemplate, SharedConnection},
-        dispatch::{ServerHandle, SlotShare, StoreConfig},
+        dispatch::{Sender, SlotShare, StoreConfig},
         server::{self, Server},
     },
     runtime::{Background, Running},
@@ -90,10 +90,10 @@ impl Topology {
     }
 
     /// Returns the server of a slot, or the error when there is none. `None` before the first refresh.
-    pub(super) fn by_slot_now(self: &Arc<Self>, slot: u16) -> Option<Result<ServerHandle, Error>> {
+    pub(super) fn by_slot_now(self: &Arc<Self>, slot: u16) -> Option<Result<Arc<Sender>, Error>> {
         let known = self.known.load();
-        if let Some(handle) = known.map.by_slot(slot) {
-            return Some(Ok(handle.clone()));
+        if let Some(sender) = known.map.by_slot(slot) {
+            return Some(Ok(sender.clone()));
         }
         let failure = match known.is_described {
             true => Some(Error::new(ErrorKind::ClusterDown, "no server of the redis cluster has the slot")),
@@ -104,10 +104,10 @@ impl Topology {
     }
 
     /// Returns the server of a slot. Waits for the first refresh.
-    pub(super) async fn by_slot(self: &Arc<Self>, slot: u16) -> Result<ServerHandle, Error> {
+    pub(super) async fn by_slot(self: &Arc<Self>, slot: u16) -> Result<Arc<Sender>, Error> {
         let mut refreshes = self.refreshes.subscribe();
         match self.by_slot_now(slot) {
-            Some(handle) => handle,
+            Some(sender) => sender,
             None => {
                 self.wait_for_refresh(&mut refreshes).await?;
                 self.by_slot_now(slot).unwrap_or_else(|| Err(unknown()))
@@ -116,13 +116,13 @@ impl Topology {
     }
 
     /// Returns the server at an address that a redirect named.
-    pub(super) fn by_address(self: &Arc<Self>, address: &Address) -> Result<ServerHandle, Error> {
-        if let Some(handle) = self.known.load().map.by_address(address) {
-            return Ok(handle.clone());
+    pub(super) fn by_address(self: &Arc<Self>, address: &Address) -> Result<Arc<Sender>, Error> {
+        if let Some(sender) = self.known.load().map.by_address(address) {
+            return Ok(sender.clone());
         }
         self.change(|map| {
             let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
-            Ok(map.members[at].handle.clone())
+            Ok(map.members[at].sender.clone())
         })
     }
 
@@ -156,7 +156,7 @@ impl Topology {
     pub(super) fn slot_moved(self: &Arc<Self>, slot: u16, address: &Address) -> Result<(), Error> {
         let is_known = |known: &Known| {
             let (owner, named) = (known.map.by_slot(slot), known.map.by_address(address));
-            owner.zip(named).is_some_and(|(owner, named)| owner.is_same(named))
+            owner.zip(named).is_some_and(|(owner, named)| Arc::ptr_eq(owner, named))
         };
         if !is_known(&self.known.load()) {
             self.change(|map| {
@@ -171,9 +171,9 @@ impl Topology {
     }
 
     /// Completes the address of a redirect. A server that does not know its own host leaves the host empty.
-    pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &ServerHandle) -> Address {
+    pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &Arc<Sender>) -> Address {
         let known = self.known.load();
-        let sender = known.map.members.iter().find(|member| member.handle.is_same(redirected_by));
+        let sender = known.map.members.iter().find(|member| Arc::ptr_eq(&member.sender, redirected_by));
         let host = match sender {
             Some(sender) if host.is_empty() => &sender.address.0,
             _ => host,
@@ -182,26 +182,26 @@ impl Topology {
     }
 
     /// Refreshes, and returns the servers that have slots, each with its first slot.
-    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<(u16, ServerHandle)>, Error> {
+    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<(u16, Arc<Sender>)>, Error> {
         self.refresh().await?;
         let known = self.known.load();
         match &known.failure {
             Some(failure) => Err(failure.clone()),
-            None => Ok(known.map.masters().map(|(slot, handle)| (slot, handle.clone())).collect()),
+            None => Ok(known.map.masters().map(|(slot, sender)| (slot, sender.clone())).collect()),
         }
     }
 
     /// Returns the servers that are known to have slots.
     #[cfg(feature = "metrics")]
-    pub(super) fn known_masters(&self) -> Vec<ServerHandle> {
-        self.known.load().map.masters().map(|(_, handle)| handle.clone()).collect()
+    pub(super) fn known_masters(&self) -> Vec<Arc<Sender>> {
+        self.known.load().map.masters().map(|(_, sender)| sender.clone()).collect()
     }
 
     /// Returns whether checks are sent to every server that has slots.
     pub(super) fn is_available(&self) -> bool {
         let known = self.known.load();
         match known.is_described {
-            true => known.map.masters().all(|(_, handle)| !handle.server.breaker().is_open()),
+            true => known.map.masters().all(|(_, sender)| !sender.server.breaker().is_open()),
             false => known.failure.is_none(),
         }
     }
@@ -257,7 +257,7 @@ impl Topology {
     /// Returns the servers to ask, in order: the target of the last redirect, servers that answer, the seeds, and last
     /// the servers that do not answer.
     fn candidates(self: &Arc<Self>) -> Result<Vec<(Address, Arc<Server>)>, Error> {
-        let is_silent = |member: &slot_map::Member| member.handle.server.breaker().is_open();
+        let is_silent = |member: &slot_map::Member| member.sender.server.breaker().is_open();
         if self.known.load().map.members.iter().all(is_silent) {
             for seed in &self.seeds {
                 self.by_address(seed)?;
@@ -272,7 +272,7 @@ impl Topology {
             let is_redirect = redirected_to.as_ref() == Some(&member.address);
             (is_silent, !is_redirect, is_silent && !self.seeds.contains(&member.address))
         });
-        let candidate = |member: &&slot_map::Member| (member.address.clone(), Arc::clone(&member.handle.server));
+        let candidate = |member: &&slot_map::Member| (member.address.clone(), Arc::clone(&member.sender.server));
         Ok(candidates.iter().map(candidate).collect())
     }
 
@@ -305,9 +305,9 @@ impl Topology {
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {
+    fn connect(&self, address: &Address) -> Result<Arc<Sender>, Error> {
         let source = ConnectionSource::Client(self.template.dialer(address)?.into());
-        Ok(ServerHandle::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
+        Ok(Sender::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
     }
 }
 
@@ -325,7 +325,7 @@ fn unknown() -> Error {
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.load();
-        let masters: Vec<_> = known.map.masters().map(|(_, handle)| &handle.server).collect();
+        let masters: Vec<_> = known.map.masters().map(|(_, sender)| &sender.server).collect();
         f.debug_struct("Topology")
             .field("is_described", &known.is_described)
             .field("masters", &masters)

@@ -11,10 +11,10 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     pacer::Share,
     queue::Waiting,
-    request::{CheckRequest, QueuedCheck, ReplySender, SlotShare},
+    request::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
 };
 use crate::{
-    Decision, Error,
+    Error,
     model::cost::Charge,
     random,
     redis::{
@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct Batch {
     pub(super) groups: SmallVec<[Group; 1]>,
     /// The checks that cannot be answered in time any more. They are not sent.
-    pub(super) late: Vec<ReplySender>,
+    pub(super) late: Vec<QueuedCheck>,
 }
 
 /// Holds the calls of a batch with their outcomes.
@@ -75,13 +75,13 @@ impl Batch {
         let most = queue.len().min(MOST_KEYS).min(share.keys.max(1));
         let mut index: Index = HashTable::with_capacity(most);
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
-        while let Some(queued) = queue.pop_front() {
-            if !queued.sender.is_awaited() {
+        while let Some(check) = queue.pop_front() {
+            if !check.is_awaited() {
                 continue;
             }
-            let request = queued.sender.request();
+            let request = check.request();
             if timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip)) {
-                batch.late.push(queued.sender);
+                batch.late.push(check);
                 continue;
             }
             let latest = batch.latest(&index, request);
@@ -91,17 +91,17 @@ impl Batch {
                 None => keys == 0 || (subjects < share.keys && keys + request.policies.shape().keys() <= MOST_KEYS),
             };
             if !fits || checks == share.checks.clamp(1, MOST_CHECKS) {
-                queue.push_front(queued);
+                queue.push_front(check);
                 break;
             }
             checks += 1;
             match joined {
-                Some((group, subject)) => batch.groups[group].join(subject, queued.sender),
+                Some((group, subject)) => batch.groups[group].join(subject, check),
                 None => {
                     keys += request.policies.shape().keys();
                     subjects += 1;
                     let after = latest.map_or(0, |(group, _)| group + 1);
-                    let (group, subject) = batch.add(queued.sender, after, most);
+                    let (group, subject) = batch.add(check, after, most);
                     batch.note(&mut index, group, subject);
                 }
             }
@@ -137,12 +137,12 @@ impl Batch {
     }
 
     /// Adds a check to the first group of its shape from `after` on, or to a new one. Returns the group and the subject.
-    fn add(&mut self, sender: ReplySender, after: usize, capacity: usize) -> (usize, usize) {
-        let found = self.groups.iter().skip(after).position(|group| group.has_shape_of(sender.request()));
+    fn add(&mut self, check: QueuedCheck, after: usize, capacity: usize) -> (usize, usize) {
+        let found = self.groups.iter().skip(after).position(|group| group.has_shape_of(check.request()));
         match found {
-            Some(at) => (after + at, self.groups[after + at].add(sender)),
+            Some(at) => (after + at, self.groups[after + at].add(check)),
             None => {
-                self.groups.push(Group::of(sender, capacity));
+                self.groups.push(Group::of(check, capacity));
                 (self.groups.len() - 1, 0)
             }
         }
@@ -198,7 +198,7 @@ pub(super) struct Group {
 /// The checks of one key and one policy set, in the order in which they came. At least one.
 ///
 /// Checks of the same costs in a row are a *run*.
-pub(super) type Subject = SmallVec<[ReplySender; 1]>;
+pub(super) type Subject = SmallVec<[QueuedCheck; 1]>;
 
 /// The number of keys up to which the counts of a reply need no allocation.
 const COUNTS: usize = 64;
@@ -208,27 +208,27 @@ const MOST_NUMBERS: usize = 4_000;
 
 impl Group {
     /// Creates a group with one check.
-    pub(super) fn of(sender: ReplySender, capacity: usize) -> Self {
+    pub(super) fn of(check: QueuedCheck, capacity: usize) -> Self {
         let mut subjects = Vec::with_capacity(capacity);
-        subjects.push(smallvec![sender]);
+        subjects.push(smallvec![check]);
         Self { subjects, checks: 1, runs: 1, is_uniform: true, by_body: false }
     }
 
     /// Adds a check of another key, or of other policies. Returns its subject.
-    pub(super) fn add(&mut self, sender: ReplySender) -> usize {
-        self.is_uniform &= sender.request().is_alike(self.request(0));
+    pub(super) fn add(&mut self, check: QueuedCheck) -> usize {
+        self.is_uniform &= check.request().is_alike(self.request(0));
         self.checks += 1;
         self.runs += 1;
-        self.subjects.push(smallvec![sender]);
+        self.subjects.push(smallvec![check]);
         self.subjects.len() - 1
     }
 
     /// Adds a check that the subject [accepts](Self::accepts).
-    pub(super) fn join(&mut self, subject: usize, sender: ReplySender) {
-        self.is_uniform &= sender.request().charge == self.request(0).charge;
-        self.runs += usize::from(self.begins_run(subject, sender.request()));
+    pub(super) fn join(&mut self, subject: usize, check: QueuedCheck) {
+        self.is_uniform &= check.request().charge == self.request(0).charge;
+        self.runs += usize::from(self.begins_run(subject, check.request()));
         self.checks += 1;
-        self.subjects[subject].push(sender);
+        self.subjects[subject].push(check);
     }
 
     /// Returns whether a check has the key and the policies of a subject, so that the script decides both in one place.
@@ -273,14 +273,14 @@ impl Group {
         let mut groups: SmallVec<[Self; 1]> = SmallVec::new();
         for subject in self.subjects {
             let at = place(groups.len(), &subject);
-            let mut senders = subject.into_iter();
+            let mut rest = subject.into_iter();
             if at == groups.len() {
-                groups.extend(senders.next().map(|first| Self::of(first, 1)));
-            } else if let Some(first) = senders.next() {
+                groups.extend(rest.next().map(|first| Self::of(first, 1)));
+            } else if let Some(first) = rest.next() {
                 groups[at].add(first);
             }
             let last = groups[at].subjects.len() - 1;
-            senders.for_each(|sender| groups[at].join(last, sender));
+            rest.for_each(|check| groups[at].join(last, check));
         }
         groups
     }
@@ -383,7 +383,7 @@ impl Group {
             let Some(first) = earlier.subjects.iter().position(is_same) else { continue };
             let theirs = &mut earlier.subjects[first];
             let (count, before) = (ours.len(), theirs.len());
-            theirs.retain(|sender| sender.is_awaited());
+            theirs.retain(|check| check.is_awaited());
             theirs.append(ours);
             *ours = theirs.drain(..count).collect();
             earlier.checks -= before - theirs.len();
@@ -394,14 +394,14 @@ impl Group {
     }
 
     /// Takes the callers. Callers of one key are in the order in which they came.
-    pub(super) fn into_senders(self) -> impl DoubleEndedIterator<Item = ReplySender> {
+    pub(super) fn into_checks(self) -> impl DoubleEndedIterator<Item = QueuedCheck> {
         self.subjects.into_iter().flatten()
     }
 
     /// Replies to every check with this error.
     pub(super) fn fail(self, error: &CallError) {
         let error = if self.subjects.len() > 1 { error.of_one_among_several() } else { error.clone() };
-        self.into_senders().for_each(|sender| sender.fail(error.clone()));
+        self.into_checks().for_each(|check| check.reply(Err(error.clone())));
     }
 
     /// Replies to every check.
@@ -413,18 +413,14 @@ impl Group {
         let replied = match (self.checks, self.is_uniform) {
             _ if self.is_leased() => self.reply_leasing(&value),
             (1, _) => {
-                let request = Arc::clone(self.request(0));
-                reply_all(
-                    self.subjects,
-                    &protocol::decision(&request.policies, request.charge.borrow(), request.asked_us(), &value),
-                );
-                return;
+                let reply = self.request(0).decision(&value);
+                return reply_all(self.subjects, &reply);
             }
             (_, true) => self.reply_uniform(&value),
             (_, false) => self.reply_mixed(&value),
         };
         if let Err((subjects, error)) = replied {
-            reply_all(subjects, &Err(error));
+            reply_all(subjects, &Err(error.into()));
         }
     }
 
@@ -492,18 +488,19 @@ fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.
 fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
-    for (at, sender) in run.into_iter().enumerate() {
+    for (at, check) in run.into_iter().enumerate() {
+        let request = check.request();
         let reply = match outcome {
-            Ok(outcome) => Ok(outcome.decision(at, &sender.request().policies, sender.request().charge.borrow())),
-            Err(error) => Err(error.clone()),
+            Ok(outcome) => Ok(outcome.decision(at, &request.policies, request.charge.borrow())),
+            Err(error) => Err(CallError::Failed(error.clone())),
         };
-        sender.send(reply);
+        check.reply(reply);
     }
 }
 
-fn reply_all(subjects: Vec<Subject>, reply: &Result<Decision, Error>) {
-    for sender in subjects.into_iter().flatten() {
-        sender.send(reply.clone());
+fn reply_all(subjects: Vec<Subject>, reply: &CheckResult) {
+    for check in subjects.into_iter().flatten() {
+        check.reply(reply.clone());
     }
 }
 

@@ -1,9 +1,7 @@
 //! A check as its caller and the worker share it, until it has a reply or its caller has given up.
 
 use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
+    fmt, mem,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 
 use super::queue::Queued;
 use crate::{
@@ -22,8 +20,8 @@ use crate::{
     redis::{
         deny_cache::{Epoch, KeyHash},
         pots::Trip,
-        protocol,
-        server::{Call, CallError, NotExecuted, ScriptCall, Server},
+        protocol::{self, Script},
+        server::{Call, CallError, ScriptCall, Server},
     },
     runtime,
     store::{Check, Deadline},
@@ -67,35 +65,20 @@ pub(in crate::redis) enum SlotShare {
     Arriving,
 }
 
+/// The decision on a check, or the error and whether the server certainly did not execute the check.
+pub(in crate::redis) type CheckResult = Result<Decision, CallError>;
+
 enum Reply {
     Awaited(Option<Waker>),
-    Given(Result<Decision, Error>),
-    /// The server certainly did not execute the check.
-    NotExecuted(Box<NotExecuted>),
+    Given(CheckResult),
     /// There will be no reply, or the caller has it.
     Over,
 }
 
-/// The reason why a caller gets no reply.
-#[derive(Debug)]
-pub(super) enum NoReply {
-    NotExecuted(Box<NotExecuted>),
-    /// The sender was dropped.
-    Dropped,
-}
-
-/// The side that replies. When it is dropped, the caller gets no reply.
-#[derive(Debug)]
-pub(super) struct ReplySender(Arc<CheckRequest>);
-
-/// The side that waits. Dropping it gives up.
-#[derive(Debug)]
-pub(super) struct ReplyReceiver(Arc<CheckRequest>);
-
-/// A check in the queue.
+/// A check in the queue or in a batch, which has to be replied to. When it is dropped, the caller gets no reply.
 #[derive(Debug)]
 pub(super) struct QueuedCheck {
-    pub(super) sender: ReplySender,
+    request: Arc<CheckRequest>,
     /// The epoch of the breaker when the check was queued.
     pub(super) breaker_epoch: u64,
 }
@@ -130,9 +113,11 @@ impl CheckRequest {
         self
     }
 
-    /// Returns the time that stands for that of a reply without one.
-    pub(super) fn asked_us(&self) -> u64 {
-        self.clock_us.unwrap_or_else(|| Decision::here_us(self.sent))
+    /// Reads the reply to the call of this check alone.
+    pub(super) fn decision(&self, value: &Value) -> CheckResult {
+        // Stands for the time of a reply without one.
+        let asked_us = self.clock_us.unwrap_or_else(|| Decision::here_us(self.sent));
+        Ok(protocol::decision(&self.policies, self.charge.borrow(), asked_us, value)?)
     }
 
     /// Adds what a check of leased policies needs of the pots.
@@ -164,18 +149,19 @@ impl CheckRequest {
         self.charge.borrow().is_capped()
     }
 
-    /// Returns the call of a script that decides this check alone.
+    /// Returns the script that decides this check alone.
+    pub(super) fn script(&self) -> &Script {
+        self.policies.shape().check(self.is_capped())
+    }
+
+    /// Returns the call of this script.
     pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
         let fill = |command: &mut Cmd| {
             server.add_keys([(&self.policies, &self.key)], command);
             self.add_arguments(server, command);
         };
-        ScriptCall {
-            script: self.policies.shape().check(self.is_capped()),
-            keys: self.policies.shape().keys(),
-            is_asking: self.share == SlotShare::Arriving,
-            fill,
-        }
+        let is_asking = self.share == SlotShare::Arriving;
+        ScriptCall { script: self.script(), keys: self.policies.shape().keys(), is_asking, fill }
     }
 
     /// Adds the arguments that checks of the same policies, costs and tag share.
@@ -279,11 +265,31 @@ impl CheckRequest {
             let waker = waker.take();
             *reply = end;
             drop(reply);
-            self.is_over.store(true, Ordering::Relaxed);
+            self.give_up();
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
+    }
+
+    /// Notes that no caller waits for a reply any more.
+    pub(super) fn give_up(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the reply. `None` when there will be none.
+    pub(super) fn poll_reply(&self, cx: &Context<'_>) -> Poll<Option<CheckResult>> {
+        let mut reply = self.reply();
+        match &mut *reply {
+            Reply::Awaited(Some(waker)) => waker.clone_from(cx.waker()),
+            Reply::Awaited(none) => *none = Some(cx.waker().clone()),
+            Reply::Over => return Poll::Ready(None),
+            Reply::Given(_) => {
+                let Reply::Given(outcome) = mem::replace(&mut *reply, Reply::Over) else { return Poll::Ready(None) };
+                return Poll::Ready(Some(outcome));
+            }
+        }
+        Poll::Pending
     }
 }
 
@@ -300,43 +306,29 @@ pub(super) fn crowded(most: usize) -> Error {
     Error::new(ErrorKind::Overloaded, format!("the queue is full: {most} checks wait for redis"))
 }
 
-/// Returns the two sides of a request.
-pub(super) fn channel(request: Arc<CheckRequest>) -> (ReplySender, ReplyReceiver) {
-    (ReplySender(Arc::clone(&request)), ReplyReceiver(request))
-}
+impl QueuedCheck {
+    pub(super) fn new(request: Arc<CheckRequest>, breaker_epoch: u64) -> Self {
+        Self { request, breaker_epoch }
+    }
 
-impl ReplySender {
     pub(super) fn request(&self) -> &Arc<CheckRequest> {
-        &self.0
+        &self.request
     }
 
     /// Returns whether the caller still waits.
     pub(super) fn is_awaited(&self) -> bool {
-        !self.0.is_over()
+        !self.request.is_over()
     }
 
     /// Replies. A caller that gave up meanwhile gets nothing.
-    pub(super) fn send(self, reply: Result<Decision, Error>) {
-        self.0.end(Reply::Given(reply));
-    }
-
-    /// Ends the request without a reply. The caller has the outcome already.
-    pub(super) fn finish(&self) {
-        *self.0.reply() = Reply::Over;
-    }
-
-    /// Replies with the error of a call.
-    pub(super) fn fail(self, error: CallError) {
-        self.0.end(match error {
-            CallError::NotExecuted(not_executed) => Reply::NotExecuted(not_executed),
-            CallError::Failed(error) => Reply::Given(Err(error)),
-        });
+    pub(super) fn reply(self, outcome: CheckResult) {
+        self.request.end(Reply::Given(outcome));
     }
 }
 
-impl Drop for ReplySender {
+impl Drop for QueuedCheck {
     fn drop(&mut self) {
-        self.0.end(Reply::Over);
+        self.request.end(Reply::Over);
     }
 }
 
@@ -346,42 +338,7 @@ impl Queued for QueuedCheck {
     }
 
     fn key_hash(&self) -> u64 {
-        self.sender.request().key_hash()
-    }
-}
-
-impl Future for ReplyReceiver {
-    type Output = Result<Result<Decision, Error>, NoReply>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut reply = self.0.reply();
-        match &mut *reply {
-            Reply::Awaited(waker) => {
-                match waker {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    None => *waker = Some(cx.waker().clone()),
-                }
-                Poll::Pending
-            }
-            Reply::Given(_) | Reply::NotExecuted(_) => match std::mem::replace(&mut *reply, Reply::Over) {
-                Reply::Given(reply) => Poll::Ready(Ok(reply)),
-                Reply::NotExecuted(not_executed) => Poll::Ready(Err(NoReply::NotExecuted(not_executed))),
-                _ => Poll::Ready(Err(NoReply::Dropped)),
-            },
-            Reply::Over => Poll::Ready(Err(NoReply::Dropped)),
-        }
-    }
-}
-
-impl ReplyReceiver {
-    pub(super) fn request(&self) -> &Arc<CheckRequest> {
-        &self.0
-    }
-}
-
-impl Drop for ReplyReceiver {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
+        self.request.key_hash()
     }
 }
 

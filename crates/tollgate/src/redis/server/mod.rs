@@ -28,7 +28,7 @@ use crate::{
 pub(in crate::redis) use breaker::Breaker;
 use health::Health;
 pub(in crate::redis) use health::{DISTANT, far, pause};
-pub(in crate::redis) use not_executed::{CallError, NotExecuted, NotExecutedReason};
+pub(in crate::redis) use not_executed::{CallError, NotExecutedReason};
 
 /// The space that one key takes in a call. Reserved before a call with many keys is written.
 const KEY_BYTES: usize = 64;
@@ -587,11 +587,6 @@ impl<T: 'static> Awaited<T> {
     ) -> Self {
         let breaker_epoch = server.breaker().epoch();
         Self { server: server.weak(), breaker_epoch, deadline, answer: Some(Box::pin(answer)) }
-    }
-
-    /// Returns the epoch of the breaker when the call was sent.
-    pub(in crate::redis) fn breaker_epoch(&self) -> u64 {
-        self.breaker_epoch
     }
 }
 

@@ -5,40 +5,34 @@ use foldhash::fast::RandomState;
 use super::*;
 use crate::{Cost, Policy, Quota};
 
-fn request_within(timeout: Duration) -> Arc<CheckRequest> {
+/// Returns a check in a queue, and what its caller has.
+fn queued() -> (QueuedCheck, Arc<CheckRequest>) {
     let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
     let key = Key::new("acme");
-    let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
-    Arc::new(CheckRequest::new(check, KeyHash { whole: 7, outermost: 7, hasher: RandomState::default() }, None))
+    let hash = KeyHash { whole: 7, outermost: 7, hasher: RandomState::default() };
+    let request = Arc::new(CheckRequest::new(Check::new(&policies, &key, Cost::ONE), hash, None));
+    (QueuedCheck::new(Arc::clone(&request), 0), request)
 }
 
-fn sides() -> (ReplySender, ReplyReceiver) {
-    channel(request_within(Duration::from_secs(1)))
-}
-
-fn unavailable() -> Result<Decision, Error> {
-    Err(Error::new(ErrorKind::Unavailable, "away"))
-}
-
-fn poll(receiver: &mut ReplyReceiver) -> Poll<Result<Result<Decision, Error>, NoReply>> {
-    Pin::new(receiver).poll(&mut Context::from_waker(Waker::noop()))
+fn poll(request: &CheckRequest) -> Poll<Option<CheckResult>> {
+    request.poll_reply(&Context::from_waker(Waker::noop()))
 }
 
 #[test]
 fn a_reply_is_received_once() {
-    let (sender, mut receiver) = sides();
-    assert!(sender.is_awaited() && poll(&mut receiver).is_pending());
-    sender.send(unavailable());
-    assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(error))) if error.to_string() == "away"));
-    assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
+    let (check, request) = queued();
+    assert!(check.is_awaited() && poll(&request).is_pending());
+    check.reply(Err(Error::new(ErrorKind::Unavailable, "away").into()));
+    assert!(matches!(poll(&request), Poll::Ready(Some(Err(CallError::Failed(error)))) if error.to_string() == "away"));
+    assert!(matches!(poll(&request), Poll::Ready(None)));
 }
 
 #[test]
 fn a_dropped_side_tells_the_other() {
-    let (sender, mut receiver) = sides();
-    drop(sender);
-    assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
-    let (sender, receiver) = sides();
-    drop(receiver);
-    assert!(!sender.is_awaited());
+    let (check, request) = queued();
+    drop(check);
+    assert!(matches!(poll(&request), Poll::Ready(None)));
+    let (check, request) = queued();
+    request.give_up();
+    assert!(!check.is_awaited());
 }

@@ -1,0 +1,303 @@
+//! Sends the checks for one server.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use super::{
+    pacer::Pacer,
+    queue::{Queue, Waiting},
+    request::{CheckRequest, CheckResult, QueuedCheck, crowded, overloaded},
+    worker,
+};
+use crate::{
+    Decision, Error, ErrorKind,
+    clock::Clock,
+    redis::{
+        connect::{Connection, Numbered, SharedConnection},
+        deny_cache::DenyCache,
+        pots::Pots,
+        server::{Awaited, CallError, Outgoing, Sent, Server, ServerConfig},
+        sync::MutexGuard,
+    },
+    runtime::{self, Background},
+    store::Deadline,
+};
+
+/// Represents one server with the queue before it. Callers send their checks while these are few. Otherwise a
+/// [worker](worker::serve) takes them from the queue, and sends many in one call.
+#[derive(Debug)]
+pub(in crate::redis) struct Sender {
+    pub(in crate::redis) server: Arc<Server>,
+    deny_cache: Option<Arc<DenyCache>>,
+    /// The checks that wait, their pacer, and the scripts that the server knows, under one lock.
+    queue: Arc<Queue<QueuedCheck>>,
+    /// Serves the queue. It is woken when a check was added, or when the queue was closed.
+    worker: Background,
+}
+
+/// Holds the settings that all servers of a store share, and the deny cache.
+#[derive(Clone)]
+pub(in crate::redis) struct StoreConfig {
+    pub(in crate::redis) server: ServerConfig,
+    pub(in crate::redis) deny_cache: Option<Arc<DenyCache>>,
+    /// The units of leased policies that this process holds.
+    pub(in crate::redis) pots: Arc<Pots>,
+}
+
+impl StoreConfig {
+    /// Creates the settings. Denials are remembered for at most `deny_cache_cap`.
+    pub(in crate::redis) fn new(prefix: String, clock: Option<Clock>, deny_cache_cap: Duration) -> Self {
+        // By a clock that the caller moves, nobody knows how long a denial holds.
+        let remembers = clock.is_none() && deny_cache_cap > Duration::ZERO;
+        Self {
+            deny_cache: remembers.then(|| Arc::new(DenyCache::new(deny_cache_cap))),
+            pots: Pots::new(clock.clone().unwrap_or_else(Clock::since_boot)),
+            server: ServerConfig { prefix, clock },
+        }
+    }
+}
+
+/// The duty of the worker: to serve the queue until it is closed.
+const SERVE: u32 = 1;
+
+/// The most checks that may wait, also where none has a deadline.
+const MOST_WAITING: usize = 32_768;
+
+impl Sender {
+    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: &StoreConfig, is_in_cluster: bool) -> Arc<Self> {
+        Arc::new(Self {
+            server: Server::new(shared, config.server.clone(), is_in_cluster),
+            deny_cache: config.deny_cache.clone(),
+            queue: Arc::new(Queue::new(Pacer::new(runtime::now()))),
+            worker: Background::new(),
+        })
+    }
+
+    /// Returns the number of checks that wait to be sent.
+    #[cfg(feature = "metrics")]
+    pub(in crate::redis) fn queued(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Lets the caller send its check while checks are few, or queues it.
+    ///
+    /// A check that would not be answered within its deadline fails at once with
+    /// [`ErrorKind::Overloaded`](crate::ErrorKind).
+    fn begin(&self, request: &Arc<CheckRequest>) -> Result<State, Error> {
+        let Some((mut waiting, breaker_epoch)) = self.queue.enter(self.server.breaker()) else {
+            return Err(self.server.last_refusal());
+        };
+        // Reports of leased policies travel in batches only. A check without a deadline takes the queue, where it ends when
+        // the breaker opens.
+        let may_be_direct = !request.policies.is_leased() && request.has_end();
+        if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
+            match self.server.ready_connection() {
+                Some(connection) => return Ok(State::Direct(self.direct(waiting, request, connection))),
+                None => waiting.pacer.ends_direct(false),
+            }
+        }
+        admit(&mut waiting, request)?;
+        waiting.push_back(QueuedCheck::new(Arc::clone(request), breaker_epoch));
+        drop(waiting);
+        if self.worker.has(SERVE) {
+            self.worker.wake();
+        } else {
+            // This is the first check, or the runtime of the last worker ended.
+            self.worker.ask(SERVE);
+            let serve = |running| worker::serve(Arc::clone(&self.queue), Arc::clone(&self.server), running);
+            if !self.worker.start(serve) {
+                runtime::current()?;
+            }
+        }
+        Ok(State::Queued(breaker_epoch))
+    }
+
+    /// Sends a check for its caller, without the queue and the worker: one wake-up less before the call, and one less after
+    /// it. When the caller gives up before the deadline, a call that the connection has not written yet is not sent.
+    fn direct(
+        &self,
+        mut waiting: MutexGuard<'_, Waiting<QueuedCheck>>,
+        request: &Arc<CheckRequest>,
+        connection: Connection,
+    ) -> Awaited<CheckResult> {
+        let is_short = waiting.pacer.short_line() == Some(connection.number());
+        let by_body = !waiting.scripts.know(connection.number(), &request.script().sha);
+        drop(waiting);
+        connection.gather(is_short);
+        let turn = Turn {
+            queue: Arc::clone(&self.queue),
+            connection: connection.number(),
+            first: connection.round_trip(),
+            began: (!is_short).then(runtime::now),
+            is_answered: false,
+        };
+        let (request, server) = (Arc::clone(request), Arc::clone(&self.server));
+        Awaited::new(&self.server, request.deadline, call(request, by_body, server, connection, turn))
+    }
+
+    /// Notes an answer of the server, and remembers a denial.
+    fn decided(&self, request: &CheckRequest, decision: &Decision) {
+        self.server.check_answered(request.deadline);
+        if decision.is_denied()
+            && let (Some(cache), Some(epoch)) = (&self.deny_cache, request.deny_epoch)
+        {
+            cache.remember(&request.key, request.hash.whole, request.sent, epoch, decision);
+        }
+    }
+
+    /// Creates the error of a check that was queued at this epoch of the breaker, and was dropped without a reply.
+    #[cold]
+    fn dropped(&self, breaker_epoch: u64) -> Error {
+        match self.server.breaker().epoch() == breaker_epoch {
+            true => Error::new(ErrorKind::Unavailable, "the task that sends to redis was shut down"),
+            false => self.server.overtaken(),
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // The worker is woken when its handle is dropped.
+        self.queue.lock().is_closed = true;
+    }
+}
+
+/// Refuses a check that would come too late.
+fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(), Error> {
+    if waiting.len() >= MOST_WAITING {
+        waiting.retain(QueuedCheck::is_awaited);
+        if waiting.len() >= MOST_WAITING {
+            return Err(crowded(MOST_WAITING));
+        }
+    }
+    let Some(deadline) = request.deadline else { return Ok(()) };
+    let crowd = || waiting.crowd(request.key_hash());
+    waiting.pacer.admits(deadline.timeout(), waiting.len(), crowd).map_err(overloaded)
+}
+
+/// A check that its caller sends is under way until this is dropped: it was answered, or its caller gave up.
+struct Turn {
+    queue: Arc<Queue<QueuedCheck>>,
+    connection: u64,
+    /// The time of the first answer on the connection.
+    first: Duration,
+    /// `None` when the line is known to be short. Otherwise the round trip is measured.
+    began: Option<Instant>,
+    is_answered: bool,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut waiting = self.queue.lock();
+        waiting.pacer.ends_direct(self.is_answered);
+        if let Some(began) = self.began.filter(|_| self.is_answered) {
+            waiting.pacer.connected(self.connection, began, worker::since_epoch, self.first);
+            waiting.pacer.measured(self.connection, runtime::now().saturating_duration_since(began));
+        }
+    }
+}
+
+async fn call(
+    request: Arc<CheckRequest>,
+    by_body: bool,
+    server: Arc<Server>,
+    connection: Connection,
+    mut turn: Turn,
+) -> CheckResult {
+    let sent = server.send(&connection, &Outgoing { call: request.call(&server), by_body }).await;
+    // Held no longer than needed: a connection of a pool is lent as long as it is held.
+    drop(connection);
+    let answer = match sent {
+        Sent::Answered(answer) => {
+            turn.is_answered = true;
+            answer
+        }
+        // The server has not executed it, and the caller gave up.
+        _ if request.is_over() => return Err(server.overtaken().into()),
+        // On the heap, because few calls are sent twice, and every caller would hold the space.
+        Sent::UnknownScript | Sent::Unsent(_) => Box::pin(server.send_one(request.call(&server), true, None)).await,
+    };
+    request.decision(&answer?)
+}
+
+/// Resolves to the decision of one server, or to an error that says whether the server certainly did not execute the check.
+///
+/// The check is queued when this is first polled, or sent at once while checks are few. A caller that gives up before its
+/// batch left takes the check out of the queue, and nothing is charged. Afterwards the charge stands. A caller that gives up
+/// at its deadline counts as a miss.
+///
+/// It is a hand-written future: the state of an `async` block is moved each time another block is put around it, and a
+/// check was moved seven times.
+pub(in crate::redis) struct PendingCheck {
+    sender: Arc<Sender>,
+    request: Arc<CheckRequest>,
+    state: State,
+}
+
+enum State {
+    New,
+    /// Sent by the caller.
+    Direct(Awaited<CheckResult>),
+    /// Queued at this epoch of the breaker.
+    Queued(u64),
+    /// Refused for an overload, which the caller learns at the next poll.
+    Refused(Error),
+    Over,
+}
+
+impl PendingCheck {
+    pub(in crate::redis) fn new(sender: &Arc<Sender>, request: CheckRequest) -> Self {
+        Self { sender: Arc::clone(sender), request: Arc::new(request), state: State::New }
+    }
+}
+
+impl Future for PendingCheck {
+    type Output = CheckResult;
+
+    /// Stays pending after the outcome.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CheckResult> {
+        let Self { sender, request, state } = &mut *self;
+        if let State::New = state {
+            *state = match sender.begin(request) {
+                Ok(begun) => begun,
+                Err(refusal) if refusal.kind() == ErrorKind::Overloaded => {
+                    // Callers that check again at once would keep the worker from running.
+                    *state = State::Refused(refusal);
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Err(refusal) => {
+                    *state = State::Over;
+                    return Poll::Ready(Err(refusal.into()));
+                }
+            };
+        }
+        let outcome = match state {
+            State::Direct(answer) => ready!(Pin::new(answer).poll(cx)),
+            &mut State::Queued(epoch) => {
+                ready!(request.poll_reply(cx)).unwrap_or_else(|| Err(sender.dropped(epoch).into()))
+            }
+            State::Refused(refusal) => Err(CallError::Failed(refusal.clone())),
+            State::New | State::Over => return Poll::Pending,
+        };
+        *state = State::Over;
+        if let Ok(decision) = &outcome {
+            sender.decided(request, decision);
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for PendingCheck {
+    fn drop(&mut self) {
+        self.request.give_up();
+        let deadline = self.request.deadline;
+        if matches!(self.state, State::Queued(_) | State::Direct(_)) && deadline.is_some_and(Deadline::is_over) {
+            self.sender.server.missed(deadline);
+        }
+    }
+}
