@@ -10,7 +10,7 @@ use super::{
         Script,
         hash_slot::{self, unused_key},
     },
-    server::{PlainCall, ScriptCall, Server},
+    server::{Call, Server},
 };
 use crate::{
     Error, Key, PolicySet, runtime,
@@ -25,20 +25,13 @@ pub(super) enum Backend {
 }
 
 impl Backend {
-    /// Returns the error of a call for this key, while its server is not asked. The key has no branches, here and below.
-    pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
-        match self {
-            Self::One(sender) => sender.server.refusal(),
-            Self::Cluster(cluster) => cluster.refusal(key),
-        }
-    }
-
-    /// Returns the error of a check for this key that is not sent within this deadline.
+    /// Returns the error of a call for this key that is not sent: its server is not asked, or not within this deadline. The
+    /// key has no branches, here and below.
     #[inline]
-    pub(super) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+    pub(super) fn refusal(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
         match self {
-            Self::One(sender) => sender.server.refusal_within(deadline),
-            Self::Cluster(cluster) => cluster.refusal_within(key, deadline),
+            Self::One(sender) => sender.server.refusal(deadline),
+            Self::Cluster(cluster) => cluster.refusal(key, deadline),
         }
     }
 
@@ -54,7 +47,7 @@ impl Backend {
     /// Returns whether checks are sent to all servers.
     pub(super) fn is_available(&self) -> bool {
         match self {
-            Self::One(sender) => sender.server.refusal().is_none(),
+            Self::One(sender) => sender.server.refusal(None).is_none(),
             Self::Cluster(cluster) => cluster.is_available(),
         }
     }
@@ -68,8 +61,21 @@ impl Backend {
         }
     }
 
-    /// Runs a script at the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
-    /// arguments.
+    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
+    /// its script or not.
+    pub(super) async fn call(
+        &self,
+        key: &Key,
+        deadline: Option<Deadline>,
+        write: impl Fn(&Server, bool) -> Call,
+    ) -> Result<Value, Error> {
+        match self {
+            Self::One(sender) => Ok(sender.server.call(|by_body| write(&sender.server, by_body), deadline).await?),
+            Self::Cluster(cluster) => cluster.call(key, deadline, write).await,
+        }
+    }
+
+    /// Runs a script at the server of the key. `fill` adds the keys and the arguments.
     pub(super) async fn run(
         &self,
         key: &Key,
@@ -78,33 +84,8 @@ impl Backend {
         keys: usize,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
-        match self {
-            Self::One(sender) => {
-                let server = &sender.server;
-                let fill = |command: &mut Cmd| fill(server, command);
-                Ok(server.call(ScriptCall { script, keys, is_asking: false, fill }, deadline).await?)
-            }
-            Self::Cluster(cluster) => cluster.run(key, deadline, script, keys, fill).await,
-        }
-    }
-
-    /// Sends a command to the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
-    /// arguments.
-    pub(super) async fn query(
-        &self,
-        key: &Key,
-        deadline: Option<Deadline>,
-        command: &str,
-        fill: impl Fn(&Server, &mut Cmd),
-    ) -> Result<Value, Error> {
-        match self {
-            Self::One(sender) => {
-                let mut command = redis::cmd(command);
-                fill(&sender.server, &mut command);
-                Ok(sender.server.call(PlainCall { command, is_asking: false }, deadline).await?)
-            }
-            Self::Cluster(cluster) => cluster.query(key, deadline, command, fill).await,
-        }
+        let write = |server: &Server, by_body| Call::of(script, by_body, keys, |command| fill(server, command));
+        self.call(key, deadline, write).await
     }
 
     /// Waits until every server has answered.

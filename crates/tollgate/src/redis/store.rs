@@ -164,7 +164,7 @@ impl Store for RedisStore {
                 Err(at_us) => trip = Some(Trip::new(&inner.pots, at_us)),
             }
         }
-        match inner.refusal_within(check) {
+        match inner.refusal(check.policies, check.key, check.deadline) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
             None => {
                 let request = CheckRequest::new(check, hash, deny_epoch).with_clock(inner.clock.as_ref());
@@ -182,25 +182,25 @@ impl Store for RedisStore {
         if is_leased && check.cost == Cost::ZERO {
             return self.check(check);
         }
-        if let Some(refusal) = inner.refusal_within(check) {
+        if let Some(refusal) = inner.refusal(check.policies, check.key, check.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
         // What this process holds is spent at the server, and fits here.
         let is_held = is_leased && inner.pots.hold(&check, inner.hash(check.key).whole);
-        let charge = if is_held { Cost::ZERO.into() } else { check.charge().to_owned() };
-        let (inner, policies, key) = (Arc::clone(inner), check.policies.clone(), check.key.clone());
-        let deadline = check.deadline;
-        let asked_us = Decision::here_us(deadline.map_or_else(runtime::now, Deadline::start));
+        let kept = if is_held { Check { cost: Cost::ZERO, each: None, ..check } } else { check }.keep();
+        let (inner, asked_us) =
+            (Arc::clone(inner), Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start)));
         StoreFuture::pending(async move {
-            let (script, keys) = (policies.shape().look(charge.borrow().is_capped()), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
-                server.add_keys([(&policies, &key)], command);
-                command.arg(&*protocol::pack(server.now(), charge.borrow(), &policies));
+            let (Check { policies, key, deadline, .. }, charge) = (kept.check(), kept.charge.borrow());
+            let (script, keys) = (policies.shape().look(charge.is_capped()), policies.shape().keys());
+            let reply = inner.backend.run(policies.first_branch(key), deadline, script, keys, |server, command| {
+                server.add_keys([(policies, key)], command);
+                command.arg(&*protocol::pack(server.now(), charge, policies));
                 if policies.is_tagged() {
                     command.arg("");
                 }
             });
-            protocol::decision(&policies, charge.borrow(), asked_us, &reply.await?)
+            protocol::decision(policies, charge, asked_us, &reply.await?)
         })
     }
 
@@ -216,11 +216,10 @@ impl Store for RedisStore {
                 Err(charged_us) => spent_us = Some(charged_us),
             }
         }
-        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key, None) {
             return StoreFuture::ready(Err(refusal));
         }
-        let inner = Arc::clone(&self.0);
-        let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
+        let Check { policies, .. } = check;
         let ahead = |at| decision.and_then(|decision| decision.ahead_of(at));
         // A refund to the end of a debt has the script of a check under ceilings.
         let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
@@ -228,17 +227,18 @@ impl Store for RedisStore {
             if is_capped || policies.is_queued() { (0..policies.len()).map(ahead).collect() } else { SmallVec::new() };
         // A time below zero counts back from the time of the refund.
         let since = decision.and_then(Decision::age_us).unwrap_or(0);
-        let deadline = check.deadline;
+        let (inner, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::pending(async move {
+            let (Check { policies, key, deadline, .. }, charge) = (kept.check(), kept.charge.borrow());
             let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
-                server.add_keys([(&policies, &key)], command);
+            let reply = inner.backend.run(policies.first_branch(key), deadline, script, keys, |server, command| {
+                server.add_keys([(policies, key)], command);
                 let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
                 let ahead = |at: usize| ahead.get(at).copied().flatten();
-                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, is_capped, ahead));
+                command.arg(&*protocol::pack_refund(server.now(), charge, spent, policies, is_capped, ahead));
             });
             let reply = reply.await;
-            inner.forget(&key);
+            inner.forget(key);
             reply.map(drop)
         })
     }
@@ -248,13 +248,17 @@ impl Store for RedisStore {
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
-        if let Some(refusal) = self.0.refusal(policies, key) {
+        if let Some(refusal) = self.0.refusal(policies, key, None) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
-            let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
-            let reply = inner.backend.query(policies.first_branch(&key), deadline, "DEL", keys).await;
+            let delete = |server: &Server, _| {
+                let mut command = redis::cmd("DEL");
+                server.add_own_keys(&policies, &key, &mut command);
+                command.into()
+            };
+            let reply = inner.backend.call(policies.first_branch(&key), deadline, delete).await;
             inner.forget(&key);
             inner.pots.clear(&key, inner.hash(&key).whole);
             reply.map(drop)
@@ -273,7 +277,7 @@ impl Store for RedisStore {
         // A lowered quota leaves more entries than its amount, and so does a debt. The server takes an index of 63 bits.
         let last = (limit - 1).min(i64::MAX as usize);
         let key = log.branch_of(check.key);
-        if let Some(refusal) = self.0.backend.refusal_within(key, deadline) {
+        if let Some(refusal) = self.0.backend.refusal(key, deadline) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
@@ -293,7 +297,7 @@ impl Store for RedisStore {
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
         let inner = &self.0;
-        if let Some(refusal) = inner.backend.refusal_within(request.key, request.deadline) {
+        if let Some(refusal) = inner.backend.refusal(request.key, request.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policy, key) = (Arc::clone(inner), request.policy.clone(), request.key.clone());
@@ -315,18 +319,15 @@ impl Store for RedisStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        if let Some(refusal) = self.0.refusal_within(check) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key, check.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
-        let (inner, life_us) = (Arc::clone(&self.0), micros(time_to_live));
-        let (policies, key, charge, id) =
-            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
-        let deadline = check.deadline;
+        let (inner, kept, id, life_us) = (Arc::clone(&self.0), check.keep(), id.clone(), micros(time_to_live));
         StoreFuture::pending(async move {
-            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
-            let reply =
-                inner.run_held(check, &id, policies.shape().reserve(charge.borrow().is_capped()), life_us).await?;
-            protocol::reserved(&policies, charge.borrow(), &reply)
+            let (check, charge) = (kept.check(), kept.charge.borrow());
+            let script = check.policies.shape().reserve(charge.is_capped());
+            let reply = inner.run_held(check, &id, script, life_us).await?;
+            protocol::reserved(check.policies, charge, &reply)
         })
     }
 
@@ -334,19 +335,16 @@ impl Store for RedisStore {
         if check.policies.is_blocked() {
             return StoreFuture::ready(Ok(Settlement::Lapsed));
         }
-        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
+        if let Some(refusal) = self.0.refusal(check.policies, check.key, None) {
             return StoreFuture::ready(Err(refusal));
         }
-        let inner = Arc::clone(&self.0);
-        let (policies, key, charge, id) =
-            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
-        let deadline = check.deadline;
+        let (inner, kept, id) = (Arc::clone(&self.0), check.keep(), id.clone());
         StoreFuture::pending(async move {
-            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
+            let check = kept.check();
             // The number distinguishes a call that is sent again from another commit.
             let number = fastrand::u64(1..MAX_EXACT);
-            let reply = inner.run_held(check, &id, policies.shape().commit(), number).await;
-            inner.forget(&key);
+            let reply = inner.run_held(check, &id, check.policies.shape().commit(), number).await;
+            inner.forget(check.key);
             protocol::settlement(&reply?)
         })
     }
@@ -394,19 +392,14 @@ struct Inner {
 }
 
 impl Inner {
-    /// Returns the error of a call over the states of these policies, while their server is not asked or when they lie in
-    /// several slots.
-    fn refusal(&self, policies: &PolicySet, key: &Key) -> Option<Error> {
-        self.backend.takes(policies, key).err().or_else(|| self.backend.refusal(policies.first_branch(key)))
-    }
-
-    /// Returns the error of a check that is not sent within its deadline, or whose states lie in several slots.
+    /// Returns the error of a call over the states of these policies that is not sent: the states lie in several slots, or
+    /// their server is not asked, or not within this deadline.
     #[inline]
-    fn refusal_within(&self, check: Check<'_>) -> Option<Error> {
-        if let Err(refusal) = self.backend.takes(check.policies, check.key) {
+    fn refusal(&self, policies: &PolicySet, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+        if let Err(refusal) = self.backend.takes(policies, key) {
             return Some(refusal);
         }
-        self.backend.refusal_within(check.policies.first_branch(check.key), check.deadline)
+        self.backend.refusal(policies.first_branch(key), deadline)
     }
 
     #[inline]
@@ -469,7 +462,7 @@ impl Household for Inner {
     /// keys were tried.
     async fn release(&self, holders: Vec<Holder>) -> Result<(), Error> {
         let call = |holder: Holder| {
-            if let Some(refusal) = self.refusal(&holder.policies, &holder.key) {
+            if let Some(refusal) = self.refusal(&holder.policies, &holder.key, None) {
                 return CheckFuture::ready(Err(refusal));
             }
             let check = Check::new(&holder.policies, &holder.key, Cost::ZERO);

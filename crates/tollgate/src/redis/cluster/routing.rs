@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::topology::Topology;
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
     redis::{
         connect::{Address, ConnectionTemplate},
         dispatch::{CheckRequest, PendingCheck, Sender, SlotShare, StoreConfig},
-        protocol::{Script, hash_slot},
-        server::{CallError, NotExecutedReason, PlainCall, ScriptCall, Server},
+        protocol::hash_slot,
+        server::{Call, CallError, NotExecutedReason, Server},
     },
     runtime,
     store::Deadline,
@@ -45,18 +45,10 @@ impl Cluster {
         Self { topology: Topology::new(template, seeds, config, connect_timeout) }
     }
 
-    /// Returns the error of a call for this key, while its server is not asked.
-    pub(in crate::redis) fn refusal(&self, key: &Key) -> Option<Error> {
+    /// Returns the error of a call for this key that is not sent: its server is not asked, or not within this deadline.
+    pub(in crate::redis) fn refusal(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
         match self.topology.by_slot_now(hash_slot::of(key))? {
-            Ok(sender) => self.refusal_of(&sender),
-            Err(error) => Some(error),
-        }
-    }
-
-    /// Returns the error of a check for this key that is not sent within this deadline.
-    pub(in crate::redis) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
-        match self.topology.by_slot_now(hash_slot::of(key))? {
-            Ok(sender) => self.refusal_of(&sender).or_else(|| sender.server.refusal_within(deadline)),
+            Ok(sender) => self.refusal_of(&sender).or_else(|| sender.server.refusal(deadline)),
             Err(error) => Some(error),
         }
     }
@@ -73,39 +65,18 @@ impl Cluster {
         self.route(slot, |sender, share| PendingCheck::new(&sender, request.again(share))).await
     }
 
-    /// Runs a script at the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
-    /// arguments.
-    pub(in crate::redis) async fn run(
+    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
+    /// its script or not.
+    pub(in crate::redis) async fn call(
         &self,
         key: &Key,
         deadline: Option<Deadline>,
-        script: &Script,
-        keys: usize,
-        fill: impl Fn(&Server, &mut Cmd),
+        write: impl Fn(&Server, bool) -> Call,
     ) -> Result<Value, Error> {
-        let fill = &fill;
+        let write = &write;
         self.route(hash_slot::of(key), |sender, share| async move {
             let (server, is_asking) = (&sender.server, share == SlotShare::Arriving);
-            let fill = |command: &mut Cmd| fill(server, command);
-            server.call(ScriptCall { script, keys, is_asking, fill }, deadline).await
-        })
-        .await
-    }
-
-    /// Sends a command to the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
-    /// arguments.
-    pub(in crate::redis) async fn query(
-        &self,
-        key: &Key,
-        deadline: Option<Deadline>,
-        command: &str,
-        fill: impl Fn(&Server, &mut Cmd),
-    ) -> Result<Value, Error> {
-        let fill = &fill;
-        self.route(hash_slot::of(key), |sender, share| async move {
-            let mut command = redis::cmd(command);
-            fill(&sender.server, &mut command);
-            sender.server.call(PlainCall { command, is_asking: share == SlotShare::Arriving }, deadline).await
+            server.call(|by_body| write(server, by_body).asking(is_asking), deadline).await
         })
         .await
     }
@@ -127,7 +98,7 @@ impl Cluster {
 
     /// Returns the error of a call while this server is not asked, and requests a refresh then.
     fn refusal_of(&self, sender: &Arc<Sender>) -> Option<Error> {
-        let refusal = sender.server.refusal();
+        let refusal = sender.server.refusal(None);
         if refusal.is_some() {
             self.topology.request_refresh();
         }

@@ -21,7 +21,7 @@ use crate::{
         connect::Connection,
         pots::Trip,
         protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
-        server::{Call, CallError, CallResult, Outgoing, ScriptCall, Sent, Server},
+        server::{Call, CallError, CallResult, Sent, Server},
     },
 };
 
@@ -173,11 +173,7 @@ impl Batch {
 
 /// Asks the server. The calls are written when this is first polled.
 pub(super) async fn send(groups: SmallVec<[Group; 1]>, server: &Server, connection: &Connection) -> AnsweredBatch {
-    let sent = {
-        let outgoing = |group| Outgoing { call: Group::call(group, server), by_body: group.by_body };
-        let calls: SmallVec<[_; 1]> = groups.iter().map(outgoing).collect();
-        server.send_all(connection, &calls).await
-    };
+    let sent = server.send_all(connection, groups.iter().map(|group| group.call(server)).collect()).await;
     AnsweredBatch { groups, sent }
 }
 
@@ -302,13 +298,11 @@ impl Group {
         }
     }
 
-    pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
-        ScriptCall {
-            script: self.script(),
-            keys: self.subjects.len() * self.request(0).policies.shape().keys(),
-            is_asking: self.request(0).share == SlotShare::Arriving,
-            fill: |command: &mut redis::Cmd| self.fill(server, command),
-        }
+    fn call(&self, server: &Server) -> Call {
+        let sample = self.request(0);
+        let keys = self.subjects.len() * sample.policies.shape().keys();
+        let call = Call::of(self.script(), self.by_body, keys, |command| self.fill(server, command));
+        call.asking(sample.share == SlotShare::Arriving)
     }
 
     /// Adds the keys and the arguments.

@@ -21,7 +21,7 @@ use crate::{
         deny_cache::{Epoch, KeyHash},
         pots::Trip,
         protocol::{self, Script},
-        server::{Call, CallError, ScriptCall, Server},
+        server::{Call, CallError, Server},
     },
     runtime,
     store::{Check, Deadline},
@@ -154,14 +154,13 @@ impl CheckRequest {
         self.policies.shape().check(self.is_capped())
     }
 
-    /// Returns the call of this script.
-    pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
+    /// Writes the call of this script.
+    pub(super) fn call(&self, server: &Server, by_body: bool) -> Call {
         let fill = |command: &mut Cmd| {
             server.add_keys([(&self.policies, &self.key)], command);
             self.add_arguments(server, command);
         };
-        let is_asking = self.share == SlotShare::Arriving;
-        ScriptCall { script: self.script(), keys: self.policies.shape().keys(), is_asking, fill }
+        Call::of(self.script(), by_body, self.policies.shape().keys(), fill).asking(self.share == SlotShare::Arriving)
     }
 
     /// Adds the arguments that checks of the same policies, costs and tag share.

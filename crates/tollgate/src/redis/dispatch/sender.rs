@@ -20,7 +20,7 @@ use crate::{
         connect::{Connection, Numbered, SharedConnection},
         deny_cache::DenyCache,
         pots::Pots,
-        server::{Awaited, CallError, Outgoing, Sent, Server, ServerConfig},
+        server::{Awaited, CallError, Sent, Server, ServerConfig},
         sync::MutexGuard,
     },
     runtime::{self, Background},
@@ -208,7 +208,7 @@ async fn call(
     connection: Connection,
     mut turn: Turn,
 ) -> CheckResult {
-    let sent = server.send(&connection, &Outgoing { call: request.call(&server), by_body }).await;
+    let sent = server.send(&connection, request.call(&server, by_body)).await;
     // Held no longer than needed: a connection of a pool is lent as long as it is held.
     drop(connection);
     let answer = match sent {
@@ -219,7 +219,9 @@ async fn call(
         // The server has not executed it, and the caller gave up.
         _ if request.is_over() => return Err(server.overtaken().into()),
         // On the heap, because few calls are sent twice, and every caller would hold the space.
-        Sent::UnknownScript | Sent::Unsent(_) => Box::pin(server.send_one(request.call(&server), true, None)).await,
+        Sent::UnknownScript | Sent::Unsent(_) => {
+            Box::pin(server.send_one(|by_body| request.call(&server, by_body), true, None)).await
+        }
     };
     request.decision(&answer?)
 }
