@@ -6,7 +6,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 use super::connect::Certificates;
 use super::{
     RedisStore,
-    backend::Backend,
+    backend::{Backend, Servers},
     cluster::{self, Cluster},
     connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
@@ -216,13 +216,13 @@ impl RedisStoreBuilder {
                 ConnectionSource::Sentinels(self.sentinels(&urls, &master, server_url.as_deref())?)
             }
             SourceKind::Cluster(urls) => {
-                let backend = Backend::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
-                return Ok(RedisStore::new(backend, prefix, &config));
+                let servers = Servers::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
+                return Ok(RedisStore::new(Backend::new(servers, prefix, &config)));
             }
         };
         let shared = SharedConnection::new(source, connect_timeout);
-        let backend = Backend::One(Sender::new(shared, &config, false));
-        Ok(RedisStore::new(backend, prefix, &config))
+        let servers = Servers::One(Sender::new(shared, &config, false));
+        Ok(RedisStore::new(Backend::new(servers, prefix, &config)))
     }
 
     fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Cluster, Error> {

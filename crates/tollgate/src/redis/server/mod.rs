@@ -358,10 +358,15 @@ impl Server {
         {
             return vec![self.send(connection, call).await];
         }
-        let (mark, by_body): (_, SmallVec<[bool; 1]>) = (connection.mark(), calls.iter().map(|call| call.by_body).collect());
+        let (mark, by_body): (_, SmallVec<[bool; 1]>) =
+            (connection.mark(), calls.iter().map(|call| call.by_body).collect());
         let replies = write_all(connection, calls).await;
         let is_unsent = replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark);
-        by_body.into_iter().zip(replies).map(|(by_body, reply)| self.outcome(connection, by_body, reply, is_unsent)).collect()
+        by_body
+            .into_iter()
+            .zip(replies)
+            .map(|(by_body, reply)| self.outcome(connection, by_body, reply, is_unsent))
+            .collect()
     }
 
     /// Returns the outcome of a call. `is_unsent` says that no byte of it left.
