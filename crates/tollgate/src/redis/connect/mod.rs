@@ -4,7 +4,6 @@ mod bounded;
 mod connection;
 mod dial_state;
 mod dialer;
-mod keeper;
 mod pool;
 mod sentinel;
 mod shared;
