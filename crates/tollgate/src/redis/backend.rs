@@ -38,7 +38,7 @@ pub(super) struct Backend {
 #[derive(Debug)]
 pub(super) enum Servers {
     One(Arc<Sender>),
-    Cluster(Cluster),
+    Cluster(Arc<Cluster>),
 }
 
 /// The most keys of which units are returned at the same time.
@@ -117,7 +117,7 @@ impl Backend {
         let request = CheckRequest::new(check, hash, deny_epoch).with_clock(self.clock.as_ref()).with_trip(trip);
         match &self.servers {
             Servers::One(sender) => StoreFuture::pending(PendingCheck::new(sender, request).err_into()),
-            Servers::Cluster(cluster) => StoreFuture::pending(cluster.clone().check(request)),
+            Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),
         }
     }
 

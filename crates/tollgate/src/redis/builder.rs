@@ -225,7 +225,7 @@ impl RedisStoreBuilder {
         Ok(RedisStore::new(Backend::new(servers, prefix, &config)))
     }
 
-    fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Cluster, Error> {
+    fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Arc<Cluster>, Error> {
         let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
         let addresses = cluster::addresses(&seeds)?;
         // Certificates that are not valid are reported now, not when a server is away.

@@ -9,10 +9,11 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::slot_map::{self, SlotMap, View};
 use crate::{
-    Error, ErrorKind,
+    Error, ErrorKind, Key,
     redis::{
         connect::{Address, ConnectionSource, ConnectionTemplate, SharedConnection},
         dispatch::{Sender, SlotShare, StoreConfig},
+        protocol::hash_slot::unused_key_in,
         server::{self, Server},
     },
     runtime::{Background, Running},
@@ -23,10 +24,10 @@ use crate::{
 /// One task refreshes the knowledge: one refresh at a time, with a pause after each. A refresh is requested when a call
 /// meets a redirect or a broken server. Refreshes go on while a server with slots is not asked. One happens every half
 /// minute in any case, so that a cluster whose servers are replaced one by one is never lost. A redirect counts at once.
-pub(super) struct Topology {
+pub(in crate::redis) struct Cluster {
     template: ConnectionTemplate,
     config: StoreConfig,
-    connect_timeout: Duration,
+    pub(super) connect_timeout: Duration,
     seeds: Vec<Address>,
     known: ArcSwap<Known>,
     /// Held while the knowledge changes, so that each server has one connection.
@@ -64,8 +65,8 @@ const OPEN: Duration = Duration::from_secs(1);
 /// The time after which nobody waits any more for the end of a move. A slot whose keys hold 50 000 reservations takes 1.2 s.
 const STUCK: Duration = Duration::from_secs(2);
 
-impl Topology {
-    pub(super) fn new(
+impl Cluster {
+    pub(in crate::redis) fn new(
         template: ConnectionTemplate,
         seeds: Vec<Address>,
         config: StoreConfig,
@@ -83,10 +84,6 @@ impl Topology {
             refreshes: watch::Sender::new(0),
             task: Background::new(),
         })
-    }
-
-    pub(super) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
     }
 
     /// Returns the server of a slot, or the error when there is none. `None` before the first refresh.
@@ -181,24 +178,25 @@ impl Topology {
         (host.clone(), *port)
     }
 
-    /// Refreshes, and returns the servers that have slots, each with its first slot.
-    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<(u16, Arc<Sender>)>, Error> {
+    /// Refreshes, and returns the servers that have slots, each with a key of one of its slots.
+    pub(in crate::redis) async fn masters(self: &Arc<Self>) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         self.refresh().await?;
         let known = self.known.load();
+        let master = |(slot, sender): (_, &Arc<Sender>)| (Arc::clone(&sender.server), unused_key_in(slot));
         match &known.failure {
             Some(failure) => Err(failure.clone()),
-            None => Ok(known.map.masters().map(|(slot, sender)| (slot, sender.clone())).collect()),
+            None => Ok(known.map.masters().map(master).collect()),
         }
     }
 
     /// Returns the servers that are known to have slots.
     #[cfg(feature = "metrics")]
-    pub(super) fn known_masters(&self) -> Vec<Arc<Sender>> {
+    pub(in crate::redis) fn known_masters(&self) -> Vec<Arc<Sender>> {
         self.known.load().map.masters().map(|(_, sender)| sender.clone()).collect()
     }
 
     /// Returns whether checks are sent to every server that has slots.
-    pub(super) fn is_available(&self) -> bool {
+    pub(in crate::redis) fn is_available(&self) -> bool {
         let known = self.known.load();
         match known.is_described {
             true => known.map.masters().all(|(_, sender)| !sender.server.breaker().is_open()),
@@ -322,30 +320,30 @@ fn unknown() -> Error {
     Error::new(ErrorKind::Unavailable, "no server of the redis cluster described the cluster in time")
 }
 
-impl fmt::Debug for Topology {
+impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.load();
         let masters: Vec<_> = known.map.masters().map(|(_, sender)| &sender.server).collect();
-        f.debug_struct("Topology")
+        f.debug_struct("Cluster")
             .field("is_described", &known.is_described)
             .field("masters", &masters)
             .finish_non_exhaustive()
     }
 }
 
-/// Refreshes the topology until the store is dropped.
-async fn refresh(topology: Weak<Topology>, running: Running) {
+/// Refreshes the cluster until the store is dropped.
+async fn refresh(cluster: Weak<Cluster>, running: Running) {
     let mut in_vain = 0;
     loop {
-        let Some(topology) = topology.upgrade() else { return };
+        let Some(cluster) = cluster.upgrade() else { return };
         running.take(REFRESH);
-        if let Err(error) = topology.refresh_once().await {
+        if let Err(error) = cluster.refresh_once().await {
             tracing::debug!(%error, "no server describes the redis cluster");
-            topology.failed(error);
+            cluster.failed(error);
         }
-        topology.refreshes.send_modify(|refreshes| *refreshes += 1);
-        let is_well = topology.is_available() && topology.known.load().failure.is_none();
-        drop(topology);
+        cluster.refreshes.send_modify(|refreshes| *refreshes += 1);
+        let is_well = cluster.is_available() && cluster.known.load().failure.is_none();
+        drop(cluster);
         in_vain = if is_well { 0 } else { in_vain + 1_u32 };
         // A replica takes time to take over, so the pauses grow later than those of a probe.
         tokio::time::sleep(server::pause(in_vain / 8, 0)).await;
