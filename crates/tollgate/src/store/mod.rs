@@ -1,7 +1,6 @@
 //! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
 mod check;
-mod deadline;
 pub(crate) mod memory;
 pub(crate) mod permits;
 mod publication;
@@ -16,9 +15,8 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub use check::{Check, CheckFuture, KeptCheck, StoreFuture};
-pub use deadline::Deadline;
-pub(crate) use deadline::answer_by;
+pub(crate) use check::answer_by;
+pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
