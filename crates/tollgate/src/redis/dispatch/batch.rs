@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     pacer::Share,
     queue::Waiting,
-    request::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
+    sender::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
 };
 use crate::{
     Error,
@@ -472,6 +472,70 @@ impl Group {
             }
         }
         Ok(())
+    }
+}
+
+/// What a batch compares of its checks.
+impl CheckRequest {
+    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they
+    /// have such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
+    fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
+        if !self.policies.meters_parts() && !self.key.has_branches() {
+            return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
+        }
+        let policies = self.policies.shared();
+        let policy = policies.get(at)?;
+        if policies[..at].iter().any(|other| other.reach() == policy.reach()) {
+            return None;
+        }
+        let level = policy.metered(&self.key);
+        let hash = match policy.reach() {
+            0 if !self.key.has_branches() => self.hash.whole,
+            1 => self.hash.outermost,
+            _ => level.hash(&self.hash.hasher),
+        };
+        Some((hash, level.as_bytes()))
+    }
+
+    /// Returns whether the answer comes too late for a check that is sent now, and would not have been too late for one
+    /// that did not wait.
+    fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| {
+            deadline.timeout() > round_trip && deadline.instant().is_some_and(|end| end < now + round_trip)
+        })
+    }
+
+    /// Returns whether the script decides both checks in one place: they have the same key and policies, and both have
+    /// ceilings or none. Where the tag is stored, they also have the same tag and costs.
+    fn is_same_subject(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.share == other.share
+            && self.is_capped() == other.is_capped()
+            && self.policies.is_same(&other.policies)
+            && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
+    }
+
+    /// Returns whether both checks read or write the same state, if the [text](Self::metered) that the policy at `place`
+    /// meters is that of the policy at `other_place`.
+    fn shares_state(&self, place: usize, other: &Self, other_place: usize) -> bool {
+        let reach = |request: &Self, at: usize| request.policies.shared()[at].reach();
+        let reaches = (reach(self, place), reach(other, other_place));
+        (reaches.0 == reaches.1 && self.policies.is_same(&other.policies))
+            || self.policies.shares_state(&other.policies, reaches)
+    }
+
+    /// Returns whether one call names the policies, the costs and the tag of both checks once.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.charge == other.charge
+            && self.share == other.share
+            && self.is_tagged_alike(other)
+            && self.policies.is_same(&other.policies)
+    }
+
+    /// Compares the tags. Most are empty, and a comparison of two empty slices takes the processor longer than all the
+    /// other fields: it reads masked words at an address that is not mapped.
+    fn is_tagged_alike(&self, other: &Self) -> bool {
+        self.tag.len() == other.tag.len() && (self.tag.is_empty() || self.tag == other.tag)
     }
 }
 

@@ -3,9 +3,7 @@
 mod batch;
 mod pacer;
 mod queue;
-mod request;
 mod sender;
 mod worker;
 
-pub(in crate::redis) use request::{CheckRequest, SlotShare};
-pub(in crate::redis) use sender::{PendingCheck, Sender, StoreConfig};
+pub(in crate::redis) use sender::{CheckRequest, PendingCheck, Sender, SlotShare, StoreConfig};

@@ -1,30 +1,37 @@
-//! Sends the checks for one server.
+//! The way of a check to one server: its caller sends it, or queues it for the worker, and waits for the outcome.
 
 use std::{
+    fmt, mem,
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 
+use redis::{Cmd, Value};
+
 use super::{
     pacer::Pacer,
-    queue::{Queue, Waiting},
-    request::{CheckRequest, CheckResult, QueuedCheck, crowded, overloaded},
+    queue::{Queue, Queued, Waiting},
     worker,
 };
 use crate::{
-    Decision, Error, ErrorKind,
+    Decision, Error, ErrorKind, Key, PolicySet,
     clock::Clock,
+    model::cost::Charge,
     redis::{
         connect::{Connection, Numbered, SharedConnection},
-        deny_cache::DenyCache,
-        pots::Pots,
-        server::{Awaited, CallError, Sent, Server, ServerConfig},
+        deny_cache::{DenyCache, Epoch, KeyHash},
+        pots::{Pots, Trip},
+        protocol::{self, Script},
+        server::{Awaited, Call, CallError, Sent, Server, ServerConfig},
         sync::MutexGuard,
     },
     runtime::{self, Background},
-    store::Deadline,
+    store::{Check, Deadline},
 };
 
 /// Represents one server with the queue before it. Callers send their checks while these are few. Otherwise a
@@ -303,3 +310,269 @@ impl Drop for PendingCheck {
         }
     }
 }
+
+/// Holds a check and, later, its reply.
+///
+/// The caller and the worker share it in one allocation.
+pub(in crate::redis) struct CheckRequest {
+    pub(in crate::redis) policies: PolicySet,
+    pub(in crate::redis) key: Key,
+    /// The hashes of the key.
+    pub(in crate::redis) hash: KeyHash,
+    pub(in crate::redis) charge: Charge,
+    /// The tag for the logs among the policies. Empty without a log.
+    pub(in crate::redis) tag: Box<[u8]>,
+    pub(in crate::redis) sent: Instant,
+    /// When the check was made, on the clock that decides instead of the server's.
+    clock_us: Option<u64>,
+    pub(in crate::redis) deadline: Option<Deadline>,
+    /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
+    pub(in crate::redis) deny_epoch: Option<Epoch>,
+    /// Connects a check of leased policies with the pots.
+    pub(in crate::redis) trip: Option<Trip>,
+    /// The part of the slot that the server has.
+    pub(in crate::redis) share: SlotShare,
+    /// Is true when there is a reply, or no caller that waits for one.
+    is_over: AtomicBool,
+    reply: Mutex<Reply>,
+}
+
+/// The part of a slot that a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::redis) enum SlotShare {
+    /// All of it.
+    Whole,
+    /// Some keys, because the slot is being moved away. The server refuses a call of which it has only some keys, so each
+    /// subject is a call of its own.
+    Leaving,
+    /// Some keys, because the slot is being moved here. The same holds, and each call says `ASKING`.
+    Arriving,
+}
+
+/// The decision on a check, or the error and whether the server certainly did not execute the check.
+pub(in crate::redis) type CheckResult = Result<Decision, CallError>;
+
+enum Reply {
+    Awaited(Option<Waker>),
+    Given(CheckResult),
+    /// There will be no reply, or the caller has it.
+    Over,
+}
+
+/// A check in the queue or in a batch, which has to be replied to. When it is dropped, the caller gets no reply.
+#[derive(Debug)]
+pub(super) struct QueuedCheck {
+    request: Arc<CheckRequest>,
+    /// The epoch of the breaker when the check was queued.
+    pub(super) breaker_epoch: u64,
+}
+
+impl CheckRequest {
+    #[inline]
+    pub(in crate::redis) fn new(check: Check<'_>, hash: KeyHash, deny_epoch: Option<Epoch>) -> Self {
+        // A tag that no log stores is not sent.
+        let tag = if check.policies.is_tagged() { check.tag.into() } else { Box::default() };
+        Self {
+            policies: check.policies.clone(),
+            key: check.key.clone(),
+            hash,
+            // Units that were granted in advance are spent without looking at what others have spent.
+            charge: if check.policies.is_leased() { check.charge().uncapped() } else { check.charge().to_owned() },
+            tag,
+            sent: check.deadline.map_or_else(runtime::now, Deadline::start),
+            clock_us: None,
+            deadline: check.deadline,
+            deny_epoch,
+            trip: None,
+            share: SlotShare::Whole,
+            is_over: AtomicBool::new(false),
+            reply: Mutex::new(Reply::Awaited(None)),
+        }
+    }
+
+    /// Adds the time of the clock that decides instead of the server's.
+    #[inline]
+    pub(in crate::redis) fn with_clock(mut self, clock: Option<&Clock>) -> Self {
+        self.clock_us = clock.map(Clock::now_us);
+        self
+    }
+
+    /// Reads the reply to the call of this check alone.
+    pub(super) fn decision(&self, value: &Value) -> CheckResult {
+        // Stands for the time of a reply without one.
+        let asked_us = self.clock_us.unwrap_or_else(|| Decision::here_us(self.sent));
+        Ok(protocol::decision(&self.policies, self.charge.borrow(), asked_us, value)?)
+    }
+
+    /// Adds what a check of leased policies needs of the pots.
+    #[inline]
+    pub(in crate::redis) fn with_trip(mut self, trip: Option<Trip>) -> Self {
+        self.trip = trip;
+        self
+    }
+
+    /// Returns the same request, to be sent to a server that has this share of its slot.
+    pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
+        let trip = self.trip.clone();
+        Self {
+            share,
+            sent: self.sent,
+            clock_us: self.clock_us,
+            trip,
+            ..Self::new(self.check(), self.hash.clone(), self.deny_epoch)
+        }
+    }
+
+    pub(in crate::redis) fn check(&self) -> Check<'_> {
+        let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
+        Check { deadline: self.deadline, ..check }
+    }
+
+    /// Returns whether the check has ceilings.
+    pub(super) fn is_capped(&self) -> bool {
+        self.charge.borrow().is_capped()
+    }
+
+    /// Returns the script that decides this check alone.
+    pub(super) fn script(&self) -> &Script {
+        self.policies.shape().check(self.is_capped())
+    }
+
+    /// Writes the call of this script.
+    pub(super) fn call(&self, server: &Server, by_body: bool) -> Call {
+        let fill = |command: &mut Cmd| {
+            server.add_keys([(&self.policies, &self.key)], command);
+            self.add_arguments(server, command);
+        };
+        Call::of(self.script(), by_body, self.policies.shape().keys(), fill).asking(self.share == SlotShare::Arriving)
+    }
+
+    /// Adds the arguments that checks of the same policies, costs and tag share.
+    pub(super) fn add_arguments(&self, server: &Server, command: &mut Cmd) {
+        command.arg(&*protocol::pack(server.now(), self.charge.borrow(), &self.policies));
+        if self.policies.is_tagged() {
+            command.arg(&*self.tag);
+        }
+    }
+
+    /// Returns whether there is a reply, or no caller that waits for one.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether there is a time at which the check ends.
+    pub(super) fn has_end(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline.instant().is_some())
+    }
+
+    /// Returns the key whose slot is that of the check: the branch that the first policy meters.
+    pub(in crate::redis) fn routed_key(&self) -> &Key {
+        self.policies.first_branch(&self.key)
+    }
+
+    /// Returns the hash by which the checks of a key are counted. All keys below one outermost level count as one. Of
+    /// a key with branches, the first one counts.
+    pub(super) fn key_hash(&self) -> u64 {
+        self.hash.outermost
+    }
+
+    /// A panic cannot leave a partial reply behind this lock, so a poisoned lock is used as it is.
+    fn reply(&self) -> MutexGuard<'_, Reply> {
+        self.reply.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn end(&self, end: Reply) {
+        let mut reply = self.reply();
+        if let Reply::Awaited(waker) = &mut *reply {
+            let waker = waker.take();
+            *reply = end;
+            drop(reply);
+            self.give_up();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Notes that no caller waits for a reply any more.
+    pub(super) fn give_up(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the reply. `None` when there will be none.
+    pub(super) fn poll_reply(&self, cx: &Context<'_>) -> Poll<Option<CheckResult>> {
+        let mut reply = self.reply();
+        match &mut *reply {
+            Reply::Awaited(Some(waker)) => waker.clone_from(cx.waker()),
+            Reply::Awaited(none) => *none = Some(cx.waker().clone()),
+            Reply::Over => return Poll::Ready(None),
+            Reply::Given(_) => {
+                let Reply::Given(outcome) = mem::replace(&mut *reply, Reply::Over) else { return Poll::Ready(None) };
+                return Poll::Ready(Some(outcome));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Creates the error of a check that would be answered too late, because others wait before it.
+pub(super) fn overloaded(wait: Duration) -> Error {
+    Error::new(
+        ErrorKind::Overloaded,
+        format!("the answer of redis would take {wait:?}, because many checks wait for it"),
+    )
+}
+
+/// Creates the error of a check behind the most that may wait.
+pub(super) fn crowded(most: usize) -> Error {
+    Error::new(ErrorKind::Overloaded, format!("the queue is full: {most} checks wait for redis"))
+}
+
+impl QueuedCheck {
+    pub(super) fn new(request: Arc<CheckRequest>, breaker_epoch: u64) -> Self {
+        Self { request, breaker_epoch }
+    }
+
+    pub(super) fn request(&self) -> &Arc<CheckRequest> {
+        &self.request
+    }
+
+    /// Returns whether the caller still waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.request.is_over()
+    }
+
+    /// Replies. A caller that gave up meanwhile gets nothing.
+    pub(super) fn reply(self, outcome: CheckResult) {
+        self.request.end(Reply::Given(outcome));
+    }
+}
+
+impl Drop for QueuedCheck {
+    fn drop(&mut self) {
+        self.request.end(Reply::Over);
+    }
+}
+
+impl Queued for QueuedCheck {
+    fn breaker_epoch(&self) -> u64 {
+        self.breaker_epoch
+    }
+
+    fn key_hash(&self) -> u64 {
+        self.request.key_hash()
+    }
+}
+
+impl fmt::Debug for CheckRequest {
+    /// Leaves out the key and the tag: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckRequest")
+            .field("policies", &self.policies)
+            .field("charge", &self.charge)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

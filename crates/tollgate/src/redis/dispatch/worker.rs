@@ -13,7 +13,7 @@ use super::{
     batch::{self, AnsweredBatch, Batch, Group},
     pacer::Ticket,
     queue::{Queue, Waiting},
-    request::{QueuedCheck, overloaded},
+    sender::{QueuedCheck, overloaded},
 };
 use crate::{
     Error,
