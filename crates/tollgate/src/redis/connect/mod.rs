@@ -1,6 +1,5 @@
 //! Connections: where they come from, and the one that all checks share.
 
-mod bounded;
 mod connection;
 mod dial_state;
 mod dialer;
