@@ -5,6 +5,7 @@ mod blocking;
 mod builder;
 mod denied_keys;
 pub mod events;
+mod fifo;
 mod handle;
 mod metrics;
 mod outage;

@@ -1,7 +1,6 @@
 //! The tokio runtime that a call to a store outside this process needs, its time, the timer of all calls, and its background
 //! tasks.
 
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "the store asks for more duties"))]
 mod background;
 mod sync;
 #[cfg(test)]

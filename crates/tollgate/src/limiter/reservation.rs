@@ -184,13 +184,13 @@ impl ReserveBuilder {
     ///
     /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     /// let limiter = Limiter::new(store, Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100)));
-    /// let reserve = || limiter.reserve("acme", Cost::ONE).max_wait(Duration::from_millis(150));
+    /// let reserve = || limiter.reserve("acme", Cost::ONE).wait(Duration::from_millis(150));
     /// let delays = [reserve().await?, reserve().await?].map(|reservation| reservation.decision().delay());
     /// assert_eq!(delays, [Duration::ZERO, Duration::from_millis(100)]);
     /// assert_eq!(reserve().await?.decision().retry_after(), Some(Duration::from_millis(50)));
     /// # Ok(()) }
     /// ```
-    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+    pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
     }

@@ -197,7 +197,6 @@ impl Backend {
     }
 
     /// Returns the servers that checks are sent to now. Asks no server.
-    #[cfg(feature = "metrics")]
     pub(super) fn known_servers(&self) -> Vec<Arc<Sender>> {
         match &self.servers {
             Servers::One(sender) => vec![Arc::clone(sender)],

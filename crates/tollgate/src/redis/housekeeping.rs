@@ -10,10 +10,9 @@ use std::{
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-#[cfg(feature = "metrics")]
-use super::metrics::{StoreMetrics, StoreState};
 use super::{
     backend::Backend,
+    metrics::{StoreMetrics, StoreState},
     publisher::{Publications, Publisher},
     replicas::{Census, INTERVAL, ReplicaCounter},
 };
@@ -29,12 +28,11 @@ pub(super) struct Inner {
     task: Background,
     counter: ReplicaCounter,
     publications: Publications,
-    #[cfg(feature = "metrics")]
     metrics: StoreMetrics,
 }
 
 /// The duty to set the gauges, from the first check on.
-const GAUGES: u32 = if cfg!(feature = "metrics") { 1 } else { 0 };
+const GAUGES: u32 = if StoreMetrics::IS_ON { 1 } else { 0 };
 
 /// The duty to be present at the server: to count the processes while a limiter wants a number, and to show limits while a
 /// limiter is published.
@@ -56,7 +54,6 @@ impl Inner {
             task: Background::new(),
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
-            #[cfg(feature = "metrics")]
             metrics: StoreMetrics::default(),
         })
     }
@@ -176,10 +173,7 @@ impl Gauges {
     fn set_when_due(&mut self, store: &Inner) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due <= now) {
-            #[cfg(feature = "metrics")]
             record(store);
-            #[cfg(not(feature = "metrics"))]
-            let _ = store;
             self.due = Some(now + TICK);
         }
     }
@@ -197,7 +191,6 @@ impl Gauges {
     }
 }
 
-#[cfg(feature = "metrics")]
 fn record(store: &Inner) {
     let Inner { backend, counter, metrics, .. } = store;
     let mut state = StoreState {

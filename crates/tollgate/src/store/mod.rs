@@ -1,11 +1,14 @@
 //! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
 mod check;
+mod key_value;
 pub(crate) mod memory;
+pub(crate) mod names;
 pub(crate) mod permits;
 mod publication;
 mod replicas;
 pub(crate) mod reservation;
+mod step;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,21 +20,20 @@ pub use crate::{
 };
 pub(crate) use check::answer_by;
 pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
+pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
-#[cfg(feature = "redis")]
 pub(crate) use publication::WeakPublication;
-#[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
-/// This crate implements it for [`MemoryStore`] and [`RedisStore`](crate::RedisStore), and for
-/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
-/// shard), or to keep the state elsewhere.
+/// This crate implements it for [`MemoryStore`], [`RedisStore`](crate::RedisStore) and [`KeyValueStore`], and for
+/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store: to count, to trace, to
+/// shard. Implement [`KeyValue`] instead to keep the state elsewhere.
 ///
 /// A wrapper returns the store that it wraps from [`inner`](Self::inner). Every method that the wrapper does not
 /// implement then calls that store, so that no entry, permit or reservation is lost.

@@ -202,7 +202,7 @@ async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_it
         assert_eq!((decision.is_allowed(), waited), (true, MS(100 * at)));
         assert!(decision.state("bucket").is_some());
     }
-    assert!(slow.wait_queues().lock().is_empty());
+    assert!(slow.wait_queues().queues.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::redis::sync::{ArcSwapOption, Mutex, MutexGuard};
+use crate::redis::sync::{ArcSwapOption, Lock};
 
 /// Holds the shared connection, or the dial that makes the next one. Callers wait with a `W` for the end of a dial.
 ///
@@ -14,7 +14,7 @@ pub(in crate::redis) struct DialState<C, W>(Arc<Shared<C, W>>);
 struct Shared<C, W> {
     /// The connection that is up, for a look without the lock. It changes under the lock.
     up: ArcSwapOption<C>,
-    inner: Mutex<Inner<W>>,
+    inner: Lock<Inner<W>>,
 }
 
 struct Inner<W> {
@@ -49,7 +49,7 @@ pub(in crate::redis) struct Dial<C, W> {
 
 impl<C, W> DialState<C, W> {
     pub(in crate::redis) fn new() -> Self {
-        let inner = Mutex::new(Inner { dialing: None, dials: 0, first_to_server: 0 });
+        let inner = Lock::new(Inner { dialing: None, dials: 0, first_to_server: 0 });
         Self(Arc::new(Shared { up: ArcSwapOption::empty(), inner }))
     }
 
@@ -60,7 +60,7 @@ impl<C, W> DialState<C, W> {
     /// Starts over because the server changed. The caller dials. The old connection, and a dial to the old server,
     /// are left to the callers that wait for an answer on them.
     pub(in crate::redis) fn renew(&self, waiter: W) -> Dial<C, W> {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         let dial = self.begin(&mut inner, waiter);
         inner.first_to_server = dial.number;
         dial
@@ -68,7 +68,7 @@ impl<C, W> DialState<C, W> {
 
     /// Returns the dial that replaces the connection or the dial with this number, unless another began since.
     pub(in crate::redis) fn redial(&self, number: u64, waiter: W) -> Option<Dial<C, W>> {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         (!self.is_up() && inner.dialing.is_none() && inner.dials == number).then(|| self.begin(&mut inner, waiter))
     }
 
@@ -91,7 +91,7 @@ impl<C: Clone, W: Clone> DialState<C, W> {
     /// Returns the connection, or the one dial that makes it. If the caller has to dial, the others wait with
     /// `waiter`.
     pub(in crate::redis) fn connection_or_dial(&self, waiter: &W) -> Lookup<C, W> {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         match (self.connection(), &inner.dialing) {
             (Some(connection), _) => Lookup::Up(connection),
             (None, Some((_, waiter))) => Lookup::Dialing(waiter.clone()),
@@ -109,7 +109,7 @@ impl<C: Numbered, W> DialState<C, W> {
 
     /// Drops the connection with this number. Returns whether it was the shared one.
     pub(in crate::redis) fn end(&self, number: u64) -> bool {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         let is_shared = self.0.up.load().as_deref().is_some_and(|current| current.number() == number);
         if is_shared {
             self.0.end(&mut inner, None);
@@ -121,7 +121,7 @@ impl<C: Numbered, W> DialState<C, W> {
     /// shared one, and the result of a dial under way is ignored. Returns whether the connection leads to the current
     /// server.
     pub(in crate::redis) fn restore(&self, connection: C) -> bool {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         let is_current_server = connection.number() >= inner.first_to_server;
         if is_current_server && !self.is_up() {
             self.0.end(&mut inner, Some(connection));
@@ -136,11 +136,6 @@ impl<C, W> Shared<C, W> {
         inner.dialing = None;
         self.up.store(connection.map(Arc::new));
     }
-
-    /// A panic cannot leave a partial state behind this lock, so a poisoned lock is used as it is.
-    fn lock(&self) -> MutexGuard<'_, Inner<W>> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
 }
 
 impl<C, W> Dial<C, W> {
@@ -154,7 +149,7 @@ impl<C, W> Dial<C, W> {
     }
 
     fn end(&self, connection: Option<C>) {
-        let mut inner = self.shared.lock();
+        let mut inner = self.shared.inner.lock();
         if inner.dialing.as_ref().is_some_and(|(number, _)| *number == self.number) {
             self.shared.end(&mut inner, connection);
         }
@@ -171,7 +166,7 @@ impl<C, W> fmt::Debug for DialState<C, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.is_up() {
             true => "up",
-            false if self.0.lock().dialing.is_some() => "dialing",
+            false if self.0.inner.lock().dialing.is_some() => "dialing",
             false => "down",
         })
     }

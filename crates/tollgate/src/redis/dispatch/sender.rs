@@ -85,7 +85,6 @@ impl Sender {
     }
 
     /// Returns the number of checks that wait to be sent.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn queued(&self) -> usize {
         self.queue.lock().len()
     }
