@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
     backend::Backend,
-    metrics::{StoreMetrics, StoreState},
+    metrics,
     publisher::{Publications, Publisher},
     replicas::{Census, INTERVAL, ReplicaCounter},
 };
@@ -28,11 +28,10 @@ pub(super) struct Inner {
     task: Background,
     counter: ReplicaCounter,
     publications: Publications,
-    metrics: StoreMetrics,
 }
 
 /// The duty to set the gauges, from the first check on.
-const GAUGES: u32 = if StoreMetrics::IS_ON { 1 } else { 0 };
+const GAUGES: u32 = if metrics::IS_ON { 1 } else { 0 };
 
 /// The duty to be present at the server: to count the processes while a limiter wants a number, and to show limits while a
 /// limiter is published.
@@ -54,7 +53,6 @@ impl Inner {
             task: Background::new(),
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
-            metrics: StoreMetrics::default(),
         })
     }
 
@@ -173,7 +171,7 @@ impl Gauges {
     fn set_when_due(&mut self, store: &Inner) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due <= now) {
-            record(store);
+            metrics::record(&store.backend, &store.counter);
             self.due = Some(now + TICK);
         }
     }
@@ -189,21 +187,4 @@ impl Gauges {
         }
         call.await
     }
-}
-
-fn record(store: &Inner) {
-    let Inner { backend, counter, metrics, .. } = store;
-    let mut state = StoreState {
-        round_trip: counter.round_trip(),
-        replicas: counter.last().map(u32::from),
-        ..StoreState::default()
-    };
-    for sender in backend.known_servers() {
-        state.servers += 1;
-        state.connected += usize::from(sender.server.is_connected());
-        state.breakers_open += usize::from(sender.server.breaker().is_open());
-        state.queued += sender.queued();
-    }
-    metrics.record(&backend.prefix, &state);
-    metrics.record_leases(&backend.prefix, &backend.pots.counts());
 }
