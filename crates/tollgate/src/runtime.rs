@@ -12,7 +12,7 @@ use std::{
     future::{Future, poll_fn},
     panic::catch_unwind,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
@@ -25,7 +25,7 @@ use tokio::{
 
 pub(crate) use background::{Background, Running};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, lock::Lock};
 
 thread_local! {
     /// The runtime that this thread asked for last, and whether it has timers.
@@ -100,14 +100,14 @@ pub(crate) async fn until<T>(
 
 /// Wakes a caller at its deadline. The caller and the list of its timer hold it: when the list holds it alone, nobody waits
 /// any more.
-struct Alarm(Mutex<Option<Waker>>);
+struct Alarm(Lock<Option<Waker>>);
 
 /// The waiting callers of each runtime and timeout.
 ///
 /// All calls with the same timeout on the same runtime share one timer: their deadlines come in the order of the calls, so
 /// a queue is enough. A tokio timer for each call took a seventh of the client's time. Runtimes do not share a timer, so a
 /// blocked runtime delays no call of another.
-static LISTS: Mutex<Vec<List>> = Mutex::new(Vec::new());
+static LISTS: Lock<Vec<List>> = Lock::new(Vec::new());
 
 struct List {
     id: ListId,
@@ -126,17 +126,12 @@ struct ListId {
 /// The longest time between two looks, so that answered calls are freed also where deadlines are far away.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A panic cannot leave a partial list behind this lock, so a poisoned lock is used as it is.
-fn lists() -> MutexGuard<'static, Vec<List>> {
-    LISTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Alarm {
     /// Sets an alarm. A task on this runtime keeps the time.
     fn set(runtime: &Handle, timeout: Duration, end: Instant, waker: &Waker) -> Arc<Self> {
-        let alarm = Arc::new(Self(Mutex::new(Some(waker.clone()))));
+        let alarm = Arc::new(Self(Lock::new(Some(waker.clone()))));
         let (id, waiting) = (ListId { runtime: runtime.id(), timeout }, (end, Arc::clone(&alarm)));
-        let mut lists = lists();
+        let mut lists = LISTS.lock();
         match lists.iter_mut().find(|list| list.id == id) {
             Some(list) => list.add(waiting),
             None => {
@@ -151,7 +146,7 @@ impl Alarm {
 
     /// Returns whether the deadline has come. Otherwise the caller is woken then.
     fn has_rung(&self, cx: &Context<'_>) -> bool {
-        match &mut *self.waker() {
+        match &mut *self.0.lock() {
             Some(waker) => {
                 waker.clone_from(cx.waker());
                 false
@@ -161,15 +156,10 @@ impl Alarm {
     }
 
     fn ring(&self) {
-        let waker = self.waker().take();
+        let waker = self.0.lock().take();
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    /// A panic cannot leave a partial waker behind this lock, so a poisoned lock is used as it is.
-    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -193,7 +183,7 @@ impl List {
 
 /// Takes the late callers of a list, and returns when to look again. Removes the list and returns `None` when nobody waits.
 fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
-    let mut lists = lists();
+    let mut lists = LISTS.lock();
     let Some(at) = lists.iter().position(|list| list.id == id) else { return (Vec::new(), None) };
     let list = &mut lists[at];
     let mut late = Vec::new();
@@ -236,7 +226,7 @@ impl Drop for TimerTask {
         if self.is_over {
             return;
         }
-        let mut lists = lists();
+        let mut lists = LISTS.lock();
         if let Some(at) = lists.iter().position(|list| list.id == self.id) {
             let list = lists.swap_remove(at);
             drop(lists);

@@ -114,7 +114,8 @@ impl Backend {
         deny_epoch: Option<Epoch>,
         trip: Option<Trip>,
     ) -> CheckFuture {
-        let request = CheckRequest::new(check, hash, deny_epoch).with_clock(self.clock.as_ref()).with_trip(trip);
+        let mut request = CheckRequest::new(check, hash, deny_epoch);
+        (request.clock_us, request.trip) = (self.clock.as_ref().map(Clock::now_us), trip);
         match &self.servers {
             Servers::One(sender) => StoreFuture::pending(PendingCheck::new(sender, request).err_into()),
             Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{Background, lists, now, until};
+use super::{Background, LISTS, now, until};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -52,7 +52,7 @@ async fn a_task_that_rests_is_woken_by_a_caller_that_asks_and_by_the_end_of_its_
 /// Returns the timeouts and the numbers of waiting calls of this runtime.
 fn waiting() -> Vec<(Duration, usize)> {
     let runtime = Handle::current().id();
-    let lists = lists();
+    let lists = LISTS.lock();
     lists.iter().filter(|list| list.id.runtime == runtime).map(|list| (list.id.timeout, list.waiting.len())).collect()
 }
 

@@ -36,7 +36,7 @@ pub struct Check<'a> {
     /// bytes; empty by default. Other algorithms ignore the tag.
     pub tag: &'a [u8],
     /// The time until which the caller waits. A [`Limiter`](crate::Limiter) sets it for every store that is not
-    /// [in process](crate::Store::is_in_process).
+    /// [in process](crate::Store::is_in_process), and drops the future of the store when it has come.
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
@@ -253,8 +253,8 @@ impl<T> fmt::Debug for StoreFuture<T> {
 
 /// The time at which the caller of a store stops waiting.
 ///
-/// A deadline consists of a start and a timeout. So a store can use the start as the time of sending, and serve all
-/// checks with the same timeout from one timer.
+/// A deadline consists of a start and a timeout. So a store can use the start as the time of sending, and one timer serves
+/// all calls with the same timeout.
 ///
 /// ```
 /// use std::time::Duration;

@@ -5,12 +5,12 @@ use std::collections::{HashSet, VecDeque};
 use super::pacer::Pacer;
 use crate::redis::{
     server::Breaker,
-    sync::{Mutex, MutexGuard},
+    sync::{Lock, MutexGuard},
 };
 
 /// Holds the checks that wait to be sent, and their pacer. Accepts none while the breaker is open.
 #[derive(Debug)]
-pub(in crate::redis) struct Queue<Q>(Mutex<Waiting<Q>>);
+pub(in crate::redis) struct Queue<Q>(Lock<Waiting<Q>>);
 
 #[derive(Debug)]
 pub(in crate::redis) struct Waiting<Q> {
@@ -70,12 +70,11 @@ impl KnownScripts {
 impl<Q: Queued> Queue<Q> {
     pub(super) fn new(pacer: Pacer) -> Self {
         let (checks, crowds, scripts) = (VecDeque::new(), vec![0; CROWDS].into(), KnownScripts::default());
-        Self(Mutex::new(Waiting { checks, crowds, pacer, scripts, is_closed: false }))
+        Self(Lock::new(Waiting { checks, crowds, pacer, scripts, is_closed: false }))
     }
 
-    /// A panic cannot leave a partial queue behind this lock, so a poisoned lock is used as it is.
     pub(in crate::redis) fn lock(&self) -> MutexGuard<'_, Waiting<Q>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock()
     }
 
     /// Locks the queue for a check that comes, and returns the epoch of the breaker. `None` while the breaker is open. The

@@ -4,7 +4,7 @@ use std::{
     fmt, mem,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker, ready},
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     Decision, Error, ErrorKind, Key, PolicySet,
     clock::Clock,
+    lock::Lock,
     model::cost::Charge,
     redis::{
         connect::{Connection, Numbered, SharedConnection},
@@ -177,7 +178,8 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
     if waiting.len() >= MOST_WAITING {
         waiting.retain(QueuedCheck::is_awaited);
         if waiting.len() >= MOST_WAITING {
-            return Err(crowded(MOST_WAITING));
+            let words = format!("the queue is full: {MOST_WAITING} checks wait for redis");
+            return Err(Error::new(ErrorKind::Overloaded, words));
         }
     }
     let Some(deadline) = request.deadline else { return Ok(()) };
@@ -323,7 +325,7 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) tag: Box<[u8]>,
     pub(in crate::redis) sent: Instant,
     /// When the check was made, on the clock that decides instead of the server's.
-    clock_us: Option<u64>,
+    pub(in crate::redis) clock_us: Option<u64>,
     pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
@@ -333,7 +335,7 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) share: SlotShare,
     /// Is true when there is a reply, or no caller that waits for one.
     is_over: AtomicBool,
-    reply: Mutex<Reply>,
+    reply: Lock<Reply>,
 }
 
 /// The part of a slot that a server has.
@@ -385,15 +387,8 @@ impl CheckRequest {
             trip: None,
             share: SlotShare::Whole,
             is_over: AtomicBool::new(false),
-            reply: Mutex::new(Reply::Awaited(None)),
+            reply: Lock::new(Reply::Awaited(None)),
         }
-    }
-
-    /// Adds the time of the clock that decides instead of the server's.
-    #[inline]
-    pub(in crate::redis) fn with_clock(mut self, clock: Option<&Clock>) -> Self {
-        self.clock_us = clock.map(Clock::now_us);
-        self
     }
 
     /// Reads the reply to the call of this check alone.
@@ -403,28 +398,12 @@ impl CheckRequest {
         Ok(protocol::decision(&self.policies, self.charge.borrow(), asked_us, value)?)
     }
 
-    /// Adds what a check of leased policies needs of the pots.
-    #[inline]
-    pub(in crate::redis) fn with_trip(mut self, trip: Option<Trip>) -> Self {
-        self.trip = trip;
-        self
-    }
-
     /// Returns the same request, to be sent to a server that has this share of its slot.
     pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
-        let trip = self.trip.clone();
-        Self {
-            share,
-            sent: self.sent,
-            clock_us: self.clock_us,
-            trip,
-            ..Self::new(self.check(), self.hash.clone(), self.deny_epoch)
-        }
-    }
-
-    pub(in crate::redis) fn check(&self) -> Check<'_> {
         let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
-        Check { deadline: self.deadline, ..check }
+        let check = Check { deadline: self.deadline, ..check };
+        let (trip, clock_us) = (self.trip.clone(), self.clock_us);
+        Self { share, sent: self.sent, clock_us, trip, ..Self::new(check, self.hash.clone(), self.deny_epoch) }
     }
 
     /// Returns whether the check has ceilings.
@@ -461,7 +440,7 @@ impl CheckRequest {
 
     /// Returns whether there is a time at which the check ends.
     pub(super) fn has_end(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline.instant().is_some())
+        self.deadline.and_then(Deadline::instant).is_some()
     }
 
     /// Returns the key whose slot is that of the check: the branch that the first policy meters.
@@ -475,13 +454,8 @@ impl CheckRequest {
         self.hash.outermost
     }
 
-    /// A panic cannot leave a partial reply behind this lock, so a poisoned lock is used as it is.
-    fn reply(&self) -> MutexGuard<'_, Reply> {
-        self.reply.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     fn end(&self, end: Reply) {
-        let mut reply = self.reply();
+        let mut reply = self.reply.lock();
         if let Reply::Awaited(waker) = &mut *reply {
             let waker = waker.take();
             *reply = end;
@@ -500,17 +474,15 @@ impl CheckRequest {
 
     /// Waits for the reply. `None` when there will be none.
     pub(super) fn poll_reply(&self, cx: &Context<'_>) -> Poll<Option<CheckResult>> {
-        let mut reply = self.reply();
-        match &mut *reply {
-            Reply::Awaited(Some(waker)) => waker.clone_from(cx.waker()),
-            Reply::Awaited(none) => *none = Some(cx.waker().clone()),
-            Reply::Over => return Poll::Ready(None),
-            Reply::Given(_) => {
-                let Reply::Given(outcome) = mem::replace(&mut *reply, Reply::Over) else { return Poll::Ready(None) };
-                return Poll::Ready(Some(outcome));
+        let mut reply = self.reply.lock();
+        match mem::replace(&mut *reply, Reply::Over) {
+            Reply::Given(outcome) => Poll::Ready(Some(outcome)),
+            Reply::Over => Poll::Ready(None),
+            Reply::Awaited(_) => {
+                *reply = Reply::Awaited(Some(cx.waker().clone()));
+                Poll::Pending
             }
         }
-        Poll::Pending
     }
 }
 
@@ -520,11 +492,6 @@ pub(super) fn overloaded(wait: Duration) -> Error {
         ErrorKind::Overloaded,
         format!("the answer of redis would take {wait:?}, because many checks wait for it"),
     )
-}
-
-/// Creates the error of a check behind the most that may wait.
-pub(super) fn crowded(most: usize) -> Error {
-    Error::new(ErrorKind::Overloaded, format!("the queue is full: {most} checks wait for redis"))
 }
 
 impl QueuedCheck {
