@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     command
         .args(["--quiet", "--ignore-rust-version", "--profile", "bench", "--package", BENCHES, "--"])
         .args(arguments);
-    for (variable, binary) in need::provide(workspace.target())? {
+    for (variable, binary) in need::provide(need::TESTS, workspace.target())? {
         command.env(variable, binary);
     }
     match cell(&workspace) {

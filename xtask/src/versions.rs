@@ -1,6 +1,6 @@
 //! `cargo xtask test --servers`: runs what the scripts and the store promise on each version that README names.
 
-use std::{fs, io, path::Path, process::Command};
+use std::{io, path::Path, process::Command};
 
 use crate::{
     failure::{self, Failure},
@@ -28,11 +28,10 @@ const HEAD: &str = "| server | version | date | passed |\n|---|---|---|---|\n";
 #[derive(Debug)]
 struct Options {
     is_optional: bool,
-    write: bool,
     servers: Vec<&'static Server>,
 }
 
-/// Runs the tests on each server. `--write` enters those that passed into the table.
+/// Runs the tests on each server, and prints the lines of those that passed for the table of [`PAGE`].
 ///
 /// # Errors
 ///
@@ -70,10 +69,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let date = failure::output(Command::new("date").args(["-u", "+%F"]))?;
     let lines: Vec<_> =
         passed.iter().map(|(server, version, tally)| line(server, version, date.trim(), *tally)).collect();
-    println!("\n{HEAD}{}", lines.concat());
-    if options.write {
-        write(&workspace.root().join(PAGE), &lines)?;
-    }
+    println!("\n{PAGE}:\n\n{HEAD}{}", lines.concat());
     verdict(&failed, &missing, options.is_optional)
 }
 
@@ -104,13 +100,12 @@ fn jobs_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) 
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
-        let mut options = Self { is_optional: false, write: false, servers: Vec::new() };
+        let mut options = Self { is_optional: false, servers: Vec::new() };
         let mut is_quick = false;
         for word in arguments {
             match word.as_str() {
                 "--quick" => is_quick = true,
                 "--optional" => options.is_optional = true,
-                "--write" => options.write = true,
                 name => options.servers.push(servers::named(name)?),
             }
         }
@@ -132,25 +127,6 @@ fn start(server: &Server) -> String {
     format!("| {} {} | ", server.product, server.version)
 }
 
-/// Replaces the lines of these servers, and keeps the others.
-fn write(path: &Path, lines: &[String]) -> Result<(), Failure> {
-    let broken = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
-    let page = fs::read_to_string(path).map_err(broken)?;
-    fs::write(path, with_lines(&page, lines)?).map_err(broken)
-}
-
-fn with_lines(page: &str, lines: &[String]) -> Result<String, Failure> {
-    let (before, rest) =
-        page.split_once(HEAD).ok_or_else(|| Failure::new(format!("{PAGE} has no table of versions")))?;
-    let end = rest.find("\n\n").map_or(rest.len(), |end| end + 1);
-    let (table, after) = rest.split_at(end);
-    let written = SERVERS.iter().filter_map(|server| {
-        let is_its = |line: &&str| line.starts_with(&start(server));
-        lines.iter().map(String::as_str).find(is_its).or_else(|| table.split_inclusive('\n').find(is_its))
-    });
-    Ok([before, HEAD, &written.collect::<String>(), after].concat())
-}
-
 fn verdict(failed: &[String], missing: &[String], is_optional: bool) -> Result<(), Failure> {
     if !failed.is_empty() {
         Err(Failure::new(failed.join("; ")))
@@ -163,6 +139,8 @@ fn verdict(failed: &[String], missing: &[String], is_optional: bool) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn parse(line: &str) -> Result<Options, Failure> {
@@ -180,21 +158,6 @@ mod tests {
         assert_eq!(names("--quick --optional"), ["redis6", "valkey9"]);
         assert_eq!(names("--quick redis8"), ["redis8"]);
         assert!(parse("redis5").is_err());
-    }
-
-    #[test]
-    fn a_run_replaces_the_lines_of_its_servers_and_keeps_the_others() {
-        let page = format!(
-            "before\n\n{HEAD}| Valkey 9.1 | 9.1.2 | then | 7 tests |\n| Redis 6.2 | 6.2.1 | then | 7 tests |\n\nafter\n"
-        );
-        let mut tally = Tally::default();
-        tally.read("test result: ok. 9 passed; 0 failed; 0 ignored;");
-        let new = line(&SERVERS[0], "6.2.5", "now", tally);
-        let expected = format!(
-            "before\n\n{HEAD}| Redis 6.2 | 6.2.5 | now | 9 tests |\n| Valkey 9.1 | 9.1.2 | then | 7 tests |\n\nafter\n"
-        );
-        assert_eq!(with_lines(&page, &[new]).expect("a page"), expected);
-        assert!(with_lines("no table", &[]).is_err());
     }
 
     #[test]

@@ -3,12 +3,12 @@
 
 mod agreement;
 mod faults;
+mod model;
 mod processes;
 mod store;
 
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tollgate::{
     Policy, Quota, Store,
     permits::{Concurrency, ConcurrencyLimiter, Permit},
@@ -23,13 +23,10 @@ fn replica(store: impl Store, policy: Concurrency) -> ConcurrencyLimiter {
 
 /// Takes a permit, if one is free.
 async fn take(limiter: &ConcurrencyLimiter, key: &str) -> Option<Permit> {
-    limiter.acquire(key).await.expect("the store answers").into_result().ok()
+    limiter.acquire(key).await.expect("the store answers").ok()
 }
 
 /// Runs a scene of permits, which lapse while the machine stands still for their life.
 fn undisturbed(scene: impl AsyncFn()) {
-    machine::undisturbed(Duration::from_millis(250), || {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(scene());
-    });
+    machine::undisturbed_async(Duration::from_millis(250), 1, scene);
 }

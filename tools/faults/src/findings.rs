@@ -4,7 +4,6 @@
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) figures: Vec<Figure>,
-    pub(crate) scores: Vec<(u8, Figure)>,
     pub(crate) keys: u64,
     pub(crate) expiring: u64,
 }
@@ -32,11 +31,6 @@ impl Findings {
         self.figures.push(Figure { asked: asked.into(), target, measured, unit });
     }
 
-    /// Adds a figure of the scoreboard, under its number there.
-    pub(crate) fn score(&mut self, at: u8, asked: &str, target: Target, measured: f64, unit: &'static str) {
-        self.scores.push((at, Figure { asked: asked.to_owned(), target, measured, unit }));
-    }
-
     /// Adds the keys that the row left at a server, and the number of those that expire.
     pub(crate) fn keys(&mut self, (keys, expiring): (u64, u64)) {
         self.keys += keys;
@@ -45,19 +39,6 @@ impl Findings {
 }
 
 impl Figure {
-    pub(crate) fn target(&self) -> String {
-        match self.target {
-            Target::AtMost(0.0) => format!("0{}", self.unit),
-            Target::AtMost(bound) => format!("≤ {bound}{}", self.unit),
-            Target::AtLeast(bound) => format!("≥ {bound}{}", self.unit),
-            Target::None => "–".to_owned(),
-        }
-    }
-
-    pub(crate) fn measured(&self) -> String {
-        format!("{}{}", shown(self.measured), self.unit)
-    }
-
     /// `None` without a target.
     pub(crate) fn is_met(&self) -> Option<bool> {
         match self.target {
@@ -67,25 +48,42 @@ impl Figure {
         }
     }
 
-    pub(crate) fn verdict(&self) -> &'static str {
-        match self.is_met() {
-            Some(true) => "met",
-            Some(false) => "missed",
-            None => "",
-        }
-    }
-
-    pub(crate) fn cells(&self) -> String {
-        let verdict = if self.is_met() == Some(false) { "**missed**" } else { self.verdict() };
-        format!("{} | {} | {} | {verdict} |", self.asked, self.measured(), self.target())
+    /// Formats the figure of a row as a line of the table.
+    pub(crate) fn line(&self, id: &str, fault: &str) -> String {
+        let target = match self.target {
+            Target::AtMost(0.0) => format!("0{}", self.unit),
+            Target::AtMost(bound) => format!("≤ {bound}{}", self.unit),
+            Target::AtLeast(bound) => format!("≥ {bound}{}", self.unit),
+            Target::None => "–".to_owned(),
+        };
+        let verdict = self.is_met().map_or("", |is_met| if is_met { "met" } else { "**missed**" });
+        let measured = match self.measured.abs() {
+            it if it.fract() == 0.0 => format!("{:.0}", self.measured),
+            it if it < 10.0 => format!("{:.3}", self.measured),
+            _ => format!("{:.1}", self.measured),
+        };
+        format!("| {id} | {fault} | {} | {measured}{} | {target} | {verdict} |", self.asked, self.unit)
     }
 }
 
-/// Formats a number with its significant digits.
-fn shown(value: f64) -> String {
-    match value.abs() {
-        it if it.fract() == 0.0 => format!("{value:.0}"),
-        it if it < 10.0 => format!("{value:.3}"),
-        _ => format!("{value:.1}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_was_measured_and_whether_the_target_is_met() {
+        let mut found = Findings::default();
+        found.figure("time", Target::AtMost(2.0), 2.5, " ms");
+        found.figure("count", Target::AtLeast(2.0), 2.0, "");
+        found.figure("share", Target::None, 12.34, " %");
+        let lines: Vec<_> = found.figures.iter().map(|figure| figure.line("X1", "a fault")).collect();
+        assert_eq!(
+            lines,
+            [
+                "| X1 | a fault | time | 2.500 ms | ≤ 2 ms | **missed** |",
+                "| X1 | a fault | count | 2 | ≥ 2 | met |",
+                "| X1 | a fault | share | 12.3 % | – |  |",
+            ]
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Makes checks all the time, and records each result.
 
 use std::{
+    env,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,7 +11,7 @@ use std::{
 };
 
 use tokio::task::JoinHandle;
-use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore};
+use tollgate::{ErrorKind, Key, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 pub(crate) use tollgate_test_support::{patient_limiter, remaining};
 use tollgate_tests::{Client, RedisServer, wait};
 
@@ -94,6 +96,21 @@ pub(crate) async fn sample(limiter: &Limiter, key: impl Into<Key>) -> Sample {
     }
 }
 
+/// Starts a server, and returns it with a limiter over [`LARGE`] that has used its connection.
+pub(crate) async fn ready() -> (RedisServer, RedisStore, Limiter) {
+    let server = RedisServer::start();
+    let (store, large) = connected(server.url_at(server.addr())).await;
+    (server, store, large)
+}
+
+/// Returns a store at a server, and a limiter over [`LARGE`] that has used its connection.
+pub(crate) async fn connected(source: impl Into<RedisSource>) -> (RedisStore, Limiter) {
+    let store = RedisStore::connect(source).await.expect("a store");
+    let large = limiter(&store, LARGE, Outage::default());
+    decides(&large, "acme").await;
+    (store, large)
+}
+
 pub(crate) fn limiter(store: &RedisStore, policy: Policy, outage: Outage) -> Limiter {
     Limiter::builder(store.clone()).policies(policy).on_outage(outage).build()
 }
@@ -146,6 +163,13 @@ pub(crate) async fn announced(by: std::sync::mpsc::Receiver<Instant>) -> Instant
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
     wait::until_async(what, PATIENT, condition).await;
+}
+
+/// Returns the command that starts this program again, to play a part at a server.
+pub(crate) fn part(name: &str, url: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program has a path"));
+    command.args([name, url]);
+    command
 }
 
 /// Returns the time in milliseconds that this share of the samples does not exceed; 0 without samples.

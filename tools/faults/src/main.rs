@@ -1,14 +1,13 @@
 //! Raises the faults that a limiter has to survive, on real servers, and measures what they cost.
 //!
 //! Run it as `cargo xtask faults`, see [`HELP`]. Each row starts its servers on free ports of 127.0.0.1, waits for
-//! conditions, and prints its figures with their targets. A figure that misses its target is reported and does not fail
-//! the run, because machines differ. A row that cannot be carried out fails the run. Rows that need network namespaces run
-//! only as root; for other users a loud line names them.
+//! conditions, and prints its figures with their targets, as lines of a table. A figure that misses its target is reported and
+//! does not fail the run, because machines differ. A row that cannot be carried out fails the run. Rows that need network
+//! namespaces run only as root; for other users a loud line names them.
 
 use std::{
-    env, fs, io,
+    env,
     panic::{self, AssertUnwindSafe},
-    path::Path,
     process::ExitCode,
     time::Instant,
 };
@@ -16,28 +15,31 @@ use std::{
 mod findings;
 mod heap;
 mod load;
-mod options;
-mod other_runs;
 mod pace;
-mod report;
 mod rows;
 
-use findings::Findings;
-use options::{HELP, Options};
+use findings::{Figure, Findings, Target};
 use pace::Pace;
-use report::Report;
-use tollgate_tests::network_namespace;
+use rows::Row;
+use tollgate_tests::{machine, network_namespace};
+
+const HELP: &str = "\
+Usage: cargo xtask faults [--quick] [--soak] [--server NAME] [ROW…]
+
+  --quick   shorter stalls, fewer repetitions: ends within three minutes
+  --soak    20 minutes of load instead of the rows (one minute with --quick)
+  --server  runs on another server: redis6, redis7, redict7, redis8, valkey8 or valkey9
+
+Rows:";
 
 type Part = fn(&str);
 
 /// The parts that this program plays when a row starts it as another process, with a URL.
 const PARTS: &[(&str, Part)] = &[
     ("process", rows::recovery::process),
-    (rows::clock::CALLER, rows::clock::caller),
     ("isolated", rows::sentinel::isolated),
     (rows::outage::REPLICA, rows::outage::replica),
     (rows::permits::REPLICA, rows::permits::replica),
-    (rows::leases::REPLICA, rows::leases::replica),
     (rows::crowd::PROCESS, rows::crowd::process),
 ];
 
@@ -50,70 +52,94 @@ fn main() -> ExitCode {
         part(url);
         return ExitCode::SUCCESS;
     }
-    let Some(mut options) = Options::parse(&words) else {
+    let Some((pace, mut rows)) = options(&words) else {
         eprintln!("{HELP}");
         rows::ALL.iter().for_each(|row| eprintln!("  {:<4}{}", row.id, row.fault));
         return ExitCode::FAILURE;
     };
-    let mut report = Report::new(options.pace, options.about.clone());
-    let is_apart = |row: &&rows::Row| rows::ISOLATED.contains(&row.id);
+    println!("{}\n", machine::describe().join(", "));
+    let is_apart = |row: &&Row| rows::ISOLATED.contains(&row.id);
     // The other rows run in the namespaces as well as outside.
-    if options.rows.iter().any(&is_apart)
+    if rows.iter().any(is_apart)
         && let Err(why) = network_namespace::enter()
     {
-        let (apart, others): (Vec<_>, Vec<_>) = options.rows.into_iter().partition(is_apart);
-        let ids: Vec<_> = apart.iter().map(|row| row.id).collect();
-        println!("*** NOT RAISED: {}: {why} ***", ids.join(", "));
-        apart.iter().for_each(|row| report.leave_out(row.id, row.fault, &why));
-        options.rows = others;
+        let ids: Vec<_> = rows.iter().filter(|row| is_apart(row)).map(|row| row.id).collect();
+        println!("*** NOT RAISED: {}: {why} ***\n", ids.join(", "));
+        rows.retain(|row| !is_apart(row));
     }
-    run(report, &options)
+    run(pace, &rows)
 }
 
-fn run(mut report: Report, options: &Options) -> ExitCode {
-    let began = Instant::now();
-    for run in 1..=options.runs {
-        if options.runs > 1 {
-            println!("run {run} of {}", options.runs);
-        }
-        report.begin();
-        for row in &options.rows {
-            let found = panic::catch_unwind(AssertUnwindSafe(|| raise(row, options.pace)));
-            report.add(row.id, row.fault, found.ok());
-        }
-        report.end();
-    }
-    println!();
-    report.print_scores();
-    println!("\n{} in {:.0} s", report.tally(), began.elapsed().as_secs_f64());
-    if options.rows.len() > 1 {
-        println!("not part of this run: 20 minutes of load (--soak)");
-    }
-    if options.write {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributors");
-        if let Err(error) = write(&report, options, &docs) {
-            eprintln!("the page cannot be written: {error}");
-            return ExitCode::FAILURE;
+/// Returns the rows that are asked for, and nothing for invalid options.
+fn options(words: &[String]) -> Option<(Pace, Vec<&'static Row>)> {
+    let (mut is_quick, mut is_soak, mut rows) = (false, false, Vec::new());
+    for word in words {
+        match word.as_str() {
+            "--quick" => is_quick = true,
+            "--soak" => is_soak = true,
+            id => rows.push(rows::ALL.iter().find(|row| row.id == id)?),
         }
     }
-    if report.broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    match (is_soak, rows.is_empty()) {
+        (true, true) => rows.push(&rows::SOAK),
+        (true, false) => return None,
+        (false, true) => rows.extend(rows::ALL),
+        (false, false) => {}
+    }
+    Some((Pace { is_quick }, rows))
 }
 
-/// Writes the page, and the summary of another run into `docs/contributors/reliability.md`.
-fn write(report: &Report, options: &Options, docs: &Path) -> io::Result<()> {
-    let main_page = docs.join("reliability.md");
-    let previous = fs::read_to_string(&main_page).unwrap_or_default();
-    let (path, page) = (options.page(docs), report.markdown(&previous));
-    fs::write(&path, &page)?;
-    println!("written: {}", path.display());
-    match &options.about {
-        None => Ok(()),
-        Some(about) => fs::write(&main_page, other_runs::with_run(&previous, about, &page)),
+fn run(pace: Pace, rows: &[&Row]) -> ExitCode {
+    let (began, mut broken, mut keys, mut all) = (Instant::now(), 0, (0, 0), Vec::new());
+    println!("| row | fault | figure | measured | target | |\n|---|---|---|---|---|---|");
+    for row in rows {
+        match panic::catch_unwind(AssertUnwindSafe(|| raise(row, pace))) {
+            Ok(found) => {
+                found.figures.iter().for_each(|figure| println!("{}", figure.line(row.id, row.fault)));
+                keys = (keys.0 + found.keys, keys.1 + found.expiring);
+                all.extend(found.figures);
+            }
+            Err(_) => {
+                println!("| {} | {} | – | – | – | **broken** |", row.id, row.fault);
+                broken += 1;
+            }
+        }
     }
+    let expiring = Figure {
+        asked: format!("keys without expiry, of {} that the rows left", keys.0),
+        target: Target::AtMost(0.0),
+        measured: (keys.0 - keys.1) as f64,
+        unit: "",
+    };
+    println!("{}", expiring.line("M2", "keys without expiry"));
+    all.push(expiring);
+    let count = |met| all.iter().filter(|figure| figure.is_met() == Some(met)).count();
+    let (met, missed, seconds) = (count(true), count(false), began.elapsed().as_secs());
+    println!("\n{} rows, {broken} broken; figures: {met} met, {missed} missed; {seconds} s", rows.len());
+    if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Raises a row on a runtime of its own, which ends with the row.
-fn raise(row: &rows::Row, pace: Pace) -> Findings {
+fn raise(row: &Row, pace: Pace) -> Findings {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on((row.raise)(pace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_their_names_and_a_soak_is_a_row_of_its_own() {
+        let ids = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            options(&words).map(|(_, rows)| rows.iter().map(|row| row.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids("--quick").expect("all rows").len(), rows::ALL.len());
+        assert_eq!(ids("N1 --quick N2").expect("rows"), ["N1", "N2"]);
+        assert_eq!(ids("--soak").expect("a soak"), ["L1"]);
+        for line in ["--fast", "X1", "--soak N1"] {
+            assert_eq!(ids(line), None, "{line}");
+        }
+    }
 }

@@ -1,10 +1,14 @@
 //! Models one process: its callers, its queue, and what it has under way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use crate::{
-    controller::{Controller, Kind, Leave},
     line::{Line, Route},
+    pacer::{Pacer, Ticket},
     time::Nanos,
 };
 
@@ -22,14 +26,13 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) client: Client,
-    controller: Controller,
+    pacer: Pacer,
     pub(crate) to_server: Line,
     pub(crate) back: Line,
     /// The times at which the waiting checks were asked for.
     queue: VecDeque<Nanos>,
     /// The batches under way, by their numbers.
     batches: BTreeMap<u64, Batch>,
-    keys_under_way: usize,
     /// The round trip of the last answer.
     round_trip: Nanos,
     /// The checks that were not sent because their answer would come after the deadline. Their callers still wait.
@@ -40,7 +43,7 @@ pub(crate) struct Process {
 
 #[derive(Debug)]
 struct Batch {
-    leave: Leave,
+    ticket: Ticket,
     sent: Nanos,
     keys: usize,
     /// The times at which its checks were asked for. A caller that left has no entry.
@@ -60,32 +63,36 @@ pub(crate) struct Answered {
 const MOST_KEYS: usize = 64;
 
 /// The time of the process for a check. It was measured with 256 callers.
-const CHECK: Nanos = 900;
+pub(crate) const CHECK: Nanos = 900;
 
 /// The time after which a caller leaves: the default deadline of a limiter.
-pub(crate) const DEADLINE: Nanos = 50_000_000;
+const DEADLINE: Nanos = 50_000_000;
+
+/// The begin of the simulated time. Only differences to it count.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn instant(now: Nanos) -> Instant {
+    *BEGAN + Duration::from_nanos(now)
+}
 
 impl Process {
     /// Creates a process that connects now. Its first call waits for so long at the server.
-    pub(crate) fn new(number: usize, client: Client, kind: Kind, now: Nanos, wait: Nanos) -> Self {
+    pub(crate) fn new(number: usize, client: Client, now: Nanos, wait: Nanos) -> Self {
         let seed = number as u64 + 1;
         let round_trip = client.route.round_trip(now) + wait;
+        let mut pacer = Pacer::new(instant(now));
+        pacer.connected(1, instant(now), || Duration::from_nanos(now), Duration::from_nanos(round_trip));
         Self {
-            controller: Controller::new(kind, now, round_trip),
+            pacer,
             to_server: Line::new(&client.route, false, seed),
             back: Line::new(&client.route, true, seed),
             queue: VecDeque::new(),
             batches: BTreeMap::new(),
-            keys_under_way: 0,
             round_trip,
             given_up: 0,
             free_at: now,
             client,
         }
-    }
-
-    pub(crate) fn keys_under_way(&self) -> usize {
-        self.keys_under_way
     }
 
     /// Adds checks to the queue.
@@ -104,14 +111,15 @@ impl Process {
             self.queue.pop_front();
             self.given_up += 1;
         }
-        if self.queue.is_empty() {
+        let waiting = self.queue.len();
+        if waiting == 0 || !self.pacer.may_leave(instant(now), waiting) {
             return None;
         }
-        let keys = self.controller.share(now, self.queue.len())?.min(self.queue.len()).min(MOST_KEYS);
+        let keys = self.pacer.share(waiting).keys.min(waiting).min(MOST_KEYS);
         let asked = self.queue.drain(..keys).collect();
-        let leave = self.controller.sent(now, keys);
-        self.batches.insert(number, Batch { leave, sent: now, keys, asked });
-        self.keys_under_way += keys;
+        // A key has one check here.
+        let ticket = self.pacer.sent(instant(now), keys, keys);
+        self.batches.insert(number, Batch { ticket, sent: now, keys, asked });
         Some(keys)
     }
 
@@ -121,9 +129,9 @@ impl Process {
             return Answered { latencies: Vec::new(), again: now };
         };
         let noticed = self.free_at.max(now);
-        self.controller.answered(noticed, batch.leave, noticed - now);
+        self.pacer.lagged(Duration::from_nanos(noticed - now));
+        self.pacer.answered(instant(noticed), batch.ticket);
         self.round_trip = now - batch.sent;
-        self.keys_under_way -= batch.keys;
         self.free_at = noticed + CHECK * batch.keys as Nanos;
         let latencies = batch.asked.iter().map(|asked| self.free_at - asked).collect();
         Answered { latencies, again: self.free_at }

@@ -1,15 +1,11 @@
 //! Runs the events: a server, and the processes that call it.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::{
-    controller::Kind,
     process::{Client, Process},
     random::Random,
-    results::{Course, Results, Samples},
+    results::{Results, Samples},
     time::{Nanos, SECOND, STEP},
 };
 
@@ -27,7 +23,6 @@ pub(crate) struct Server {
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) clients: Vec<Client>,
-    pub(crate) kind: Kind,
     /// The begin of the time that counts, and its end.
     pub(crate) from: Nanos,
     pub(crate) until: Nanos,
@@ -48,7 +43,7 @@ enum Event {
     Answer(usize, u64),
     /// Deadlines are looked at.
     Tick,
-    /// The course of the figures is recorded.
+    /// A step of the course begins.
     Step,
 }
 
@@ -81,12 +76,9 @@ struct Run<'a> {
     free_at: Nanos,
     random: Random,
     samples: Vec<Samples>,
-    /// The decisions of each process since the last step.
-    since_step: Vec<usize>,
-    /// The longest wait at the server since the last step.
-    longest_wait: Nanos,
-    waits: VecDeque<Nanos>,
-    course: Course,
+    waits: Vec<Nanos>,
+    /// The decisions in each step.
+    course: Vec<usize>,
 }
 
 impl<'a> Run<'a> {
@@ -100,10 +92,8 @@ impl<'a> Run<'a> {
             free_at: 0,
             random: Random::new(0),
             samples: vec![Samples::default(); count],
-            since_step: vec![0; count],
-            longest_wait: 0,
-            waits: VecDeque::new(),
-            course: Course::new(count),
+            waits: Vec::new(),
+            course: vec![0],
         };
         for (at, client) in world.clients.iter().enumerate() {
             run.at(client.from, Event::Begin(at));
@@ -126,7 +116,7 @@ impl<'a> Run<'a> {
             self.handle(now, event);
         }
         let World { from, until, .. } = *self.world;
-        Results::new(self.samples, self.waits.into(), self.course, until - from)
+        Results::new(self.samples, self.waits, self.course, until - from)
     }
 
     fn handle(&mut self, now: Nanos, event: Event) {
@@ -135,16 +125,15 @@ impl<'a> Run<'a> {
                 let client = self.world.clients[at].clone();
                 let callers = client.callers;
                 let wait = self.free_at.saturating_sub(now) + self.world.server.call;
-                self.processes[at] = Some(Process::new(at, client, self.world.kind, now, wait));
+                self.processes[at] = Some(Process::new(at, client, now, wait));
                 self.ask(now, at, callers);
             }
             Event::Ask(at, checks) => self.ask(now, at, checks),
             Event::Call { process, number, keys } => {
                 let wait = self.free_at.saturating_sub(now);
                 if now >= self.world.from {
-                    self.waits.push_back(wait);
+                    self.waits.push(wait);
                 }
-                self.longest_wait = self.longest_wait.max(wait);
                 self.free_at = now + wait + self.world.server.time(keys, &mut self.random);
                 let done = self.free_at;
                 if let Some(it) = &mut self.processes[process] {
@@ -158,7 +147,7 @@ impl<'a> Run<'a> {
                 self.at(now + TICK, Event::Tick);
             }
             Event::Step => {
-                self.step(now);
+                self.course.push(0);
                 self.at(now + STEP, Event::Step);
             }
         }
@@ -187,7 +176,9 @@ impl<'a> Run<'a> {
         if now >= self.world.from {
             self.samples[at].latencies.extend(&answered.latencies);
         }
-        self.since_step[at] += checks;
+        if let Some(step) = self.course.last_mut() {
+            *step += checks;
+        }
         self.at(answered.again, Event::Ask(at, checks));
         self.send(now, at);
     }
@@ -201,11 +192,5 @@ impl<'a> Run<'a> {
             }
             self.ask(now, at, late);
         }
-    }
-
-    fn step(&mut self, now: Nanos) {
-        let under_way = self.processes.iter().map(|it| it.as_ref().map_or(0, Process::keys_under_way)).collect();
-        let decided: Vec<usize> = self.since_step.iter_mut().map(std::mem::take).collect();
-        self.course.step(now, &decided, under_way, std::mem::take(&mut self.longest_wait));
     }
 }

@@ -12,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tollgate::{Cost, ErrorKind, Limiter, Outage, RedisStore};
+use tollgate::{Cost, ErrorKind, Limiter};
 use tollgate_tests::{NetworkNamespace, RedisServer, network_namespace};
 
 use crate::{
     findings::{Findings, Target},
-    load::{AMOUNT, LARGE, Load, PATIENT, Sample, answers, decides, limiter, millis, quantile, until},
+    load::{AMOUNT, Load, PATIENT, Sample, answers, connected, decides, millis, quantile, until},
     pace::Pace,
 };
 
@@ -28,9 +28,7 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let namespace = NetworkNamespace::start();
     let server = Arc::new(namespace.place(RedisServer::builder()).start());
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (_, large) = connected(server.url_at(server.addr())).await;
 
     let load = Load::start(&large, 16, ["acme".into()]);
     let muted = Instant::now();
@@ -99,9 +97,7 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let namespace = NetworkNamespace::start();
     let server = namespace.place(RedisServer::builder()).start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (_, large) = connected(server.url_at(server.addr())).await;
     let time = pace.of(Duration::from_secs(10), Duration::from_secs(3));
     let mut next = 0;
     let mut wrong = 0;
@@ -203,9 +199,7 @@ pub(super) async fn name(pace: Pace) -> Findings {
         let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
         let new = Arc::new(RedisServer::builder().address(elsewhere).port(old.port()).start());
         hosts.point(NAME, Ipv4Addr::LOCALHOST);
-        let store = RedisStore::connect(format!("redis://{NAME}:{}/", old.port())).await.expect("a store");
-        let large = limiter(&store, LARGE, Outage::default());
-        decides(&large, "acme").await;
+        let (_, large) = connected(format!("redis://{NAME}:{}/", old.port())).await;
         let load = Load::start(&large, 8, ["acme".into()]);
         hosts.point(NAME, elsewhere);
         let gone = Instant::now();

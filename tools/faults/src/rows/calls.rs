@@ -60,8 +60,6 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     findings.figure(&asked, Target::AtMost(0.0), wrong as f64, "");
     let leaked = open().saturating_sub(before) as f64;
     findings.figure("connections and files that leaked", Target::AtMost(0.0), leaked, "");
-    findings.score(11, &asked, Target::AtMost(0.0), wrong as f64, "");
-    findings.score(11, "the same: connections that leaked", Target::AtMost(0.0), leaked, "");
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -104,6 +102,5 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     let asked = format!("growth of the process over {keys} keys");
     findings.figure(&asked, Target::AtMost(32.0), grown, " MiB");
     findings.figure("of that, over the last six tenths", Target::None, (after - early).max(0.0), " MiB");
-    findings.score(14, &asked, Target::AtMost(32.0), grown, " MiB");
     findings
 }

@@ -7,15 +7,12 @@ use crate::{findings::Findings, pace::Pace};
 mod access;
 mod apart;
 mod calls;
-pub(crate) mod clock;
 mod cluster;
 pub(crate) mod crowd;
 mod distance;
 mod endless;
 mod floods;
-pub(crate) mod leases;
 mod line;
-mod lost_replies;
 mod network;
 pub(crate) mod outage;
 pub(crate) mod permits;
@@ -73,22 +70,15 @@ pub(crate) const ALL: &[Row] = rows! {
     "S6" "the server is a replica (READONLY)" server::read_only;
     "S7" "too few replicas (NOREPLICAS)" server::too_few_replicas;
     "A1" "the password changes while in use" access::password;
-    "A2" "a right is missing" access::rights;
     "A3" "the server has too many clients" access::clients;
     "T1" "TLS that cannot be agreed on" access::tls;
     "C1" "cluster: a master is killed" cluster::killed;
-    "C2" "cluster: slots move under load" cluster::moves;
     "C3" "cluster: a master stands still" cluster::stalled;
     "C4" "cluster: all servers are replaced" cluster::renewed;
     "C5" "cluster: the move of a slot is not ended" slots::open;
-    "C6" "cluster: the clock changes while a slot moves" slots::log;
     "H1" "Sentinel: the master is killed" sentinel::killed;
     "H2" "Sentinel: a planned fail-over" sentinel::planned;
-    "H3" "Sentinel: the old master wakes up" sentinel::woken;
     "H4" "Sentinel: client and old master are cut off" sentinel::partition;
-    "K1" "the server's clock jumps forward" clock::forward;
-    "K2" "the server's clock jumps back" clock::back;
-    "K3" "the callers' clocks are off" clock::skewed;
     "P1" "futures are dropped at any point" calls::dropped;
     "P2" "the runtime ends, tasks panic, a worker is blocked" runtime::ends;
     "E5" "a round trip above the deadline" distance::far;
@@ -97,7 +87,6 @@ pub(crate) const ALL: &[Row] = rows! {
     "E8" "a round trip that jumps from 1 ms to 40 ms and back" line::jump;
     "E9" "answers that come in bursts" line::bursts;
     "E13" "a stall of 30 ms each second" line::stalls;
-    "E10" "an outage with remembered denials in use" outage::remembered;
     "E11" "a flood of fresh keys out of one network" floods::one_network;
     "E12" "replicas come and go, the server gone at each number" outage::replicas;
     "M1" "many distinct keys, the store away" calls::keys;
@@ -108,22 +97,13 @@ pub(crate) const ALL: &[Row] = rows! {
     "W1" "permits: one of three replicas is killed with half of them" permits::killed;
     "W2" "permits: one stands still for longer than their life" permits::stopped;
     "W3" "permits: the server goes away and comes back empty" permits::away;
-    "W4" "permits: the replies to calls are lost" lost_replies::permits;
     "W5" "permits: the server's clock jumps" permits::server_clock;
     "W6" "permits: the replicas' clocks jump" permits::replica_clocks;
-    "W7" "reservations: the replies to calls are lost" lost_replies::settlements;
-    "W8" "leases: one of four replicas is killed with leased units" leases::killed;
-    "W9" "leases: replicas stand still for longer than units live" leases::stopped;
-    "W10" "leases: connections are cut all the time" leases::cut;
-    "W11" "leases: the server loses its state" leases::lost;
-    "W12" "leases: the server's clock jumps" leases::server_clock;
-    "W13" "leases: Sentinels replace the server" leases::fail_over;
     "W14" "reservations alone: the server stands still" reservations::silent;
     "W15" "reservations alone: every answer is late" reservations::slow;
     "W16" "reservations alone: the server is killed" reservations::dead;
     "W17" "permits: the limit is lowered under load" permits::lowered;
     "W18" "permits: an older copy of their state takes over" permits::older_copy;
-    "W19" "waiting callers ask for more turns than there are" crowd::waits;
     "W20" "waiting callers of two processes share the turns" crowd::shared;
     "V1" "the service for Envoy: more connections than descriptors" service::descriptors;
     "V2" "the service for Envoy: a flood of one port" service::one_port;
@@ -135,51 +115,3 @@ pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", rais
 
 /// Rows that need namespaces of their own, see [`network_namespace`](tollgate_tests::network_namespace).
 pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];
-
-/// Rows of the catalogue that are not raised.
-pub(crate) const NOT_RAISED: &[(&str, &str, &str)] = &[
-    ("M2", "keys without expiry", "looked at in the rows: line 12 of the scoreboard"),
-    ("R1", "bad rules are loaded", "`cargo xtask test`: tollgate-rules"),
-];
-
-/// Lists what held under attacks that last longer than a row: the attack, its extent, what came of it, and the rows that raise the
-/// same.
-pub(crate) const HELD: &[(&str, &str, &str, &str)] = &[
-    (
-        "cluster: hot slots move, slots are resharded, masters are replaced as planned",
-        "31 moves, 620 slots, 13 fail-overs; 59 878 reservations and 203 887 checks meanwhile",
-        "0 differences",
-        "C2, C4",
-    ),
-    (
-        "cluster and Sentinel: masters are killed, writes are lost",
-        "the same load",
-        "within the documented bounds",
-        "C1, H1, W13",
-    ),
-    (
-        "the scripts beside exact arithmetic, also on Redis 6.2.5 and 8.0.6",
-        "600 000 steps",
-        "0 differences",
-        "`cargo xtask test`: `scripts`",
-    ),
-    ("leased units of real processes", "248 000 admissions", "never above the bound", "W8 to W13"),
-    ("permits of real processes", "54 000 pieces of work", "never more at once than permits", "W1 to W6, W17"),
-    ("calendar windows", "598 time zones", "every period right", "`cargo xtask test`: `laws/calendar`"),
-];
-
-/// Measures of the scoreboard that other commands take.
-pub(crate) const ELSEWHERE: &[(u8, &str, &str)] = &[
-    (1, "admissions above the bound", "`cargo xtask test`: `laws`, `processes`"),
-    (2, "scripts against the functions", "`cargo xtask test`: `scripts`, `model`"),
-    (3, "the time to retry is exact", "`cargo xtask test`: `laws`"),
-    (13, "bytes for each key in Redis", "`cargo xtask bench memory`"),
-    (17, "fuzz: executions of each of 6 targets, crashes", "`cargo xtask fuzz`: 5 000 000, 0; the tests run 20 000"),
-    (18, "addresses and forwarding headers", "`cargo xtask test`: tollgate-tower"),
-    (19, "series of metrics", "`cargo xtask test`: tollgate-tower"),
-    (20, "secrets in logs, metrics, errors and MONITOR", "`cargo xtask test`: `secrets`"),
-    (21, "rows on several servers", "`cargo xtask faults --server redis8`, `--server valkey8`"),
-    (22, "seeded mutants", "`cargo xtask test`: `scripts`"),
-    (23, "flakes in 20 runs", "`cargo xtask faults --runs 20`"),
-    (24, "20 minutes of load", "`cargo xtask faults --soak`"),
-];

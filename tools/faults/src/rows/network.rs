@@ -7,16 +7,13 @@ use tollgate_tests::{Mode, Proxy, RedisServer};
 
 use crate::{
     findings::{Findings, Target},
-    load::{AMOUNT, LARGE, Load, decides, limiter},
+    load::{AMOUNT, LARGE, Load, decides, limiter, ready},
     pace::Pace,
 };
 
 pub(super) async fn kills(pace: Pace) -> Findings {
     let mut findings = Findings::default();
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (server, _, large) = ready().await;
     let received = || server.info("stats")["total_connections_received"].parse::<f64>().expect("a number");
     let (before, kills) = (received(), pace.of(100, 20));
     let load = Load::start(&large, 16, ["acme".into()]);

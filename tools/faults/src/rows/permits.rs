@@ -2,7 +2,6 @@
 //! lowered.
 
 use std::{
-    env,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -16,7 +15,7 @@ use tollgate_tests::{RedisServer, WallClock, wait};
 
 use crate::{
     findings::{Findings, Target},
-    load::{PATIENT, millis},
+    load::{PATIENT, millis, part},
     pace::Pace,
 };
 
@@ -37,9 +36,7 @@ fn life(pace: Pace) -> Duration {
 
 /// Returns a command that runs [`replica`].
 fn program(server: &RedisServer) -> Command {
-    let mut command = Command::new(env::current_exe().expect("this program has a path"));
-    command.args([REPLICA, &server.url_at(server.addr())]);
-    command
+    part(REPLICA, &server.url_at(server.addr()))
 }
 
 /// Starts replicas at a server, with another wall clock if there is one.

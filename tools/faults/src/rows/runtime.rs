@@ -11,16 +11,13 @@ use tower::{Layer, ServiceExt};
 
 use crate::{
     findings::{Findings, Target},
-    load::{LARGE, Load, decides, limiter, millis, quantile, until},
+    load::{LARGE, Load, decides, limiter, millis, quantile, ready, until},
     pace::Pace,
 };
 
 pub(super) async fn ends(pace: Pace) -> Findings {
     let mut findings = Findings::default();
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (server, _, large) = ready().await;
     let before = open();
     ended(&mut findings, &server, pace).await;
     panics(&mut findings, &large, pace).await;

@@ -13,7 +13,10 @@ use tollgate_tests::{RedisServer, RefusingState, refusing_state};
 
 use crate::{
     findings::{Findings, Target},
-    load::{AMOUNT, LARGE, Load, decides, limiter, millis, patient_limiter, quantile, remaining, sample, until},
+    load::{
+        AMOUNT, LARGE, Load, connected, decides, limiter, millis, patient_limiter, quantile, ready, remaining, sample,
+        until,
+    },
     pace::Pace,
 };
 
@@ -41,7 +44,6 @@ pub(super) async fn flushes(pace: Pace) -> Findings {
     let spent = AMOUNT - remaining(&large, "acme").await;
     let off = spent.abs_diff(samples.len() as u64) as f64;
     findings.figure("charges more or less than calls", Target::AtMost(0.0), off, "");
-    findings.score(8, "NOSCRIPT surfaced in a storm of flushes", Target::AtMost(0.0), errors, "");
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -49,9 +51,7 @@ pub(super) async fn flushes(pace: Pace) -> Findings {
 /// Makes the server enter a refusing state under load, and measures the answers and the recovery.
 async fn meets(findings: &mut Findings, state: RefusingState) {
     let server = RefusingState::server();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (store, large) = connected(server.url_at(server.addr())).await;
     let load = Load::start(&large, 4, ["acme".into()]);
     state.enter(&server);
     until(state.reason, async || sample(&large, "probe").await.reason == Some(state.reason)).await;
@@ -172,10 +172,7 @@ async fn flooded(policy: &str) -> f64 {
 
 pub(super) async fn read_only(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = limiter(&store, LARGE, Outage::default());
-    decides(&large, "acme").await;
+    let (server, _, large) = ready().await;
     let refused = || {
         let errors = server.info("errorstats");
         errors.get("errorstat_READONLY").map_or(0.0, |it| it.trim_start_matches("count=").parse().expect("a number"))
@@ -192,6 +189,5 @@ pub(super) async fn read_only(_: Pace) -> Findings {
     let samples = load.end().await;
     findings.figure("READONLY per connection", Target::AtMost(1.0), each, "");
     findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
-    findings.score(9, "READONLY per connection before it is dropped", Target::AtMost(1.0), each, "");
     findings
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::{Key, Lease, Outage, Policy, Quota, RedisStore, redis::RedisSource, store::Clock};
+use tollgate::{Key, Lease, Outage, RedisStore, redis::RedisSource};
 use tollgate_tests::RedisCluster;
 
 use crate::{
     findings::{Findings, Target},
-    load::{LARGE, Load, PATIENT, decides, limiter, patient_limiter, quantile},
+    load::{LARGE, Load, PATIENT, decides, limiter, quantile},
     pace::Pace,
 };
 
@@ -54,48 +54,6 @@ pub(super) async fn open(pace: Pace) -> Findings {
     let asked = format!("checks of a leased policy that wait for their deadline, of {}", samples.len());
     findings.figure(asked, Target::AtMost(1.0), 100.0 * waited / samples.len() as f64, " %");
     findings.figure("the same: check time, p99", Target::None, quantile(&samples, 0.99), " ms");
-    findings.keys(cluster.keys_and_expires());
-    findings
-}
-
-pub(super) async fn log(pace: Pace) -> Findings {
-    const AMOUNT: u64 = 5;
-    let mut findings = Findings::default();
-    let cluster = start().await;
-    let clock = Clock::manual(4_000_000_000_000_000);
-    let store = RedisStore::builder(RedisSource::cluster(cluster.urls()))
-        .connect_timeout(PATIENT)
-        .deny_cache_cap(Duration::ZERO)
-        .clock(clock.clone());
-    let period = Duration::from_secs(10);
-    let policy = Policy::sliding_log("log", Quota::new(AMOUNT, period));
-    let log = patient_limiter(store.connect().await.expect("a store"), policy);
-    let (slot, keys) = keys(&cluster, pace.of(200, 20));
-    let (mut errors, mut above, mut checks) = (0, 0, 0);
-    let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
-    for key in keys {
-        let mut admitted = async || {
-            let mut admitted = 0;
-            for _ in 0..2 * AMOUNT {
-                checks += 1;
-                match log.check(key.clone()).await {
-                    Ok(decision) => admitted += u64::from(decision.is_allowed()),
-                    Err(_) => errors += 1,
-                }
-            }
-            admitted
-        };
-        let mut off = AMOUNT.abs_diff(admitted().await);
-        cluster.begin_move(slot, from, to);
-        clock.set(clock.now_us() - 3 * period.as_micros() as u64);
-        off += admitted().await;
-        clock.advance(period);
-        off += AMOUNT.abs_diff(admitted().await);
-        cluster.cancel_move(slot, from, to);
-        above += off;
-    }
-    findings.figure(format!("errors of {checks} checks of sliding logs"), Target::AtMost(0.0), f64::from(errors), "");
-    findings.figure("admissions more or less than the log has room for", Target::AtMost(0.0), above as f64, "");
     findings.keys(cluster.keys_and_expires());
     findings
 }

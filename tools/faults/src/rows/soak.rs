@@ -94,7 +94,6 @@ pub(super) async fn load(pace: Pace) -> Findings {
     ] {
         let grown = 100.0 * slope / size;
         findings.figure(format!("growth of {what}, from minute {} on", warm / 60), target, grown, " % an hour");
-        findings.score(24, &format!("20 minutes of load: growth of {what}"), target, grown, " % an hour");
     }
     for (asked, of) in
         [("open files", (|look| look.files) as fn(&Look) -> f64), ("connections at the server", |look| look.clients)]
@@ -103,7 +102,6 @@ pub(super) async fn load(pace: Pace) -> Findings {
         let most = values.iter().copied().fold(0.0, f64::max);
         let grown = most - values[0];
         findings.figure(format!("{asked}, most above those of the first look"), Target::AtMost(0.0), grown, "");
-        findings.score(24, &format!("the same: {asked}, growth"), Target::AtMost(0.0), grown, "");
     }
     findings.keys(server.keys_and_expires());
     findings

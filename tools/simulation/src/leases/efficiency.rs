@@ -1,7 +1,7 @@
 //! Compares leased replicas with one server that decides everything: the admitted units, and the trips.
 
 use tollgate::{
-    Lease, Policy, PolicySet,
+    Lease, Policy, PolicySet, Quota,
     testing::lease::{Account, Call, Demand, Pot, step},
 };
 
@@ -13,8 +13,7 @@ pub(crate) struct Run {
     pub(crate) policy: Policy,
     /// The load that all replicas offer together, as a share of the rate of the policy.
     pub(crate) load: f64,
-    /// The share of the load of each replica. The shares need not add up to one.
-    pub(crate) weights: Vec<f64>,
+    pub(crate) replicas: usize,
     pub(crate) seconds: u64,
 }
 
@@ -53,16 +52,7 @@ pub(crate) fn run(run: &Run) -> Figures {
     let [mut account, mut ideal] = [(); 2].map(|()| Account::new(policy, lease, begin));
     let replica =
         || Replica { pot: Pot::default(), demand: Demand::new(begin), denied_until: 0, asked: 0, admitted: 0 };
-    let mut replicas: Vec<Replica> = run.weights.iter().map(|_| replica()).collect();
-    let bounds: Vec<f64> = run
-        .weights
-        .iter()
-        .scan(0.0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        })
-        .collect();
-    let all = bounds.last().copied().unwrap_or(1.0);
+    let mut replicas: Vec<Replica> = (0..run.replicas).map(|_| replica()).collect();
     let rate = policy.quota().amount() as f64 / policy.quota().period().as_micros() as f64;
     let (mut time, mut trips, mut best) = (0.0, 0, 0);
     loop {
@@ -74,8 +64,7 @@ pub(crate) fn run(run: &Run) -> Figures {
         ideal.settle(policy, policy, lease, now);
         let direct = Call { cost: 1, want: 0, birth: 1, reports: Vec::new() };
         best += u64::from(step(std::slice::from_mut(&mut ideal), &set, now, &direct).admitted);
-        let place = random.share() * all;
-        let replica = &mut replicas[bounds.partition_point(|bound| *bound <= place)];
+        let replica = &mut replicas[random.below(run.replicas as u64) as usize];
         replica.asked += 1;
         replica.demand.count(1);
         if replica.pot.spend(now, 1).is_some() {
@@ -116,47 +105,14 @@ fn figures(run: &Run, replicas: &[Replica], trips: u64, best: u64) -> Figures {
     }
 }
 
-/// Returns the runs of the report, each with its title.
-pub(crate) fn runs() -> Vec<(String, Run)> {
-    use tollgate::{Algorithm as A, Quota};
-    let policy = |algorithm, quota| {
-        Policy::try_new("hot", algorithm, quota)
-            .and_then(|policy| policy.try_leased(Lease::new()))
-            .unwrap_or_else(|error| unreachable!("{error}"))
+/// Returns the runs that are printed: token buckets of so many units a second.
+pub(crate) fn runs() -> Vec<Run> {
+    let runs = |per_second, replicas, loads: &[f64]| {
+        let policy = Policy::token_bucket("hot", Quota::per_second(per_second)).leased(Lease::new());
+        let run = |&load: &f64| Run { policy: policy.clone(), load, replicas, seconds: 20 };
+        loads.iter().map(run).collect::<Vec<_>>()
     };
-    let per_second = |amount| policy(A::TokenBucket, Quota::per_second(amount));
-    let mut runs = Vec::new();
-    let mut add = |title: &str, policy: &Policy, load, weights: Vec<f64>, seconds| {
-        runs.push((format!("{title}, load {load}"), Run { policy: policy.clone(), load, weights, seconds }));
-    };
-    for load in [0.25, 0.5, 0.9, 1.0, 1.2, 2.0] {
-        add("bucket 1000/s, 4 replicas", &per_second(1_000), load, vec![1.0; 4], 30);
-    }
-    for load in [0.5, 1.2] {
-        add("bucket 1000/s, 70 and 3 times 10 %", &per_second(1_000), load, vec![7.0, 1.0, 1.0, 1.0], 30);
-    }
-    let others =
-        [A::FixedWindow, A::WindowFromFirstHit, A::SlidingWindow, A::SlidingBuckets { buckets: 10 }, A::SlidingLog];
-    for algorithm in others {
-        for load in [0.9, 1.2] {
-            let title = format!("{algorithm:?} 1000/s, 4 replicas");
-            add(&title, &policy(algorithm, Quota::per_second(1_000)), load, vec![1.0; 4], 30);
-        }
-    }
-    for load in [0.9, 1.2] {
-        add(
-            "fixed window 60000/min, 4 replicas",
-            &policy(A::FixedWindow, Quota::per_minute(60_000)),
-            load,
-            vec![1.0; 4],
-            120,
-        );
-    }
-    for replicas in [10, 100, 1_000] {
-        for load in [0.5, 0.9, 1.2] {
-            let title = format!("bucket 10000/s, {replicas} replicas");
-            add(&title, &per_second(10_000), load, vec![1.0; replicas], 20);
-        }
-    }
-    runs
+    let mut all = runs(1_000, 4, &[0.25, 0.5, 0.9, 1.0, 1.2, 2.0]);
+    all.extend([1, 3, 10, 30, 100, 300, 1_000].iter().flat_map(|&replicas| runs(10_000, replicas, &[0.5, 0.9, 1.2])));
+    all
 }

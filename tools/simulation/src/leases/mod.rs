@@ -5,14 +5,13 @@
 mod efficiency;
 mod mistake;
 mod oracle;
-mod page;
 mod schedule;
 mod server;
 #[cfg(test)]
 mod tests;
 
+use efficiency::Figures;
 use mistake::Mistake;
-pub(crate) use page::parts;
 use schedule::Outcome;
 
 /// Runs schedules of consecutive seeds. Returns the sum of what they admitted, and the seeds that exceeded a bound.
@@ -38,13 +37,13 @@ pub(crate) fn mistakes(seeds: u64) -> impl Iterator<Item = (Mistake, Option<u64>
 
 /// Prints how much leased replicas admit, and how many trips they make.
 pub(crate) fn print_efficiency() {
-    println!("of the ideal | trips per check | trips/s | least and most admitted replica | run");
-    for (title, run) in efficiency::runs() {
-        let figures = efficiency::run(&run);
-        let (low, high) = figures.fairness;
+    println!("| units/s | replicas | load | trips per check | trips/s | of the ideal | least and most |");
+    println!("|---|---|---|---|---|---|---|");
+    for run in efficiency::runs() {
+        let Figures { of_ideal, trips, trips_per_second, fairness: (low, high) } = efficiency::run(&run);
+        let (amount, replicas, load) = (run.policy.quota().amount(), run.replicas, run.load);
         println!(
-            "{:.4} | {:.4} | {:.1} | {low:.3} {high:.3} | {title}",
-            figures.of_ideal, figures.trips, figures.trips_per_second
+            "| {amount} | {replicas} | {load} | {trips:.4} | {trips_per_second:.0} | {of_ideal:.4} | {low:.3} {high:.3} |"
         );
     }
 }

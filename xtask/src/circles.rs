@@ -1,0 +1,438 @@
+//! Finds circles of imports between the rooms of a crate.
+//!
+//! A room is a folder, or a file that stands alone, beside the root file of a crate. Files of a room may know each other,
+//! two rooms may not. A file depends on the files that define the names in its paths. Re-exports are followed: a `mod.rs` that
+//! only declares its children and re-exports their names is part of no circle. Code under `#[cfg(test)]` does not count.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::{failure::Failure, workspace::Workspace};
+
+/// The folders of the workspace that hold crates.
+const FOLDERS: [&str; 3] = ["crates", "tools", "."];
+
+/// Rooms that consist of rooms.
+const HOUSES: [&str; 1] = ["crates/tollgate/src/redis/"];
+
+/// Re-exports of re-exports are followed this far; a longer chain is a circle of `use` items, which rustc rejects.
+const DEEPEST: usize = 32;
+
+/// Reads every crate and reports the circles of its rooms.
+///
+/// # Errors
+///
+/// Names every circle with the imports that close it.
+pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
+    let (mut found, mut count) = (Vec::new(), 0);
+    for folder in FOLDERS {
+        let folder = workspace.root().join(folder);
+        for entry in fs::read_dir(&folder).map_err(unreadable(&folder))? {
+            let sources = entry.map_err(unreadable(&folder))?.path().join("src");
+            if sources.is_dir() {
+                found.extend(Sources::read(&sources, workspace.root())?.circles());
+                count += 1;
+            }
+        }
+    }
+    if found.is_empty() {
+        eprintln!("no circle of rooms in {count} crates");
+        Ok(())
+    } else {
+        Err(Failure::new(found.join("\n")))
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    let path = path.display().to_string();
+    move |error| Failure::new(format!("cannot read {path}: {error}"))
+}
+
+/// Returns the room of a file, as the beginning of its path.
+fn room(file: &str) -> &str {
+    let outer = HOUSES.iter().find(|house| file.starts_with(**house)).map(|house| house.len());
+    let outer = outer.or_else(|| file.find("src/").map(|at| at + "src/".len())).unwrap_or_default();
+    let inner = &file[outer..];
+    let end = inner.find('/').or_else(|| inner.find(".rs")).unwrap_or(inner.len());
+    &file[..outer + end]
+}
+
+/// The path of a module or of a name, from the root of the crate.
+type Words = Vec<String>;
+
+/// A path in the code of a module.
+#[derive(Debug)]
+struct Use {
+    file: String,
+    line: usize,
+    path: Words,
+}
+
+/// The modules of a crate, without its test code.
+#[derive(Debug, Default)]
+struct Sources {
+    /// The file of each module.
+    modules: BTreeMap<Words, String>,
+    tests: BTreeSet<Words>,
+    /// What a name means that a module imports or re-exports.
+    imports: BTreeMap<(Words, String), Words>,
+    uses: Vec<Use>,
+}
+
+impl Sources {
+    /// Reads the crate with these sources; its files are named relative to `base`.
+    fn read(sources: &Path, base: &Path) -> Result<Self, Failure> {
+        let mut files = Vec::new();
+        list(sources, &mut files)?;
+        let has_library = sources.join("lib.rs").is_file();
+        let mut crate_ = Self::default();
+        for path in files {
+            let words = path.strip_prefix(sources).unwrap_or(&path).with_extension("");
+            let mut module: Words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            match module.last().map(String::as_str) {
+                // The root of a program beside a library is another crate.
+                Some("main") if has_library && module.len() == 1 => continue,
+                Some("lib" | "main") if module.len() == 1 => module.clear(),
+                Some("mod") => _ = module.pop(),
+                _ => {}
+            }
+            let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
+            let tokens: TokenStream =
+                text.parse().map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            let file = path.strip_prefix(base).unwrap_or(&path).to_string_lossy().into_owned();
+            crate_.modules.insert(module.clone(), file.clone());
+            Reader { sources: &mut crate_, file, module }.read(tokens);
+        }
+        Ok(crate_)
+    }
+
+    /// Describes every circle of rooms: for each of its rooms the imports from the others.
+    fn circles(&self) -> Vec<String> {
+        let files: BTreeMap<_, _> = self.modules.iter().map(|(module, file)| (file.as_str(), module)).collect();
+        let is_test = |file: &str| files.get(file).is_some_and(|module| self.is_test(module));
+        let mut imports: BTreeMap<(&str, &str), (usize, BTreeSet<&str>)> = BTreeMap::new();
+        for used in self.uses.iter().filter(|used| !is_test(&used.file)) {
+            let Some(to) = self.resolve(&used.path, 0) else { continue };
+            if room(to) != room(&used.file) {
+                let (_, names) = imports.entry((&used.file, to)).or_insert((used.line, BTreeSet::new()));
+                names.extend(name(&used.path));
+            }
+        }
+        let edges: BTreeSet<(&str, &str)> = imports.keys().map(|(from, to)| (room(from), room(to))).collect();
+        let rooms: BTreeSet<&str> = edges.iter().map(|(from, _)| *from).collect();
+        let circle_of = |one: &&str| {
+            rooms
+                .iter()
+                .copied()
+                .filter(|other| reaches(&edges, one, other) && reaches(&edges, other, one))
+                .collect::<BTreeSet<_>>()
+        };
+        let circles: BTreeSet<_> = rooms.iter().map(circle_of).filter(|circle| circle.len() > 1).collect();
+        let describe = |circle: &BTreeSet<&str>| {
+            let names: Vec<&str> = circle.iter().copied().collect();
+            let mut text = format!("a circle of {} rooms, {}:", circle.len(), names.join(", "));
+            for ((from, to), (line, names)) in &imports {
+                if circle.contains(room(from)) && circle.contains(room(to)) {
+                    let names: Vec<&str> = names.iter().copied().collect();
+                    text += &format!("\n  {from}:{line} takes {} from {to}", names.join(", "));
+                }
+            }
+            text
+        };
+        circles.iter().map(describe).collect()
+    }
+
+    fn is_test(&self, module: &[String]) -> bool {
+        (1..=module.len()).any(|length| self.tests.contains(&module[..length]))
+    }
+
+    /// Returns the file that defines the name at the end of a path. A module is only the way to its names.
+    fn resolve(&self, path: &[String], depth: usize) -> Option<&str> {
+        let mut module = Words::new();
+        for (at, word) in path.iter().enumerate() {
+            let below = [module.as_slice(), std::slice::from_ref(word)].concat();
+            if self.modules.contains_key(&below) {
+                module = below;
+            } else if let Some(import) = self.imports.get(&(module.clone(), word.clone())) {
+                let whole = [import, &path[at + 1..]].concat();
+                return if depth < DEEPEST { self.resolve(&whole, depth + 1) } else { None };
+            } else {
+                return self.modules.get(&module).map(String::as_str);
+            }
+        }
+        None
+    }
+}
+
+/// Returns whether a room uses another one, directly or through others.
+fn reaches(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
+    let (mut known, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(room) = next.pop() {
+        let used = edges.iter().filter(|(user, _)| *user == room).map(|(_, used)| *used);
+        next.extend(used.filter(|used| known.insert(*used)));
+    }
+    known.contains(to)
+}
+
+/// Returns the word of a path that is written as a name: the type of `Type::new`, the function of `module::function`.
+fn name(path: &[String]) -> Option<&str> {
+    path.iter().find(|word| word.starts_with(char::is_uppercase)).or(path.last()).map(String::as_str)
+}
+
+/// Lists the sources in a folder and those below.
+fn list(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    for entry in fs::read_dir(folder).map_err(unreadable(folder))? {
+        let path = entry.map_err(unreadable(folder))?.path();
+        if path.is_dir() {
+            list(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the code of a module.
+struct Reader<'a> {
+    sources: &'a mut Sources,
+    file: String,
+    module: Words,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let (mut rest, mut is_test, mut is_public) = (tokens.as_slice(), false, false);
+        while let Some(first) = rest.first() {
+            let mut length = 1;
+            match (first, rest.get(1)) {
+                (TokenTree::Punct(mark), Some(TokenTree::Group(attribute))) if mark.as_char() == '#' => {
+                    let text = attribute.stream().to_string().replace(char::is_whitespace, "");
+                    is_test |= text.starts_with("cfg(test)") || text.starts_with("cfg(all(test,");
+                    rest = &rest[2..];
+                    continue;
+                }
+                (TokenTree::Ident(word), visibility) if word == "pub" => {
+                    is_public = true;
+                    rest = &rest[1 + usize::from(matches!(visibility, Some(TokenTree::Group(_))))..];
+                    continue;
+                }
+                (TokenTree::Ident(word), Some(TokenTree::Ident(name))) if word == "mod" => {
+                    self.module(&name.to_string(), rest.get(2), is_test);
+                    length = 3;
+                }
+                _ if is_test => length = 1 + rest.iter().position(is_end).unwrap_or(rest.len() - 1),
+                (TokenTree::Ident(word), _) if word == "use" => {
+                    self.import(&rest[1..], &[], is_public);
+                    length = 1 + rest.iter().position(is_end_of_import).unwrap_or(rest.len() - 1);
+                }
+                (TokenTree::Group(group), _) => self.read(group.stream()),
+                _ => {
+                    let (words, tokens) = path(rest);
+                    // A single word may be a variable. A path that begins with `::` leads out of the crate.
+                    if words.len() > 1 && matches!(first, TokenTree::Ident(_)) {
+                        self.note(self.absolute(&words), first);
+                    }
+                    length = tokens.max(1);
+                }
+            }
+            rest = &rest[length..];
+            (is_test, is_public) = (false, false);
+        }
+    }
+
+    fn module(&mut self, name: &str, block: Option<&TokenTree>, is_test: bool) {
+        let child = [self.module.as_slice(), &[name.to_owned()]].concat();
+        match block {
+            _ if is_test => _ = self.sources.tests.insert(child),
+            Some(TokenTree::Group(block)) => {
+                self.sources.modules.insert(child.clone(), self.file.clone());
+                let outer = std::mem::replace(&mut self.module, child);
+                self.read(block.stream());
+                self.module = outer;
+            }
+            // Its file is read on its own, unless an attribute says that it is in another crate.
+            _ => {
+                let file = Path::new(&self.file).with_file_name(name).with_extension("rs");
+                self.sources.modules.entry(child).or_insert_with(|| file.to_string_lossy().into_owned());
+            }
+        }
+    }
+
+    /// Reads a tree of a `use` item below the words of `outer`.
+    fn import(&mut self, tokens: &[TokenTree], outer: &[String], is_public: bool) {
+        let (words, length) = path(tokens);
+        let mut words = [outer, &words].concat();
+        match tokens.get(length..).unwrap_or_default() {
+            [TokenTree::Group(group), ..] => {
+                let trees: Vec<TokenTree> = group.stream().into_iter().collect();
+                trees.split(|token| is(token, ',')).for_each(|tree| self.import(tree, &words, is_public));
+            }
+            after if !tokens.is_empty() => {
+                words.pop_if(|word| word == "self" && !outer.is_empty());
+                let rename = match after {
+                    [TokenTree::Ident(word), TokenTree::Ident(name), ..] if word == "as" => Some(name.to_string()),
+                    _ => None,
+                };
+                let (name, path) = (rename.or(words.last().cloned()), self.absolute(&words));
+                // A re-export alone is no dependency: whoever uses the name depends on the file that defines it.
+                if !is_public {
+                    self.note(path.clone(), &tokens[0]);
+                }
+                self.sources.imports.insert((self.module.clone(), name.unwrap_or_default()), path);
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, path: Words, at: &TokenTree) {
+        let line = at.span().start().line;
+        self.sources.uses.push(Use { file: self.file.clone(), line, path });
+    }
+
+    /// Returns a path of this module as one from the root of the crate.
+    fn absolute(&self, words: &[String]) -> Words {
+        let mut module = self.module.clone();
+        for (at, word) in words.iter().enumerate() {
+            match word.as_str() {
+                "crate" => module.clear(),
+                "super" => _ = module.pop(),
+                "self" => {}
+                _ => return [module.as_slice(), &words[at..]].concat(),
+            }
+        }
+        module
+    }
+}
+
+/// Returns the words of the path at the begin of these tokens, and the number of its tokens.
+fn path(tokens: &[TokenTree]) -> (Words, usize) {
+    let (mut words, mut length) = (Words::new(), 0);
+    loop {
+        match &tokens[length..] {
+            [TokenTree::Ident(word), rest @ ..] => {
+                words.push(word.to_string());
+                length += 1;
+                if !matches!(rest, [one, two, ..] if is(one, ':') && is(two, ':')) {
+                    return (words, length);
+                }
+                length += 2;
+            }
+            [one, two, ..] if length == 0 && is(one, ':') && is(two, ':') => length += 2,
+            _ => return (words, length),
+        }
+    }
+}
+
+fn is(token: &TokenTree, mark: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
+}
+
+fn is_end_of_import(token: &TokenTree) -> bool {
+    is(token, ';')
+}
+
+/// Returns whether an item ends with this token.
+fn is_end(token: &TokenTree) -> bool {
+    is(token, ';') || matches!(token, TokenTree::Group(block) if block.delimiter() == Delimiter::Brace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a crate of these files and returns its circles.
+    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        for (name, text) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
+            fs::write(path, text).expect("the directory is ours");
+        }
+        Sources::read(directory.path(), directory.path()).expect("the sources can be read").circles()
+    }
+
+    #[test]
+    fn rooms_that_import_from_each_other_are_a_circle() {
+        for (a, b, expected) in [
+            ("use crate::b::B;\npub struct A(B);", "\nuse super::a::{A, other};", "A, other"),
+            ("pub fn a() { crate::b::B::new() }", "\npub fn b() { assert!(super::a::A::new() > 1); }", "A"),
+            (
+                "mod inner { use super::super::b::B; }",
+                "\nuse crate::a;\nfn b() { a::made_by_a_macro(); }",
+                "made_by_a_macro",
+            ),
+            ("pin_project! { pub struct A { inner: crate::b::B } }", "\npub struct B(Box<crate::a::A>);", "A"),
+        ] {
+            let found = circles(&[("lib.rs", "mod a; mod b;"), ("a.rs", a), ("b.rs", b)]);
+            let line = if expected.contains('_') { 3 } else { 2 };
+            let from_b = format!("  b.rs:{line} takes {expected} from a.rs");
+            assert_eq!(found, [format!("a circle of 2 rooms, a, b:\n  a.rs:1 takes B from b.rs\n{from_b}")]);
+        }
+    }
+
+    #[test]
+    fn three_rooms_are_a_circle() {
+        let found = circles(&[
+            ("lib.rs", "mod a; mod b; mod c; mod d;"),
+            ("a.rs", "use crate::b::b;"),
+            ("b.rs", "use crate::c::c;"),
+            ("c.rs", "use crate::{a::a, d::d};"),
+            ("d.rs", "pub fn d() {}"),
+        ]);
+        assert!(matches!(&found[..], [circle] if circle.starts_with("a circle of 3 rooms, a, b, c:\n")), "{found:?}");
+    }
+
+    #[test]
+    fn a_re_export_leads_to_the_file_that_defines_the_name() {
+        let mut files = [
+            ("lib.rs", "mod room; mod user; pub use room::Inner;"),
+            ("room/mod.rs", "mod inner; mod other;\npub use inner::Inner;\npub(crate) use other::Other;"),
+            ("room/inner.rs", "use crate::user::User;\npub struct Inner(User);"),
+            ("room/other.rs", "use super::Inner;\npub struct Other(Inner);"),
+            ("user.rs", "use crate::Inner;\npub struct User(Box<Inner>);"),
+        ];
+        let (one, other) = ("room/inner.rs:1 takes User from user.rs", "user.rs:1 takes Inner from room/inner.rs");
+        assert_eq!(circles(&files), [format!("a circle of 2 rooms, room, user:\n  {one}\n  {other}")]);
+        // Without the import from `inner`, `mod.rs` and `lib.rs` are in no circle although all names pass through them.
+        files[2].1 = "pub struct Inner;";
+        assert_eq!(circles(&files), [""; 0]);
+    }
+
+    #[test]
+    fn one_room_one_file_tests_and_other_crates_make_no_circle() {
+        let found = circles(&[
+            ("lib.rs", "mod a; mod b; mod redis; mod c { pub struct C(super::D); } pub struct D(c::C);"),
+            (
+                "a.rs",
+                "pub struct A;\n#[cfg(test)] mod tests { use crate::b::B; }\n#[cfg(all(test, unix))] use crate::b::B;\n#[cfg(test)] mod far;",
+            ),
+            ("a/far.rs", "use crate::b::B;"),
+            (
+                "b.rs",
+                "use crate::{a::A, redis::R};\npub struct B(A);\nimpl B {\n  #[cfg(test)] fn c() { crate::c::C; }\n}",
+            ),
+            ("redis/mod.rs", "mod inner; pub(crate) use inner::R; fn f(b: u8) -> ::b::B { b; std::b::b() }"),
+            ("redis/inner.rs", "use super::R; use std::{fmt, b}; pub struct R(fmt::R);"),
+        ]);
+        assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn a_room_is_a_folder_or_a_file_beside_the_root_of_a_crate() {
+        for (file, name) in [
+            ("crates/tollgate/src/limiter/wait/queue.rs", "crates/tollgate/src/limiter"),
+            ("crates/tollgate/src/limiter.rs", "crates/tollgate/src/limiter"),
+            ("crates/tollgate/src/redis/server/health.rs", "crates/tollgate/src/redis/server"),
+            ("crates/tollgate/src/redis/store.rs", "crates/tollgate/src/redis/store"),
+            ("crates/tollgate/src/lib.rs", "crates/tollgate/src/lib"),
+        ] {
+            assert_eq!(room(file), name);
+        }
+    }
+}
