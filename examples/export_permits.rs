@@ -34,7 +34,7 @@ use tollgate_tower::{ConcurrencyLayer, key::Header};
 
 /// Few permits are exact: none is kept idle while another replica needs it.
 const EXPORTS: Concurrency =
-    Concurrency::new("exports", 2).exact().on_loss(OnLoss::Cancel).max_wait(Duration::from_millis(500));
+    Concurrency::new("exports", 2).exact().on_loss(OnLoss::Cancel).wait(Duration::from_millis(500));
 
 const PAUSE: Duration = Duration::from_millis(50);
 

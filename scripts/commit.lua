@@ -53,25 +53,3 @@ end
 
 --# holding: whether the state is marked as a debt, and the rate of the decision where it is another one
 local held = {}
-
---# debt: notes the mark
-local is_owed = marked >= 1000000000000000
-held.owed = is_owed
-
---# convert: corrects nothing
---@ rebase
-
---# cut
---# most
-if held.other then
-  most, most_part = math.min(math.ceil(burst * 8 * pace), 2522880000000000), 0
-else
-  --@ own most
-end
-
---# store_owed: what was marked stays marked
-if held.owed then
-  --@ store_debt
-else
-  --@ own store_owed
-end

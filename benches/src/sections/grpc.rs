@@ -15,7 +15,7 @@ use tollgate_examples_grpc::{
 };
 use tollgate_tonic::{
     key::PeerIp,
-    messages::{MessageCharge, RateLimitBuilderExt},
+    messages::{MessageCharge, MessageLayer},
 };
 use tonic::{
     Code, Status,
@@ -52,7 +52,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         (
             "tollgate, admitted, messages charged",
             Code::Ok,
-            serve(&runtime, limit(PLENTY).charge_messages(MessageCharge::both())),
+            serve(&runtime, MessageLayer::new(limit(PLENTY), MessageCharge::both())),
         ),
     ];
     let runtime = &runtime;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{Check, Completions, Enforce, Explain, Man, Peek, Reset, Simulate, Top, Who},
+    commands::{Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Simulate, Top, Who},
     output::Format,
 };
 
@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Check(Check),
     Explain(Explain),
     Simulate(Simulate),
+    Import(Import),
     Peek(Peek),
     Reset(Reset),
     Top(Top),

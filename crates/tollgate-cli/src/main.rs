@@ -37,6 +37,7 @@ fn run(arguments: Arguments) -> Result<Report, Failure> {
         Command::Check(command) => Ok(command.run(format)),
         Command::Explain(command) => command.run(format),
         Command::Simulate(command) => command.run(format),
+        Command::Import(command) => command.run(),
         Command::Peek(command) => command.run(format),
         Command::Reset(command) => command.run(format),
         Command::Top(command) => command.run(format),

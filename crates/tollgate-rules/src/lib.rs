@@ -6,7 +6,7 @@
 //! [`RuleSet`] holds checked rules, [`Rules`] replaces them while requests run, and [`RuleLimiter`] checks requests
 //! against them on a store. `RequestRules` uses a [`RuleLimiter`] in a layer for HTTP and gRPC. Use the `tollgate`
 //! crate alone for limits that are constants, and its [`TenantLimiters`](tollgate::tenants::TenantLimiters) for limits
-//! that a database holds. The module [`spring`] reads the limits of a Spring Cloud Gateway.
+//! that a database holds. The module `spring` converts the limits of a Spring Cloud Gateway.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -132,6 +132,7 @@
 //! | `http` | no | `Descriptors`, made from the heads of HTTP and gRPC requests, and `RequestRules`, the limits of a layer |
 //! | `axum` | no | `http`, with the matched route and the peer's address of axum |
 //! | `tonic` | no | `http`, with the peer's address of tonic |
+//! | `spring` | no | `spring`, which converts the file of a Spring Cloud Gateway; for tools, not for services |
 //!
 //! # Metrics
 //!
@@ -177,6 +178,7 @@ mod reload;
 mod rule;
 mod rule_set;
 mod selector;
+#[cfg(feature = "spring")]
 pub mod spring;
 mod unit;
 mod verdict;

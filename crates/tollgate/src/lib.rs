@@ -72,6 +72,10 @@
 //! | `testing` | no | functions for the project's own tests; not covered by semantic versioning |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(all(feature = "calendar", feature = "metrics", feature = "redis", feature = "testing", feature = "tls")),
+    allow(dead_code, unused_imports, reason = "each of these features uses more of the crate")
+)]
 
 //!
 //! # Metrics
@@ -115,6 +119,7 @@ mod clock;
 mod error;
 pub mod guide;
 pub mod limiter;
+mod lock;
 mod model;
 mod random;
 #[cfg(feature = "redis")]
@@ -134,7 +139,7 @@ mod url;
 /// [`Concurrency`](permits::Concurrency). Dropping a permit gives it back.
 pub mod permits {
     pub use crate::{
-        limiter::permits::{Acquired, ConcurrencyLimiter, Lost, Permit, PermitDenied},
+        limiter::permits::{ConcurrencyLimiter, Lost, Permit, PermitDenied},
         model::{Concurrency, OnLoss},
     };
 }

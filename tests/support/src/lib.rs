@@ -11,6 +11,7 @@ mod crowd;
 mod deployment;
 mod described;
 mod dice;
+mod in_map;
 mod leases;
 mod limiters;
 pub mod lost_settlements;
@@ -29,6 +30,7 @@ pub use crowd::{Crowd, Turns, run_crowd};
 pub use deployment::{Deployment, Kind};
 pub use described::described;
 pub use dice::Dice;
+pub use in_map::{InMap, Map};
 pub use leases::{
     Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms, most_above,
     run_lease_replica,

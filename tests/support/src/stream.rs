@@ -7,7 +7,7 @@ use tollgate::{
     limiter::PolicyState,
     reservation::{ReservationId, Settlement},
     store::Ceiling,
-    testing::{self, Script, Stored, Value},
+    testing::{self, Script, Stored},
 };
 
 use tollgate_tests::expiry_command;
@@ -117,8 +117,7 @@ fn costs_of(decision: &Decision) -> Vec<u64> {
 
 /// Returns the number of the commit in a record.
 fn settled_by(taken: &Taken) -> Option<u64> {
-    let Value::Bytes(bytes) = &taken.record.as_ref()?.value else { return None };
-    let number = bytes.get(8..16)?.try_into().ok()?;
+    let number = taken.record.as_ref()?.value.get(8..16)?.try_into().ok()?;
     Some(f64::from_le_bytes(number) as u64)
 }
 
@@ -328,10 +327,7 @@ impl Stream {
             let lives = [1, 1_000, period, 2 * period, 600_000_000];
             let life_us = self.dice.pick(&lives).min(1_000_000_000_000);
             let ceilings = self.draw_ceilings(&costs);
-            let decision = match &ceilings {
-                Some(ceilings) => self.oracle.reserve_under(&self.policies, key, &id, &costs, ceilings, life_us),
-                None => self.oracle.reserve(&self.policies, key, &id, &costs, life_us),
-            };
+            let decision = self.oracle.reserve_under(&self.policies, key, &id, &costs, ceilings.as_deref(), life_us);
             let expected = (figures(&decision), costs_of(&decision));
             self.last = Some((now_us, decision));
             self.last_key = Some(key.clone());
@@ -447,6 +443,64 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
         let taken: Vec<Taken> = (0..AT_ONCE).map(|_| stream.take()).collect();
         taken.iter().for_each(|taken| load(redis, taken, alter, &mut names));
         compare_taken(redis, first, &taken, &names)?;
+    }
+    Ok(())
+}
+
+/// Repeats the next `steps` steps of a stream on a store, and compares what is decided and what is stored.
+///
+/// # Errors
+///
+/// Describes the first step at which the store and the Rust functions disagree.
+pub fn compare_on(subject: &mut dyn Subject, stream: &mut Stream, steps: usize) -> Result<(), String> {
+    for at in 0..steps {
+        let Taken { step, policies, key, now_us, states, .. } = stream.take();
+        subject.set_now(now_us);
+        let place = || format!("step {at} now {now_us} {step:?} {policies:?}");
+        let is_as_expected = match &step {
+            Step::Check { costs, ceilings, expected } => {
+                let decision = match ceilings {
+                    Some(ceilings) => subject.check_under(&policies, &key, costs, ceilings),
+                    None => subject.check_costs(&policies, &key, costs, ""),
+                };
+                figures(&decision) == *expected
+            }
+            Step::Look { costs, ceilings, expected } => {
+                let decision = match ceilings {
+                    Some(ceilings) => subject.look_under(&policies, &key, costs, ceilings),
+                    None => subject.look_costs(&policies, &key, costs),
+                };
+                figures(&decision) == *expected
+            }
+            Step::Reserve { id, costs, ceilings, life_us, expected } => {
+                let decision = subject.reserve_under(&policies, &key, id, costs, ceilings.as_deref(), *life_us);
+                (figures(&decision), costs_of(&decision)) == *expected
+            }
+            Step::Commit { id, costs, number, expected } => {
+                subject.commit(&policies, &key, id, costs, *number) == *expected
+            }
+            Step::Refund { costs, spent_us } => {
+                subject.refund_costs(&policies, &key, costs, *spent_us);
+                true
+            }
+            Step::RefundDecision { costs, decision, .. } => {
+                subject.refund_decision(&policies, &key, costs, decision, testing::at_us(decision));
+                true
+            }
+            Step::Reset => {
+                subject.reset(&policies, &key);
+                true
+            }
+        };
+        if !is_as_expected {
+            return Err(format!("{}: decided otherwise", place()));
+        }
+        for (policy, expected) in policies.iter().zip(&states) {
+            let stored = subject.stored(policy, &key);
+            if stored != *expected {
+                return Err(format!("{}: stored {stored:?}, not {expected:?}", place()));
+            }
+        }
     }
     Ok(())
 }

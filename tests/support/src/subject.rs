@@ -1,4 +1,4 @@
-//! One interface to both stores on a clock that the test moves, so that every law is written once.
+//! One interface to all stores on a clock that the test moves, so that every law is written once.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use tollgate::{
     Algorithm, Cost, Costs, Decision, Key, MemoryStore, Policy, PolicySet, Store,
     reservation::{ReservationId, Settlement},
     store::{Ceiling, Check, Clock},
-    testing::{self, Script, Stored, Value},
+    testing::{self, Script, Stored},
 };
 use tollgate_tests::{Client, RedisServer, Reply, expiry_command};
 
@@ -28,9 +28,16 @@ pub trait Subject {
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
     /// Refunds what a decision spent at `spent_us`.
     fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, spent_us: u64);
-    /// Reserves costs under an id for some microseconds.
-    fn reserve(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, life_us: u64)
-    -> Decision;
+    /// Reserves costs under an id, and under a ceiling for each policy if there are any, for some microseconds.
+    fn reserve_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
+        life_us: u64,
+    ) -> Decision;
     /// Settles a reservation at costs, by the commit of this number.
     fn commit(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, number: u64)
     -> Settlement;
@@ -62,6 +69,18 @@ pub trait Subject {
     /// Refunds units of all policies that were spent at `spent_us`.
     fn refund(&mut self, policies: &PolicySet, key: &Key, cost: u64, spent_us: u64) {
         self.refund_costs(policies, key, &Costs::new(Cost::new(cost)), spent_us);
+    }
+
+    /// Reserves costs under an id for some microseconds.
+    fn reserve(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        life_us: u64,
+    ) -> Decision {
+        self.reserve_under(policies, key, id, costs, None, life_us)
     }
 
     /// Moves the clock forward.
@@ -97,24 +116,6 @@ impl InMemory {
 }
 
 impl InMemory {
-    /// Reserves costs under an id and a ceiling for each policy, for some microseconds.
-    ///
-    /// # Panics
-    ///
-    /// When the costs do not name the policies.
-    pub fn reserve_under(
-        &mut self,
-        policies: &PolicySet,
-        key: &Key,
-        id: &ReservationId,
-        costs: &Costs,
-        ceilings: &[Ceiling],
-        life_us: u64,
-    ) -> Decision {
-        let reserve = |check: Check<'_>| testing::reserve(&self.store, check, id, life_us);
-        testing::with_check_under(policies, key, costs, ceilings, reserve)
-    }
-
     /// Returns the record of a reservation that has not lapsed, in the form in which Redis stores it.
     #[must_use]
     pub fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
@@ -168,15 +169,20 @@ impl Subject for InMemory {
         testing::with_check(policies, key, costs, refund).into_ready().expect("in process").expect("a refund");
     }
 
-    fn reserve(
+    fn reserve_under(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         id: &ReservationId,
         costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
         life_us: u64,
     ) -> Decision {
-        testing::with_check(policies, key, costs, |check| testing::reserve(&self.store, check, id, life_us))
+        let reserve = |check: Check<'_>| testing::reserve(&self.store, check, id, life_us);
+        match ceilings {
+            Some(ceilings) => testing::with_check_under(policies, key, costs, ceilings, reserve),
+            None => testing::with_check(policies, key, costs, reserve),
+        }
     }
 
     fn commit(
@@ -343,15 +349,16 @@ impl Subject for InRedis {
         assert_eq!(self.run(&call).int(), 1);
     }
 
-    fn reserve(
+    fn reserve_under(
         &mut self,
         policies: &PolicySet,
         key: &Key,
         id: &ReservationId,
         costs: &Costs,
+        ceilings: Option<&[Ceiling]>,
         life_us: u64,
     ) -> Decision {
-        let script = Script::new(policies.clone());
+        let script = Script::new(policies.clone()).under(ceilings.map(<[_]>::to_vec));
         self.load(script.reserve_text());
         let reply = self.run(&script.reserve(key, id, costs.clone(), life_us, Some(self.now_us)));
         reserved(&script, &reply).expect("a decision")
@@ -395,6 +402,12 @@ pub fn own_keys(policies: &PolicySet, key: &Key) -> Vec<String> {
     policies.iter().zip(keys).filter(|(policy, _)| is_own(policy)).map(|(_, at)| at).collect()
 }
 
+/// Returns the name of a state, as a store without a prefix has it.
+#[must_use]
+pub(crate) fn name_of(policy: &Policy, key: &Key) -> String {
+    Script::new(policy.clone()).keys(key).remove(0).replacen("tollgate:", "", 1)
+}
+
 /// Returns the commands that show a state and its expiry.
 #[must_use]
 pub fn state_commands(policy: &Policy, at: String) -> [Vec<String>; 2] {
@@ -413,13 +426,13 @@ pub fn state_commands(policy: &Policy, at: String) -> [Vec<String>; 2] {
 #[must_use]
 pub fn stored_state(value: &Reply, expires: &Reply) -> Option<Stored> {
     let value = match value {
-        Reply::Bulk(bytes) => Value::Bytes(bytes.clone()),
+        Reply::Bulk(bytes) => bytes.clone(),
         Reply::Array(entries) if !entries.is_empty() => {
             let bytes = |entry: &Reply| match entry {
-                Reply::Bulk(bytes) => bytes.clone(),
+                Reply::Bulk(bytes) => [&[bytes.len() as u8], bytes.as_slice()].concat(),
                 other => panic!("{other:?} is no entry of a log"),
             };
-            Value::List(entries.iter().map(bytes).collect())
+            entries.iter().flat_map(bytes).collect()
         }
         Reply::Nil | Reply::Array(_) => return None,
         other => panic!("{other:?} is no state"),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tollgate::{Decision, PolicySet};
 use tollgate_test_support::{policies, stream::figures};
 
-use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};
+use crate::{drain, key, least_burst, micros, on_every_store, remaining, wander};
 
 #[test]
 fn law_02_exactly_the_remaining_units_pass() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::small_policy(dice, "p", algorithm));
         let burst = set.iter().next().expect("a policy").quota().burst();
         let fresh = subject.check(&set, &key(), 1);
@@ -28,7 +28,7 @@ fn law_02_exactly_the_remaining_units_pass() {
 /// The same for quotas of any size: the remaining units pass at once, and one more does not.
 #[test]
 fn law_02_the_remaining_units_pass_at_once_and_one_more_does_not() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::large_policy(dice, "p", algorithm));
         let burst = least_burst(&set);
         assert_eq!(remaining(&subject.check(&set, &key(), 1)), burst - 1, "a fresh {set:?}");
@@ -48,7 +48,7 @@ fn law_02_the_remaining_units_pass_at_once_and_one_more_does_not() {
 
 #[test]
 fn law_03_the_time_to_retry_is_exact_and_never_zero() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         drain(subject, &set);
@@ -67,7 +67,7 @@ fn law_03_the_time_to_retry_is_exact_and_never_zero() {
 
 #[test]
 fn law_03_the_time_to_one_more_unit_is_exact() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::policy(dice, "p", algorithm));
         wander(subject, dice, &set);
         let look = subject.peek(&set, &key());
@@ -87,7 +87,7 @@ fn law_03_the_time_to_one_more_unit_is_exact() {
 /// The units that are left when a cost above one is denied, and the time to one more, are those of a peek.
 #[test]
 fn law_03_a_denial_of_a_higher_cost_tells_the_time_to_one_more_unit() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::policy(dice, "p", algorithm));
         let burst = least_burst(&set);
         // Some of the burst is left, and less than the cost.
@@ -110,7 +110,7 @@ fn law_03_a_denial_of_a_higher_cost_tells_the_time_to_one_more_unit() {
 
 #[test]
 fn law_04_at_the_reset_time_the_state_equals_a_fresh_one() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::policy(dice, "p", algorithm));
         wander(subject, dice, &set);
         drain(subject, &set);

@@ -10,11 +10,11 @@ use std::{
 use tollgate::{Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS};
 use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies};
 
-use crate::{drain, key, on_both_stores, wander};
+use crate::{drain, key, on_every_store, wander};
 
 #[test]
 fn law_01_never_more_than_the_bound_is_admitted() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = policies::small_policy(dice, "p", algorithm);
         let set = PolicySet::from(policy.clone());
         let period = policy.quota().period().as_micros() as u64;
@@ -67,7 +67,7 @@ fn law_01_threads_never_get_more_than_the_burst_together() {
 
 #[test]
 fn law_07_over_whole_periods_exactly_the_amount_accrues() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if !policies::accrues_exactly(algorithm) {
             return;
         }
@@ -100,7 +100,7 @@ fn accrues_exactly(subject: &mut dyn Subject, dice: &mut Dice, policy: &Policy) 
 
 #[test]
 fn law_07_over_whole_periods_exactly_a_large_amount_accrues() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if policies::accrues_exactly(algorithm) {
             let policy = policies::large_policy(dice, "p", algorithm);
             accrues_exactly(subject, dice, &policy);
@@ -141,7 +141,7 @@ fn polls(subject: &mut dyn Subject, rounds: u64, quotas: &[Quota]) {
 
 #[test]
 fn law_08_idling_restores_the_burst_and_no_more() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = policies::policy(dice, "p", algorithm);
         let set = PolicySet::from(policy.clone());
         wander(subject, dice, &set);

@@ -3,7 +3,7 @@
 use tollgate::{Algorithm, Cost, Costs, Key, Policy, PolicySet};
 use tollgate_test_support::{Dice, Subject, policies};
 
-use crate::{on_both_stores, remaining};
+use crate::{on_every_store, remaining};
 
 /// Returns a set with a policy on each of three branches, and one on the outer level of the second.
 fn set(dice: &mut Dice, algorithm: Algorithm) -> PolicySet {
@@ -35,7 +35,7 @@ fn alone(policy: &Policy) -> PolicySet {
 
 #[test]
 fn keys_share_the_states_of_their_common_branches_and_no_other() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = set(dice, algorithm);
         assert!(subject.check(&set, &key(1, [2, 3], 4), 1).is_allowed());
         let [full, spent] = [bursts(&set), bursts(&set).into_iter().map(|burst| burst - 1).collect::<Vec<_>>()];
@@ -54,7 +54,7 @@ fn keys_share_the_states_of_their_common_branches_and_no_other() {
 
 #[test]
 fn a_denial_on_one_branch_leaves_no_trace_on_another() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = set(dice, algorithm);
         let denying = set.iter().nth(dice.below(4) as usize).expect("four policies").clone();
         let key = key(1, [2, 3], 4);
@@ -73,7 +73,7 @@ fn a_denial_on_one_branch_leaves_no_trace_on_another() {
 
 #[test]
 fn a_refund_reaches_every_branch_and_a_reset_what_each_branch_has_alone() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = set(dice, algorithm);
         let (full, spent) = (bursts(&set), bursts(&set).into_iter().map(|burst| burst - 1).collect::<Vec<_>>());
         let key = key(1, [2, 3], 4);
@@ -92,7 +92,7 @@ fn a_refund_reaches_every_branch_and_a_reset_what_each_branch_has_alone() {
 /// Keys with branches decide as their branches one by one, all or nothing, over any schedule.
 #[test]
 fn branches_are_charged_as_their_keys_alone_or_none_is() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::branched_set(dice, algorithm, 4);
         // The same branches at other parts hold what each policy has been charged alone.
         let (together, apart) = (|key: &Key| Key::new("together").child(key), |key: &Key| Key::new("apart").child(key));

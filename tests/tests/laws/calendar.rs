@@ -47,7 +47,7 @@ fn on_both(law: impl Fn(&mut dyn Subject, &mut Dice, &PolicySet)) {
 }
 
 #[test]
-fn a_period_ends_at_its_local_midnight_on_both_stores() {
+fn a_period_ends_at_its_local_midnight_on_every_store() {
     // The time in µs after 2096-02-01 00:00 UTC, and the end of the period.
     for (unit, zone, at, end) in [
         (CalendarUnit::Month, "UTC", 0, 29 * DAY_US),

@@ -3,7 +3,7 @@
 use tollgate::{Algorithm, Cost, Costs, PolicySet, store::Ceiling, testing::ceiling};
 use tollgate_test_support::{Dice, policies};
 
-use super::{key, micros, on_both_stores};
+use super::{key, micros, on_every_store};
 
 /// Returns a ceiling for each policy that is not below the cost, and leaves no room for a wait.
 fn below_the_burst(dice: &mut Dice, policies: &PolicySet, cost: u64) -> Vec<Ceiling> {
@@ -13,7 +13,7 @@ fn below_the_burst(dice: &mut Dice, policies: &PolicySet, cost: u64) -> Vec<Ceil
 
 #[test]
 fn law_19_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_and_free() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policies: PolicySet = policies::policy(dice, "p", algorithm).into();
         let policy = policies.iter().next().expect("a policy").clone();
         let burst = policy.quota().burst();
@@ -45,7 +45,7 @@ fn law_19_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_a
 
 #[test]
 fn law_19_a_queue_takes_exactly_the_requests_that_leave_in_time() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if algorithm != Algorithm::LeakyBucket {
             return;
         }

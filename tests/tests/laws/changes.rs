@@ -5,11 +5,11 @@ use std::time::Duration;
 use tollgate::{Algorithm, Cost, Costs, Policy, PolicySet, Quota, testing::ALGORITHMS};
 use tollgate_test_support::{InMemory, InRedis, Subject, policies};
 
-use crate::{drain, key, least_burst, micros, on_both_stores, remaining};
+use crate::{drain, key, least_burst, micros, on_every_store, remaining};
 
 #[test]
 fn law_11_a_raised_limit_is_usable_at_once() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         let policy = |quota| PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
         let (low, high) = (policy(Quota::per_hour(10)), policy(Quota::per_second(1_000)));
         drain(subject, &low);
@@ -21,7 +21,7 @@ fn law_11_a_raised_limit_is_usable_at_once() {
 
 #[test]
 fn law_11_a_lowered_limit_holds_at_once_and_no_wait_exceeds_its_own_drain_time() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = |quota| PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
         let high = policy(Quota::per_second(1_000));
         for _ in 0..dice.below(1_000) {
@@ -65,7 +65,7 @@ fn law_11_another_algorithm_under_the_same_name_starts_fresh() {
 
 #[test]
 fn law_11_a_small_quota_becomes_a_large_one_and_back() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let small = PolicySet::from(policies::small_policy(dice, "p", algorithm));
         let large = PolicySet::from(policies::large_policy(dice, "p", algorithm));
         for (old, new) in [(&small, &large), (&large, &small), (&small, &large)] {
@@ -93,7 +93,7 @@ fn law_11_a_small_quota_becomes_a_large_one_and_back() {
 /// Of the two quotas many units accrue in a microsecond, so a few units are only a part of a microsecond.
 #[test]
 fn law_11_another_rate_keeps_units_that_take_less_than_a_microsecond() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if algorithm == Algorithm::SlidingLog {
             return;
         }
@@ -112,7 +112,7 @@ fn law_11_another_rate_keeps_units_that_take_less_than_a_microsecond() {
 
 #[test]
 fn law_11_the_same_rate_under_another_amount_is_understood() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = |quota| PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
         let quota = |scale| Quota::new(3 * scale, Duration::from_secs(scale)).with_burst(3 * scale);
         // The units of the greater amount are told in smaller parts of a microsecond.

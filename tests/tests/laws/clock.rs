@@ -5,11 +5,11 @@ use std::time::Duration;
 use tollgate::{Algorithm, Policy, PolicySet, Quota};
 use tollgate_test_support::{InMemory, InRedis, Subject, policies};
 
-use crate::{drain, key, micros, on_both_stores};
+use crate::{drain, key, micros, on_every_store};
 
 #[test]
 fn law_10_a_clock_that_goes_back_keeps_a_drained_key_drained_until_the_time_to_retry() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = policies::policy(dice, "p", algorithm);
         let set = PolicySet::from(policy.clone());
         let period = policy.quota().period().as_micros() as u64;
@@ -39,7 +39,7 @@ fn law_10_a_clock_that_goes_back_keeps_a_drained_key_drained_until_the_time_to_r
 /// sliding window admit one burst more each time that the clock falls by more than a period.
 #[test]
 fn law_10_each_step_back_of_more_than_a_period_admits_one_burst_more_at_most_and_a_shorter_one_none() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = policies::small_policy(dice, "p", algorithm);
         let set = PolicySet::from(policy.clone());
         let period = policy.quota().period().as_micros() as u64;
@@ -102,7 +102,7 @@ fn law_10_a_fixed_window_admits_the_burst_more_that_a_step_back_of_more_than_a_p
 
 #[test]
 fn law_10_a_clock_that_jumps_forward_admits_one_burst_at_most() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = policies::policy(dice, "p", algorithm);
         let set = PolicySet::from(policy.clone());
         drain(subject, &set);

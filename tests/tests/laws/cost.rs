@@ -4,11 +4,11 @@ use tollgate::{Cost, ErrorKind, Key, MemoryStore, Policy, PolicySet, Quota, Redi
 use tollgate_test_support::{self as support, InRedis, Subject, patient_limiter, policies, stream::figures};
 use tollgate_tests::RedisServer;
 
-use crate::{drain, key, on_both_stores, remaining, wander};
+use crate::{drain, key, on_every_store, remaining, wander};
 
 #[test]
 fn law_05_a_denial_leaves_no_trace() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         drain(subject, &set);
@@ -58,7 +58,7 @@ async fn law_06_a_cost_that_never_fits_is_an_outcome_of_its_own_and_changes_noth
 
 #[test]
 fn law_06_cost_zero_is_a_peek() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         let (peek, zero) = (subject.peek(&set, &key()), subject.check(&set, &key(), 0));
@@ -69,7 +69,7 @@ fn law_06_cost_zero_is_a_peek() {
 
 #[test]
 fn law_06_a_cost_equals_as_many_units_all_or_nothing() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::small_policy(dice, "p", algorithm));
         let (whole, units) = (Key::from("whole"), Key::from("units"));
         for _ in 0..6 {
@@ -92,7 +92,7 @@ fn law_06_a_cost_equals_as_many_units_all_or_nothing() {
 /// A large cost has the same effect in one step and in two steps at the same instant.
 #[test]
 fn law_06_a_large_cost_equals_its_parts() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policy = policies::large_policy(dice, "p", algorithm);
         let set = PolicySet::from(policy.clone());
         let (whole, parts) = (Key::from("whole"), Key::from("parts"));

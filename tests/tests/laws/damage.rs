@@ -6,9 +6,13 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, Policy, Quota, testing::ALGORITHMS};
-use tollgate_test_support::{Deployment, Kind, patient_limiter};
+use tollgate::{
+    Algorithm, Cost, Costs, Limiter, Policy, PolicySet, Quota, reservation::ReservationId, testing::ALGORITHMS,
+};
+use tollgate_test_support::{Deployment, InMap, Kind, START_US, Subject, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
+
+use crate::key;
 
 const AMOUNT: u64 = 5;
 const PERIOD: Duration = Duration::from_secs(3_600);
@@ -94,14 +98,14 @@ fn entries(key: &[u8], now_us: f64) -> Vec<Plant> {
     plants
 }
 
-/// Returns what to plant, and whether it stems from a state of ours and so has an expiry.
-fn plants(server: &RedisServer, key: &str, now_us: f64) -> impl Iterator<Item = (Plant, bool)> {
-    let ours = match server.command(&["GET", key]) {
-        Reply::Bulk(state) => damaged(key.as_bytes(), &state, now_us),
-        // The state of a log is a list.
-        _ => entries(key.as_bytes(), now_us),
+/// Returns what to plant, and whether it stems from a state of ours and so has an expiry. `state` is a state of ours, and
+/// `None` for a list.
+fn plants(state: Option<&[u8]>, key: &[u8], now_us: f64) -> impl Iterator<Item = (Plant, bool)> {
+    let ours = match state {
+        Some(state) => damaged(key, state, now_us),
+        None => entries(key, now_us),
     };
-    let foreign = foreign(key.as_bytes()).into_iter().map(|plant| (plant, false));
+    let foreign = foreign(key).into_iter().map(|plant| (plant, false));
     foreign.chain(ours.into_iter().map(|plant| (plant, true)))
 }
 
@@ -150,7 +154,12 @@ async fn plant_on(deployment: &Deployment) {
         let key = server.command(&["KEYS", "*"]).items()[0].text();
         let time = server.command(&["TIME"]);
         let now_us = time.items()[0].text().parse::<f64>().expect("seconds") * 1e6;
-        for ((what, words), is_ours) in plants(server, &key, now_us) {
+        let state = match server.command(&["GET", &key]) {
+            Reply::Bulk(state) => Some(state),
+            // The state of a log is a list.
+            _ => None,
+        };
+        for ((what, words), is_ours) in plants(state.as_deref(), key.as_bytes(), now_us) {
             planted += 1;
             server.command(&["DEL", &key]);
             assert!(!server.command(&words).is_error(), "{what}");
@@ -172,4 +181,60 @@ async fn plant_on(deployment: &Deployment) {
     }
     let once_per_algorithm = format!("calls={},", ALGORITHMS.len());
     assert!(stats["cmdstat_eval"].starts_with(&once_per_algorithm), "{stats:?}");
+}
+
+/// Returns the bytes that a command plants, in which each entry of a list follows its length. `None` where there are none.
+fn bytes(words: &[Vec<u8>]) -> Option<Vec<u8>> {
+    match words[0].as_slice() {
+        b"SET" => Some(words[2].clone()),
+        b"RPUSH" => {
+            Some(words[2..].iter().flat_map(|entry| [&[entry.len() as u8], entry.as_slice()].concat()).collect())
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn law_13_damaged_bytes_count_as_absent_over_a_map() {
+    let mut planted = 0;
+    for algorithm in ALGORITHMS {
+        let policies = PolicySet::from(Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("one"));
+        let (mut subject, costs) = (InMap::new(), Costs::new(Cost::ONE));
+        let name = format!("{{subject}}:planted:{}", algorithm.tag());
+        // A reservation leaves the longest form of a state.
+        let id = ReservationId::try_new("held").expect("an id");
+        let reserved = subject.reserve(&policies, &key(), &id, &costs, 1);
+        let state = subject.map.get(name.as_bytes()).expect("a state").value;
+        let state = Some(state.as_slice()).filter(|_| algorithm != Algorithm::SlidingLog);
+        for ((what, words), _) in plants(state, b"any", START_US as f64) {
+            let Some(bytes) = bytes(&words) else { continue };
+            planted += 1;
+            // Every step reads the bytes, and none of them panics.
+            for step in 0..4 {
+                subject.map.plant(name.as_bytes(), &bytes);
+                match step {
+                    0 => drop(subject.look(&policies, &key(), 1)),
+                    1 => subject.refund_decision(&policies, &key(), &costs, &reserved, START_US),
+                    2 => subject.owe(&policies, &key(), 3),
+                    _ => {}
+                }
+                subject.advance(1);
+            }
+            let mut passed = 0;
+            let wait = loop {
+                match subject.check(&policies, &key(), 1).retry_after() {
+                    Some(wait) => break wait,
+                    None => passed += 1,
+                }
+            };
+            assert!(passed <= AMOUNT, "{algorithm:?}: {what}: {passed} passed");
+            assert!(!wait.is_zero() && wait <= LONGEST_WAIT, "{algorithm:?}: {what}: a wait of {wait:?}");
+            if let Some(stored) = subject.map.get(name.as_bytes()).filter(|_| passed > 0) {
+                let most_ms = subject.now() / 1_000 + 3 * PERIOD.as_millis() as u64;
+                assert!(stored.expires_ms <= most_ms, "{algorithm:?}: {what}: it expires at {}", stored.expires_ms);
+            }
+        }
+    }
+    println!("{planted} values planted");
+    assert!(planted > 1_000, "{planted} values");
 }

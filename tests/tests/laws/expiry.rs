@@ -7,11 +7,11 @@ use tollgate::{
 use tollgate_test_support::{InRedis, START_US, Subject, policies, stream::figures};
 use tollgate_tests::expiry_command;
 
-use crate::{key, on_both_stores, wander};
+use crate::{key, on_every_store, wander};
 
 #[test]
 fn law_09_every_key_expires_when_it_is_fresh_and_at_most_a_second_later() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         let decision = subject.check(&set, &key(), 1);
@@ -30,7 +30,7 @@ fn law_09_every_key_expires_when_it_is_fresh_and_at_most_a_second_later() {
 
 #[test]
 fn law_09_an_absent_state_equals_a_fresh_one() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         let absent = figures(&subject.peek(&set, &key()));
         assert!(set.iter().all(|policy| subject.stored(policy, &key()).is_none()));

@@ -3,7 +3,7 @@
 use tollgate::{Algorithm, Key, PolicySet};
 use tollgate_test_support::{Dice, Subject, policies};
 
-use crate::on_both_stores;
+use crate::on_every_store;
 
 /// Returns a set with one policy at each level of a key of three levels, the whole key included.
 fn set(dice: &mut Dice, algorithm: Algorithm) -> PolicySet {
@@ -25,7 +25,7 @@ fn bursts(policies: &PolicySet) -> Vec<u64> {
 
 #[test]
 fn keys_share_the_states_of_their_common_outer_levels_and_no_other() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = set(dice, algorithm);
         assert!(subject.check(&set, &key(1, 1, 1), 1).is_allowed());
         let [full, spent] = [bursts(&set), bursts(&set).into_iter().map(|burst| burst - 1).collect()];
@@ -49,7 +49,7 @@ fn policies_without_levels(set: &PolicySet) -> Vec<tollgate::Policy> {
 
 #[test]
 fn a_denial_at_one_level_leaves_no_trace_at_another() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = set(dice, algorithm);
         let at = dice.below(3) as usize;
         let denying = set.iter().nth(at).expect("three policies").clone();
@@ -69,7 +69,7 @@ fn a_denial_at_one_level_leaves_no_trace_at_another() {
 
 #[test]
 fn a_refund_reaches_every_level_and_a_reset_the_own_level_alone() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = set(dice, algorithm);
         let (full, spent) = (bursts(&set), bursts(&set).into_iter().map(|burst| burst - 1).collect::<Vec<_>>());
         assert!(subject.check(&set, &key(1, 1, 1), 1).is_allowed());

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tollgate::{
     Algorithm, Decision, Policy, PolicySet, Quota,
     store::StoredState,
-    testing::{Script, Stored, Value},
+    testing::{Script, Stored},
 };
 use tollgate_test_support::{Dice, InMemory, InRedis, Subject, policies};
 
-use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};
+use crate::{drain, key, least_burst, micros, on_every_store, remaining, wander};
 
 /// Returns the time until there is one unit more, in microseconds.
 fn more_us(look: &Decision) -> u64 {
@@ -37,7 +37,7 @@ fn assert_exact(subject: &mut dyn Subject, policies: &PolicySet, cost: u64) {
 
 #[test]
 fn law_12_a_look_at_a_cost_charges_nothing_and_tells_when_it_fits() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policies = PolicySet::from(policies::policy(dice, "p", algorithm));
         wander(subject, dice, &policies);
         for _ in 0..3 {
@@ -48,7 +48,7 @@ fn law_12_a_look_at_a_cost_charges_nothing_and_tells_when_it_fits() {
 
 #[test]
 fn law_12_a_look_answers_as_a_check_does() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policies = PolicySet::from(policies::policy(dice, "p", algorithm));
         wander(subject, dice, &policies);
         for _ in 0..6 {
@@ -67,12 +67,15 @@ fn law_12_a_look_answers_as_a_check_does() {
 
 #[test]
 fn law_12_a_stored_state_tells_when_a_cost_fits_as_a_look_does() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policies = PolicySet::from(policies::small_policy(dice, "p", algorithm));
         let policy = policies.iter().next().expect("a policy");
         wander(subject, dice, &policies);
         let cost = 1 + dice.below(least_burst(&policies));
-        let Some(Stored { value: Value::Bytes(value), .. }) = subject.stored(policy, &key()) else { return };
+        let Some(Stored { value, .. }) = subject.stored(policy, &key()) else { return };
+        if algorithm == Algorithm::SlidingLog {
+            return;
+        }
         let name = Script::new(policies.clone()).keys(&key()).remove(0);
         let tag = name.rsplit(':').next().expect("a tag");
         let state = StoredState::decode(tag, &value).expect("a state");
@@ -95,7 +98,7 @@ fn lowered(dice: &mut Dice, algorithm: Algorithm) -> [PolicySet; 2] {
 
 #[test]
 fn law_12_a_look_after_a_lowered_quota_tells_when_there_is_one_unit_more() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let [high, low] = lowered(dice, algorithm);
         drain(subject, &high);
         subject.advance(dice.below(400_000));
@@ -131,7 +134,7 @@ fn law_12_a_bucket_of_ten_that_becomes_one_of_five_has_a_unit_after_550_ms() {
 
 #[test]
 fn law_12_a_look_at_a_set_tells_when_all_policies_admit() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let policies = PolicySet::from([
             policies::small_policy(dice, "p", algorithm),
             Policy::sliding_log("log", Quota::per_second(1 + dice.below(9))),

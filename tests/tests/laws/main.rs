@@ -1,7 +1,7 @@
-//! The laws that every algorithm keeps, each on both stores.
+//! The laws that every algorithm keeps, each on every store: in process, over a map by the adapter, and in Redis.
 //!
 //! The number of a law stands in the name of its tests. The in-process store is tried with many random policies. The
-//! scripts, which agree with it bit for bit (see `scripts/agreement.rs`), are tried with some of the same.
+//! adapter and the scripts, which agree with it bit for bit (see `scripts/agreement.rs`), are tried with some of the same.
 
 mod answers;
 mod bound;
@@ -24,14 +24,17 @@ mod waiting;
 use std::time::Duration;
 
 use tollgate::{Algorithm, Decision, Key, PolicySet, testing::ALGORITHMS};
-use tollgate_test_support::{Dice, InMemory, InRedis, START_US, Subject};
+use tollgate_test_support::{Dice, InMap, InMemory, InRedis, START_US, Subject};
 
-/// Tries a law with every algorithm on both stores; more often in process, where a try is cheap.
-fn on_both_stores(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
+/// Tries a law with every algorithm on every store; more often in process, where a try is cheap.
+fn on_every_store(law: impl Fn(&mut dyn Subject, &mut Dice, Algorithm)) {
     let mut redis = InRedis::new();
     for algorithm in ALGORITHMS {
         for seed in 0..200 {
             law(&mut InMemory::new(), &mut Dice::new(seed), algorithm);
+        }
+        for seed in 0..6 {
+            law(&mut InMap::new(), &mut Dice::new(seed), algorithm);
         }
         for seed in 0..12 {
             redis.run(&["FLUSHALL"]);

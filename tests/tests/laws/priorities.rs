@@ -3,7 +3,7 @@
 use tollgate::{Cost, Costs, Policy, PolicySet, Priority, testing::ceiling};
 use tollgate_test_support::{Dice, Subject, policies};
 
-use super::{key, on_both_stores};
+use super::{key, on_every_store};
 
 /// The longest time between two critical checks. All of them fall into the years that a server can store.
 const LONGEST_US: u64 = 100_000_000_000_000;
@@ -35,7 +35,7 @@ fn saturate(subject: &mut dyn Subject, policies: &PolicySet, priority: Priority)
 
 #[test]
 fn law_21_a_lower_rank_leaves_the_units_above_its_share() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let Some((policy, priority)) = draw(dice, algorithm) else { return };
         let (burst, period) = (policy.quota().burst(), policy.quota().period().as_micros() as u64);
         let policies: PolicySet = policy.clone().into();
@@ -52,7 +52,7 @@ fn law_21_a_lower_rank_leaves_the_units_above_its_share() {
 
 #[test]
 fn law_21_critical_checks_within_what_is_left_are_never_denied() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let Some((policy, priority)) = draw(dice, algorithm) else { return };
         let quota = policy.quota();
         // An interval bucket is filled with its burst at most.

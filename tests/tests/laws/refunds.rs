@@ -9,11 +9,11 @@ use tollgate::{
 };
 use tollgate_test_support::{Dice, Subject, policies, stream::figures};
 
-use crate::{drain, key, least_burst, micros, on_both_stores, remaining, wander};
+use crate::{drain, key, least_burst, micros, on_every_store, remaining, wander};
 
 #[test]
 fn law_12_a_peek_changes_nothing() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         let stored =
@@ -32,7 +32,7 @@ fn law_12_a_peek_changes_nothing() {
 
 #[test]
 fn law_12_a_refund_gives_back_what_was_spent_and_no_more() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 3);
         let least = least_burst(&set);
         let cost = 1 + dice.below(least);
@@ -58,7 +58,7 @@ fn law_12_a_refund_gives_back_what_was_spent_and_no_more() {
 
 #[test]
 fn law_12_a_refund_never_crosses_into_a_newer_window() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         if algorithm.has_burst() {
             return;
         }
@@ -74,7 +74,7 @@ fn law_12_a_refund_never_crosses_into_a_newer_window() {
 
 #[test]
 fn law_12_a_reset_makes_the_state_fresh() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         drain(subject, &set);
@@ -90,7 +90,7 @@ fn law_12_a_reset_makes_the_state_fresh() {
 /// Sixty reservations of the whole burst, one in each period, are cancelled at one instant, with a check after each.
 #[test]
 fn law_20_late_refunds_give_no_unit_twice() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         let period = Duration::from_secs(10);
         let set = policies::of_one_period(algorithm, Quota::new(10, period));
         let (all, life_us) = (Costs::new(Cost::new(10)), 3_600_000_000);
@@ -134,7 +134,7 @@ enum By {
 
 #[test]
 fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let period_us = dice.pick(&[1_000_000, 10_000_000, 7_000_003, 600_000_000]);
         let mut quota = Quota::new(1 + dice.below(12), Duration::from_micros(period_us));
         if algorithm.has_burst() {
@@ -190,7 +190,7 @@ fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
 /// Other requests keep the bucket empty while one works for 20 seconds, which is two times the drain time.
 #[test]
 fn law_20_a_token_bucket_that_was_busy_gets_everything_back() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
@@ -209,7 +209,7 @@ fn law_20_a_token_bucket_that_was_busy_gets_everything_back() {
 /// Nobody reserved. What was spent before is still missing, so the bucket cannot have been full.
 #[test]
 fn law_20_a_token_bucket_that_was_drained_gets_everything_back_without_a_reservation() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
@@ -235,7 +235,7 @@ fn law_20_a_token_bucket_that_was_drained_gets_everything_back_without_a_reserva
 /// Half of the burst is missing at least, whatever was spent and returned before, and however long the work takes.
 #[test]
 fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
@@ -274,7 +274,7 @@ fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
 /// The trace keeps two times. It returns nothing of an older reservation, and no more than was missing since.
 #[test]
 fn law_20_a_token_bucket_remembers_two_times() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
@@ -309,7 +309,7 @@ fn law_20_a_token_bucket_remembers_two_times() {
 /// A bucket of 10 was full after 10 seconds, whatever a request before the change has spent.
 #[test]
 fn law_20_a_lowered_burst_bounds_what_earlier_requests_return() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
@@ -329,7 +329,7 @@ fn law_20_a_lowered_burst_bounds_what_earlier_requests_return() {
 
 #[test]
 fn law_12_an_interval_bucket_gives_no_unit_back_that_a_fill_gave_back() {
-    on_both_stores(|subject, _, algorithm| {
+    on_every_store(|subject, _, algorithm| {
         if algorithm != Algorithm::IntervalBucket {
             return;
         }
@@ -347,7 +347,7 @@ fn law_12_an_interval_bucket_gives_no_unit_back_that_a_fill_gave_back() {
 /// Callers below the limit spend, work for a while, and give back, in any order: none is denied.
 #[test]
 fn law_20_what_comes_back_in_its_own_time_is_returned_whatever_others_do() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         // A queue takes back its last place alone.
         if algorithm == Algorithm::LeakyBucket {
             return;
@@ -378,7 +378,7 @@ fn law_20_what_comes_back_in_its_own_time_is_returned_whatever_others_do() {
 /// After Δ, `k − Δ/T` units come back at least, whatever was spent and returned in between.
 #[test]
 fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
@@ -411,7 +411,7 @@ fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
 /// takes nothing.
 #[test]
 fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let (period, has_bursts) = (Duration::from_secs(dice.pick(&[10, 86_400])), dice.below(2) == 0);
         let of = |quota| policies::of_one_period(algorithm, quota);
         let changed = |dice: &mut Dice| {
@@ -463,7 +463,7 @@ fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
 /// Eight requests are under way while the quota is raised, and settled then.
 #[test]
 fn law_22_a_raised_quota_is_not_spent_twice() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let day = Duration::from_secs(86_400);
         let [low, high] = [10, 1_000].map(|amount| policies::of_one_period(algorithm, Quota::new(amount, day)));
         for at in 0..8 {
@@ -482,7 +482,7 @@ fn law_22_a_raised_quota_is_not_spent_twice() {
 /// Replicas of two versions decide with two amounts, in turns.
 #[test]
 fn law_22_amounts_that_take_turns_admit_no_more_than_the_greater_one() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let amounts = [dice.pick(&[1, 10, 900]), 1_000];
         let period = Duration::from_secs(dice.pick(&[60, 86_400]));
         let sets = amounts.map(|amount| policies::of_one_period(algorithm, Quota::new(amount, period)));

@@ -3,11 +3,11 @@
 use tollgate::{Cost, Costs, Key, Policy, PolicySet};
 use tollgate_test_support::{Dice, policies};
 
-use crate::{drain, key, on_both_stores, remaining, wander};
+use crate::{drain, key, on_every_store, remaining, wander};
 
 #[test]
 fn a_set_is_charged_whole_or_not_at_all() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
         drain(subject, &set);
@@ -27,7 +27,7 @@ fn a_set_is_charged_whole_or_not_at_all() {
 
 #[test]
 fn policies_of_one_name_share_their_counter_across_sets() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let shared = policies::small_policy(dice, "shared", algorithm);
         let alone = PolicySet::from(shared.clone());
         let other = policies::policy(dice, "other", algorithm);
@@ -41,7 +41,7 @@ fn policies_of_one_name_share_their_counter_across_sets() {
 /// A set with a cost for each policy decides as its policies do one by one, all or nothing.
 #[test]
 fn each_policy_is_charged_its_own_cost_or_none_is() {
-    on_both_stores(|subject, dice, algorithm| {
+    on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         let (together, apart) = (Key::from("together"), Key::from("apart"));
         let alone: Vec<PolicySet> = set.iter().cloned().map(PolicySet::from).collect();

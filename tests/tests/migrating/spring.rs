@@ -1,7 +1,7 @@
 //! The limiter of Spring Cloud Gateway: its script on a real server, and a model of it for short expiries.
 
 use tollgate::{Key, Policy, PolicySet, Quota};
-use tollgate_rules::spring::Gateway;
+use tollgate_rules::{Format, RuleSet, spring};
 use tollgate_test_support::{Dice, InRedis, Subject};
 
 use super::{SECOND, START, assert_same_admissions, in_process, trace};
@@ -21,12 +21,15 @@ if ttl > 0 then
 end
 return passes and 1 or 0";
 
-fn gateway(rate: u64, burst: u64, requested: u64) -> Gateway {
+/// Returns the policy of a route, as the command converts it.
+fn policy(rate: u64, burst: u64, requested: u64) -> Policy {
     let text = format!(
         "spring.cloud.gateway.routes:\n- id: users\n  filters:\n  - name: RequestRateLimiter\n    args:\n      \
          redis-rate-limiter: {{replenish-rate: {rate}, burst-capacity: {burst}, requested-tokens: {requested}}}\n"
     );
-    Gateway::parse(&text).expect("a gateway")
+    let rules = RuleSet::parse(&spring::convert(&text, &[], &|_| None).expect("rules"), Format::Yaml).expect("rules");
+    let policies = rules.rules().find_map(|rule| rule.policies()).expect("a policy");
+    policies.iter().next().expect("a policy").clone()
 }
 
 /// Returns the whole seconds of the gateway's clock.
@@ -51,9 +54,7 @@ fn a_route_admits_at_whole_seconds_what_the_script_of_the_gateway_admits() {
     // The state of these buckets lives for minutes, so a slow machine changes nothing.
     for (at, (rate, burst, requested)) in [(1, 60, 1), (1, 60, 60), (3, 200, 7)].into_iter().enumerate() {
         let (mut peer, mut redis) = (InRedis::new(), InRedis::new());
-        let gateway = gateway(rate, burst, requested);
-        let limit = gateway.limit("users").expect("a limit");
-        let policies = PolicySet::from(limit.policy().expect("a policy").clone());
+        let policies = PolicySet::from(policy(rate, burst, requested));
         let script = |now: u64| {
             let arguments = [rate, burst, seconds(now), requested].map(|number| number.to_string());
             let keys = [
@@ -68,7 +69,7 @@ fn a_route_admits_at_whole_seconds_what_the_script_of_the_gateway_admits() {
         let mut model = model(rate, burst, requested);
         let ours = |now| {
             redis.set_now(START + now);
-            let allowed = redis.check(&policies, &Key::from("u"), limit.cost()).is_allowed();
+            let allowed = redis.check(&policies, &Key::from("u"), requested).is_allowed();
             assert_eq!(model(now), allowed, "the model");
             allowed
         };
@@ -79,7 +80,7 @@ fn a_route_admits_at_whole_seconds_what_the_script_of_the_gateway_admits() {
 
 #[test]
 fn a_fast_route_admits_at_whole_seconds_what_the_gateway_admits() {
-    let policy = gateway(10, 20, 1).limit("users").and_then(|limit| limit.policy().cloned()).expect("a policy");
+    let policy = policy(10, 20, 1);
     for seed in 0..20 {
         let times = trace(seed, 1_000, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, SECOND, 5 * SECOND]);
         assert_same_admissions(&times, model(10, 20, 1), in_process(policy.clone()));
@@ -88,9 +89,8 @@ fn a_fast_route_admits_at_whole_seconds_what_the_gateway_admits() {
 
 #[test]
 fn around_the_edge_of_a_second_the_gateway_admits_twice_the_burst_and_the_exact_bucket_once() {
-    let policy = gateway(10, 10, 1).limit("users").and_then(|limit| limit.policy().cloned()).expect("a policy");
     let edge: Vec<_> = [SECOND - 1, SECOND].iter().flat_map(|now| [*now; 10]).collect();
-    let (mut theirs, mut ours) = (model(10, 10, 1), in_process(policy));
+    let (mut theirs, mut ours) = (model(10, 10, 1), in_process(policy(10, 10, 1)));
     let count = |admits: &mut dyn FnMut(u64) -> bool| edge.iter().filter(|now| admits(**now)).count();
     assert_eq!((count(&mut theirs), count(&mut ours)), (20, 10));
 }

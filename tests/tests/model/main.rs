@@ -30,6 +30,8 @@ mod redis {
             atomic::{AtomicU32, AtomicU64, Ordering, fence},
         };
 
+        pub(crate) use crate::lock::Lock;
+
         /// Stands for the type of a crate that loom does not know.
         pub(crate) struct ArcSwapOption<T>(Mutex<Option<std::sync::Arc<T>>>);
 
@@ -69,7 +71,26 @@ mod redis {
 
 /// The locks of `memory`.
 mod sync {
-    pub(super) use loom::sync::{Mutex, MutexGuard};
+    pub(super) use loom::sync::MutexGuard;
+
+    pub(super) use crate::lock::Lock;
+}
+
+/// The lock of the library, over that of loom.
+mod lock {
+    use loom::sync::{Mutex, MutexGuard};
+
+    pub(crate) struct Lock<T>(Mutex<T>);
+
+    impl<T> Lock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("no panic under the lock")
+        }
+    }
 }
 
 #[path = "../../../crates/tollgate/src/store/memory/shards.rs"]

@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
+
 use tollgate::{
     Key, MemoryStore, Store,
     permits::Concurrency,
-    store::{Clock, PermitGrant},
+    store::{Clock, KeyValueStore, PermitGrant},
     testing::{self, Stored},
 };
-use tollgate_test_support::{Deployment, Dice, InRedis, Kind, START_US, integers, stored_state, stream};
+use tollgate_test_support::{Deployment, Dice, InRedis, Kind, Map, START_US, integers, stored_state, stream};
 use tollgate_tests::expiry_command;
 
 /// The calls of a stream.
@@ -29,6 +31,8 @@ struct Stream {
     dice: Dice,
     clock: Clock,
     store: MemoryStore,
+    /// A store that has to grant the same, and what it stores.
+    twin: Option<(KeyValueStore<Map>, Map, Runtime)>,
     now_us: u64,
     policy: Concurrency,
     replicas: u64,
@@ -51,6 +55,7 @@ impl Stream {
         };
         Self {
             store: MemoryStore::builder().clock(clock.clone()).build(),
+            twin: None,
             policy: Concurrency::try_new("streams", limit).expect("a policy"),
             now_us: START_US,
             clock,
@@ -93,6 +98,11 @@ impl Stream {
         let words = testing::permit_call(sha, &request, self.now_us);
         let grant = self.store.permits(request).into_ready().expect("in process").expect("an answer");
         let stored = testing::stored_permits(&self.store, &key, "streams");
+        if let Some((twin, map, runtime)) = &self.twin {
+            let at = testing::permit_key("streams", &key).replacen("tollgate:", "", 1);
+            assert_eq!(runtime.block_on(twin.permits(request)).expect("an answer"), grant, "{request:?}");
+            assert_eq!(map.get(at.as_bytes()), stored, "{request:?}");
+        }
         Answered { words, at: testing::permit_key("streams", &key), now_us: self.now_us, grant, stored }
     }
 }
@@ -134,6 +144,17 @@ fn the_script_agrees_with_the_pure_function() {
         if let Err(difference) = compare(&mut redis, seed, testing::permit_text()) {
             panic!("seed {seed}: {difference}");
         }
+    }
+}
+
+#[test]
+fn the_adapter_over_a_map_grants_and_stores_as_in_process() {
+    for seed in 0..8 {
+        let mut stream = Stream::new(seed);
+        let map = Map::new(stream.clock.clone()).with_conflicts(4);
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        stream.twin = Some((KeyValueStore::new(map.clone()), map, runtime));
+        (0..BATCH).for_each(|_| drop(stream.next("")));
     }
 }
 

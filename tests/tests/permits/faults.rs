@@ -51,7 +51,7 @@ async fn calls_that_break_with_their_connection_are_never_counted_twice() {
         }
         wait::until_async("a permit", PATIENCE, async || {
             let acquired = limiter.acquire("acme").await.ok();
-            permits.extend(acquired.and_then(|acquired| acquired.into_result().ok()));
+            permits.extend(acquired.and_then(Result::ok));
             assert!(held_by_all(&server) <= 2 && permits.len() <= 2);
             !permits.is_empty()
         })
@@ -102,7 +102,7 @@ fn permits_are_lost_when_the_server_stays_away_for_a_life() {
 async fn a_server_that_stays_away() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = impatient(store, TWO.life(Duration::from_secs(1)));
+    let limiter = impatient(store, TWO.with_life(Duration::from_secs(1)));
     let permit = take(&limiter, "acme").await.expect("a permit");
     server.kill();
     permit.lost().await;
@@ -111,7 +111,7 @@ async fn a_server_that_stays_away() {
     let mut permits = Vec::new();
     wait::until_async("both permits", PATIENCE, async || {
         let acquired = limiter.acquire("acme").await.ok();
-        permits.extend(acquired.and_then(|acquired| acquired.into_result().ok()));
+        permits.extend(acquired.and_then(Result::ok));
         permits.len() == 2
     })
     .await;

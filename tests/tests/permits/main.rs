@@ -3,6 +3,7 @@
 
 mod agreement;
 mod faults;
+mod model;
 mod processes;
 mod store;
 
@@ -22,7 +23,7 @@ fn replica(store: impl Store, policy: Concurrency) -> ConcurrencyLimiter {
 
 /// Takes a permit, if one is free.
 async fn take(limiter: &ConcurrencyLimiter, key: &str) -> Option<Permit> {
-    limiter.acquire(key).await.expect("the store answers").into_result().ok()
+    limiter.acquire(key).await.expect("the store answers").ok()
 }
 
 /// Runs a scene of permits, which lapse while the machine stands still for their life.

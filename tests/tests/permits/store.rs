@@ -14,14 +14,14 @@ use crate::{replica, take, undisturbed};
 async fn replicas_share_one_limit(deployment: &Deployment) {
     let stores = [(); 3].map(|()| deployment.builder("permits").build().expect("a store"));
     for policy in [Concurrency::new("exact", 5).exact(), Concurrency::new("pooled", 5)] {
-        let policy = policy.life(Duration::from_secs(1));
+        let policy = policy.with_life(Duration::from_secs(1));
         let replicas = stores.each_ref().map(|store| replica(store.clone(), policy.clone()));
         for key in [Key::new("acme"), Key::new("acme").child("ann"), Key::bytes(b"{x}:\0 \n")] {
             let mut held = Vec::new();
             let mut all_denied = async || {
                 let mut denied = 0;
                 for replica in &replicas {
-                    match replica.acquire(&key).await.expect("the store answers").into_result() {
+                    match replica.acquire(&key).await.expect("the store answers") {
                         Ok(permit) => held.push(permit),
                         Err(_) => denied += 1,
                     }
@@ -70,7 +70,7 @@ async fn a_65th_replica_is_refused_and_counts_nothing() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for policy in [Concurrency::new("jobs", 1_000).exact(), Concurrency::new("jobs", 1_000)] {
-        let policy = policy.life(PATIENCE);
+        let policy = policy.with_life(PATIENCE);
         // Each limiter is a replica of its own.
         let replicas: Vec<_> = (0..65).map(|_| replica(store.clone(), policy.clone())).collect();
         let mut permits = Vec::new();
@@ -90,7 +90,7 @@ async fn a_65th_replica_is_refused_and_counts_nothing() {
         assert_eq!(holders(&server).len(), 64);
         permits.clear();
         wait::until_async("the 65th replica to get a permit", PATIENCE, async || {
-            permits.extend(replicas[64].acquire("acme").await.ok().and_then(|acquired| acquired.into_result().ok()));
+            permits.extend(replicas[64].acquire("acme").await.ok().and_then(Result::ok));
             assert!(holders(&server).len() <= 64);
             !permits.is_empty()
         })

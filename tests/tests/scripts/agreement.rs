@@ -1,4 +1,5 @@
-//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks: on Redis and on Valkey.
+//! The scripts and the Rust functions agree, bit for bit, on hostile streams of checks: on Redis and on Valkey. So does the
+//! adapter over a map, which runs the functions on bytes.
 //!
 //! Both receive the same (Δt, key, cost). The Rust functions decide first, so that a step can aim at the microsecond at
 //! which the last answer changes. The test compares the decision, the remaining units and the waits of every policy, the
@@ -8,7 +9,7 @@ use std::ops::Range;
 
 use tollgate::{Algorithm, CalendarUnit, TimeZone, testing::ALGORITHMS};
 use tollgate_test_support::{
-    Deployment, InRedis, Kind,
+    Deployment, InMap, InRedis, Kind,
     stream::{self, Stream},
 };
 
@@ -84,6 +85,26 @@ fn every_algorithm_agrees_with_its_script_on_valkey() {
     for algorithm in ALGORITHMS {
         agree_on(&mut valkey, algorithm, 1_000_000..1_000_003);
     }
+}
+
+#[test]
+fn the_adapter_over_a_map_decides_and_stores_as_in_process_whatever_others_write_meanwhile() {
+    let agree = |algorithm| {
+        for (seed, stream) in [Stream::changing, Stream::nested, Stream::branched, Stream::reserving].iter().enumerate()
+        {
+            let (mut subject, mut stream) = (InMap::new(), stream(seed as u64, algorithm));
+            if let Err(difference) = stream::compare_on(&mut subject, &mut stream, 1_000) {
+                panic!("{algorithm:?} seed {seed}: {difference}");
+            }
+            let (written, refused) = subject.map.writes();
+            assert!(refused > written / 8, "{written} writes, {refused} refused");
+        }
+    };
+    std::thread::scope(|scope| {
+        for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
+            scope.spawn(move || agree(algorithm));
+        }
+    });
 }
 
 #[test]

@@ -40,7 +40,7 @@ async fn every_call_is_blocked(store: &(impl Store + Clone), policies: &PolicySe
         limiter.check("acme").wait(wait).await,
         limiter.check("acme").cost(Cost::new(9)).wait(wait).await,
         limiter.reserve("acme", Cost::new(9)).id(id.clone()).await.map(|held| held.decision().clone()),
-        limiter.reserve("acme", Cost::new(9)).capped().max_wait(wait).await.map(|held| held.decision().clone()),
+        limiter.reserve("acme", Cost::new(9)).capped().wait(wait).await.map(|held| held.decision().clone()),
         store.check(check).await,
         store.look(check).await,
         store.reserve(check, &id, wait).await,

@@ -16,6 +16,7 @@ mod endless_replies;
 mod events;
 mod faults;
 mod forgetful_server;
+mod key_values;
 mod late_refunds;
 mod leased_rules;
 mod leases;

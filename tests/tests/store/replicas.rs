@@ -194,15 +194,20 @@ async fn no_process_is_counted_that_has_no_use_for_it_and_no_task_is_left() {
 
     // No check is made here, because a check starts tasks that end at their own time.
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let before = tasks();
+    // The timer of the calls ends at its own time, too.
+    let until_tasks = async |count| wait::until_async("so many tasks", PATIENCE, async || tasks() == count).await;
+    let of_connection = 2;
+    until_tasks(of_connection).await;
     let (count, limiters) = (counted(&store), [limiter(store.clone()), limiter(store.clone())]);
     until(&count, 1).await;
-    assert_eq!(tasks(), before + 1, "one task for each store");
+    // One task for each store.
+    until_tasks(of_connection + 1).await;
     drop((count, limiters));
-    wait::until_async("the task to end with the last limiter", PATIENCE, async || tasks() == before).await;
+    // It ends with the last limiter, and a later limiter is counted again.
+    until_tasks(of_connection).await;
     let limiter = limiter(store.clone());
     until(&counted(&store), 1).await;
-    assert_eq!(tasks(), before + 1, "a later limiter is counted again");
+    until_tasks(of_connection + 1).await;
     drop((limiter, store));
     wait::until_async("the task to end with the store", PATIENCE, async || tasks() == 0).await;
 }

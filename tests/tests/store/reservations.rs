@@ -131,7 +131,7 @@ async fn a_reservation_that_would_wait_too_long_is_denied_by_the_decision_itself
     let over_redis = patient_limiter(redis, [calls.clone(), TOKENS]);
     for (trips, limiter) in [(4, over_redis), (0, patient_limiter(memory, [calls, TOKENS]))] {
         let reserve = async |max_wait| {
-            let reserve = limiter.reserve("acme", [("calls", 1), ("tokens", 70)]).max_wait(max_wait);
+            let reserve = limiter.reserve("acme", [("calls", 1), ("tokens", 70)]).wait(max_wait);
             reserve.await.expect("a decision").decision().clone()
         };
         for delay in [0, 100] {

@@ -186,7 +186,6 @@ fn futures_of_rules_and_layers(limiter: &RuleLimiter, rules: &Rules, reservation
 fn futures_of_permits(limiter: &ConcurrencyLimiter, permit: &Permit, released: Permit, events: &mut EventReceiver) {
     send(limiter.acquire("acme"));
     send(limiter.try_acquire("acme"));
-    send(limiter.acquire_within("acme", MUCH_TOO_LONG));
     send(permit.lost());
     send(permit.run(std::future::ready(())));
     send(released.release());

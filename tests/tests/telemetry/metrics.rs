@@ -190,10 +190,11 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
 fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_waited_for() {
     record(async |snapshotter| {
         let jobs = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("jobs", 2));
-        let first = jobs.acquire("acme").await.expect("an answer").into_result().expect("a permit");
-        let second = jobs.acquire("acme").await.expect("an answer").into_result().expect("a permit");
-        assert!(jobs.acquire("acme").await.expect("an answer").is_denied());
-        let mut waits = Box::pin(jobs.acquire_within("acme", PATIENCE));
+        let first = jobs.acquire("acme").await.expect("an answer").expect("a permit");
+        let second = jobs.acquire("acme").await.expect("an answer").expect("a permit");
+        assert!(jobs.acquire("acme").await.expect("an answer").is_err());
+        let patient = jobs.with_wait(PATIENCE);
+        let mut waits = Box::pin(patient.acquire("acme"));
         let is_ready = poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_ready())).await;
         assert!(!is_ready);
         let series = Series::of(&snapshotter);
@@ -208,7 +209,7 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
         assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(2.0));
         assert_eq!(series.gauge("tollgate_permits_waiting policy=jobs"), Some(1.0));
         drop(first);
-        let third = waits.await.expect("an answer").into_result().expect("a permit");
+        let third = waits.await.expect("an answer").expect("a permit");
         // The snapshot has set the gauges to zero.
         let series = Series::of(&snapshotter);
         assert_eq!(series.count("tollgate_permits_total policy=jobs outcome=acquired"), 1);
@@ -224,7 +225,7 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
     record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::connect(server.url()).await.expect("a store");
-        let policy = Concurrency::new("jobs", 2).exact().life(Duration::from_secs(1));
+        let policy = Concurrency::new("jobs", 2).exact().with_life(Duration::from_secs(1));
         let jobs = closed_permits(store, policy, PATIENCE);
         let lost = take_permit(&jobs).await.expect("a permit");
         server.kill();

@@ -227,6 +227,21 @@ async fn an_outage_ends_without_a_further_check_once_the_store_answers() {
 }
 
 #[tokio::test]
+async fn a_limiter_that_is_dropped_in_an_outage_leaves_no_outage_behind() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let store = FaultyStore::default();
+    let limiter = limiter(store.clone());
+    store.fail();
+    assert!(is_degraded(&limiter, "acme").await);
+    drop(limiter);
+    let series = snapshotter.snapshot().into_vec();
+    let gauges = series.iter().filter(|(key, ..)| key.key().name() == "tollgate_outage");
+    assert_eq!(gauges.map(|(.., value)| format!("{value:?}")).collect::<Vec<_>>(), ["Gauge(0.0)"]);
+}
+
+#[tokio::test]
 async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number() {
     let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();

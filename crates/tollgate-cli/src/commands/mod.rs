@@ -3,6 +3,7 @@
 mod check;
 mod enforce;
 mod explain;
+mod import;
 mod pages;
 mod peek;
 mod reset;
@@ -14,6 +15,7 @@ mod who;
 pub(crate) use check::Check;
 pub(crate) use enforce::Enforce;
 pub(crate) use explain::Explain;
+pub(crate) use import::Import;
 pub(crate) use pages::{Completions, Man};
 pub(crate) use peek::Peek;
 pub(crate) use reset::Reset;

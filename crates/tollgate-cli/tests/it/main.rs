@@ -4,6 +4,7 @@
 mod arguments;
 mod check;
 mod explain;
+mod import;
 mod lockout;
 mod peek;
 mod published;

@@ -1,6 +1,9 @@
 //! Health and reflection over gRPC.
 
-use tollgate_envoy::Component;
+use tollgate_envoy::{
+    Ads, Component, Health, RateLimitService, Server, ServerBuilder, proto::ratelimit::RateLimitRequest,
+};
+use tollgate_rules::Rules;
 use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
@@ -46,4 +49,25 @@ async fn reflection_describes_the_service() {
     assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");
     let file = answers.message().await.unwrap().unwrap().message_response.unwrap();
     assert!(matches!(file, MessageResponse::FileDescriptorResponse(_)), "{file:?}");
+}
+
+/// Compiles for a future that a task of a runtime with several threads may await.
+fn send(_: impl Future + Send) {}
+
+fn futures_of_a_server(
+    (builder, server, ads, rules): (ServerBuilder, Server, Ads, Rules),
+    (health, service, request): (&Health, &RateLimitService, &RateLimitRequest),
+) {
+    send(builder.bind());
+    send(server.run(std::future::pending()));
+    send(ads.run(rules));
+    send(Health::new());
+    send(health.set(Component::Store, true));
+    send(service.decide(request));
+}
+
+#[test]
+fn every_future_of_a_server_can_be_awaited_in_a_spawned_task() {
+    // That it compiles is the test.
+    let _ = futures_of_a_server;
 }

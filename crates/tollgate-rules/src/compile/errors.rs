@@ -46,8 +46,9 @@ pub(crate) struct Errors {
 
 impl Errors {
     /// Collects the mistakes of a file.
-    pub(crate) fn of_file(file: Arc<Path>) -> Self {
-        Self { file: Some(file), ..Self::default() }
+    #[cfg(feature = "spring")]
+    pub(crate) fn of_file(file: Option<Arc<Path>>) -> Self {
+        Self { file, ..Self::default() }
     }
 
     pub(super) fn push(&mut self, error: RuleError) {

@@ -16,6 +16,6 @@ mod metadata;
 mod networks;
 mod priorities;
 
-pub(crate) use errors::Errors;
-pub(crate) use fields::listed;
 pub(crate) use files::{Options, Source, compile};
+#[cfg(feature = "spring")]
+pub(crate) use {errors::Errors, fields::listed};

@@ -2,7 +2,7 @@ use std::path::Path;
 
 #[cfg(feature = "toml")]
 use super::toml;
-use super::{json, limits::Limits, node::Node, yaml};
+use super::{limits::Limits, node::Node, yaml};
 use crate::error::RuleError;
 
 /// Names the format of a file of rules.
@@ -19,7 +19,8 @@ use crate::error::RuleError;
 pub enum Format {
     /// YAML 1.2, for the extensions `.yaml` and `.yml`.
     Yaml,
-    /// JSON (RFC 8259), for the extension `.json`.
+    /// JSON (RFC 8259), for the extension `.json`. It is read as the YAML that it is: a character beyond U+FFFF stands as
+    /// itself, because two escapes of surrogates are refused.
     Json,
     /// TOML 1.1, for the extension `.toml`.
     #[cfg(feature = "toml")]
@@ -43,8 +44,8 @@ impl Format {
     pub(crate) fn read(self, text: &str, limits: &Limits) -> Result<Node, RuleError> {
         let text = checked(text, limits)?;
         match self {
-            Self::Yaml => yaml::read(text, limits),
-            Self::Json => json::read(text, limits),
+            Self::Yaml => yaml::read(text, limits, "YAML"),
+            Self::Json => yaml::read(text, limits, "JSON"),
             #[cfg(feature = "toml")]
             Self::Toml => toml::read(text, limits),
         }
@@ -52,6 +53,7 @@ impl Format {
 }
 
 /// Reads the documents of a YAML text. A byte order mark at its start is skipped.
+#[cfg(feature = "spring")]
 pub(crate) fn read_yaml(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
     yaml::read_all(checked(text, limits)?, limits)
 }

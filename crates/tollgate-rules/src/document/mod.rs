@@ -1,6 +1,6 @@
 //! Reads the text of a file as a tree of nodes, each with its place.
 //!
-//! The three formats become one tree, so that a mistake is reported in the same way in each: with the place of the value,
+//! The formats become one tree, so that a mistake is reported in the same way in each: with the place of the value,
 //! and several mistakes at once. Types that serde derives have neither: serde reports the first mistake only, and it
 //! has no places for values that are wrong in their context, such as a duplicate composite key.
 //!
@@ -16,12 +16,10 @@
 //! | `marked-yaml` 0.8 | refuses every alias and every tag, also in files of Envoy's service; parser `yaml-rust2` |
 //! | `serde_yaml` | not maintained |
 //!
-//! TOML is read as the spanned tree of `toml`. JSON is read by `serde_json` as raw values, whose addresses in the text are
-//! their places.
+//! JSON is YAML. TOML is read as the spanned tree of `toml`.
 
 mod budget;
 mod format;
-mod json;
 mod limits;
 mod node;
 #[cfg(feature = "toml")]
@@ -29,6 +27,7 @@ mod toml;
 mod yaml;
 
 pub use format::Format;
+#[cfg(feature = "spring")]
 pub(crate) use format::read_yaml;
 pub use limits::Limits;
 pub(crate) use node::{Field, Node, Scalar, Value, short};

@@ -11,10 +11,9 @@ use super::{
 };
 use crate::error::{Position, RuleError};
 
-/// Reads a text of one YAML document.
-pub(super) fn read(text: &str, limits: &Limits) -> Result<Node, RuleError> {
-    let mut reader =
-        Reader { parser: Parser::new_from_str(text), budget: Budget::new(limits), anchors: HashMap::new() };
+/// Reads a text of one YAML document. `format` is the name of the format in messages.
+pub(super) fn read(text: &str, limits: &Limits, format: &'static str) -> Result<Node, RuleError> {
+    let mut reader = Reader::new(text, limits, format);
     loop {
         let (event, span) = reader.next()?;
         match event {
@@ -32,9 +31,9 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<Node, RuleError> {
 }
 
 /// Reads a text of any number of YAML documents.
+#[cfg(feature = "spring")]
 pub(super) fn read_all(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleError> {
-    let mut reader =
-        Reader { parser: Parser::new_from_str(text), budget: Budget::new(limits), anchors: HashMap::new() };
+    let mut reader = Reader::new(text, limits, "YAML");
     let mut documents = Vec::new();
     loop {
         let (event, span) = reader.next()?;
@@ -49,6 +48,7 @@ pub(super) fn read_all(text: &str, limits: &Limits) -> Result<Vec<Node>, RuleErr
 }
 
 struct Reader<'a> {
+    format: &'static str,
     parser: Parser<'a, StrInput<'a>>,
     budget: Budget<'a>,
     /// The values with an anchor.
@@ -63,9 +63,14 @@ struct Anchored {
 }
 
 impl<'a> Reader<'a> {
+    fn new(text: &'a str, limits: &'a Limits, format: &'static str) -> Self {
+        let (parser, budget) = (Parser::new_from_str(text), Budget::new(limits));
+        Self { format, parser, budget, anchors: HashMap::new() }
+    }
+
     fn next(&mut self) -> Result<(Event<'a>, Span), RuleError> {
         match self.parser.next_event() {
-            Some(event) => event.map_err(|error| scan_error(&error)),
+            Some(event) => event.map_err(|error| scan_error(self.format, &error)),
             None => Err(syntax("the file ends too early")),
         }
     }
@@ -275,9 +280,9 @@ fn float(text: &str) -> Option<f64> {
     if is_number { text.parse().ok() } else { None }
 }
 
-fn scan_error(error: &ScanError) -> RuleError {
+fn scan_error(format: &str, error: &ScanError) -> RuleError {
     // The messages of the parser are fixed texts. They hold one character of the file at most.
-    syntax(format!("invalid YAML: {}", error.info())).at(place(*error.marker()))
+    syntax(format!("invalid {format}: {}", error.info())).at(place(*error.marker()))
 }
 
 fn place(mark: Marker) -> Position {

@@ -158,7 +158,7 @@ impl RequestDecider for RequestRules {
             }
             let plan = set.plan_in_layer(&domain, &descriptors, check, has_networks);
             let (verdict, charges) = limiter.decide_plan(&plan).await?;
-            joint(&plan, &verdict, charges, limiter.0.modes)
+            Ok(joint(&plan, &verdict, charges, limiter.0.modes))
         }))
     }
 }
@@ -175,7 +175,7 @@ fn joint(
     verdict: &Verdict,
     charges: Vec<Option<Charge>>,
     modes: GlobalModes,
-) -> Result<Option<JointDecision>, Error> {
+) -> Option<JointDecision> {
     let is_allowed = verdict.code() == Code::Ok;
     let mut joint = if is_allowed { JointDecision::allowed() } else { JointDecision::denied() };
     let (mut blocked, mut never_fits, mut is_limited) = (None, None, false);
@@ -195,18 +195,18 @@ fn joint(
             }
             Ok(decision) => joint.with(limiter, key, decision),
             Err(error) => {
-                never_fits = never_fits.or(is_over.then_some(error));
+                never_fits = never_fits.or(is_over.then_some((key, error)));
                 joint
             }
         };
     }
     if is_allowed {
-        return Ok((is_limited || blocked.is_some()).then_some(joint));
+        return (is_limited || blocked.is_some()).then_some(joint);
     }
-    match (blocked, never_fits) {
+    Some(match (blocked, never_fits) {
         // A network that the descriptors name has no key.
-        (Some(key), _) => Ok(Some(key.map_or_else(JointDecision::denied, JointDecision::blocked))),
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(Some(joint)),
-    }
+        (Some(key), _) => key.map_or_else(JointDecision::denied, JointDecision::blocked),
+        (None, Some((key, error))) => JointDecision::never_fits(key, error),
+        (None, None) => joint,
+    })
 }

@@ -122,8 +122,8 @@ fn argument(
         [name] => match ARGUMENTS.iter().position(|known| same(known, name)) {
             Some(0) => filter.key_resolver = values.text(node, field),
             Some(1) => filter.deny_empty_key = values.boolean(node, field),
-            Some(2) => filter.empty_key_status = values.status(node, field),
-            Some(3) => filter.status = values.status(node, field),
+            Some(2) => filter.empty_key_status = values.text(node, field),
+            Some(3) => filter.status = values.text(node, field),
             Some(_) => drop(values.boolean(node, field)),
             None => refuse(RuleErrorKind::UnknownField, format!("unknown field, {}", expected_argument(name))),
         },

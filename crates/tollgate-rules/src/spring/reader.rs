@@ -104,7 +104,7 @@ impl Reader<'_> {
         let (node, field) = (property.node, path(&property.name));
         match NAMES.iter().position(|known| same(known, name)) {
             Some(0) => settings.deny_empty_key = self.values.boolean(node, &field),
-            Some(1) => settings.empty_key_status = self.values.status(node, &field),
+            Some(1) => settings.empty_key_status = self.values.text(node, &field),
             Some(_) => {}
             None => {
                 let message = format!("unknown field, {}", expected(name, &NAMES));

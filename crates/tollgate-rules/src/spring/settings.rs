@@ -13,7 +13,7 @@ pub(super) struct Settings {
     /// The buckets under `redis-rate-limiter.config`, by route.
     pub(super) config: HashMap<String, Bucket>,
     pub(super) deny_empty_key: Option<bool>,
-    pub(super) empty_key_status: Option<u16>,
+    pub(super) empty_key_status: Option<String>,
 }
 
 pub(super) struct Route {
@@ -31,8 +31,8 @@ pub(super) struct Filter {
     pub(super) bucket: Option<Bucket>,
     pub(super) key_resolver: Option<String>,
     pub(super) deny_empty_key: Option<bool>,
-    pub(super) empty_key_status: Option<u16>,
-    pub(super) status: Option<u16>,
+    pub(super) empty_key_status: Option<String>,
+    pub(super) status: Option<String>,
 }
 
 /// Three checked numbers, or `None` when a mistake in them was reported.

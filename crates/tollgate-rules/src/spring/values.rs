@@ -1,6 +1,5 @@
 //! Reads scalars as Spring does: each is a text, and may hold placeholders.
 
-use super::status;
 use crate::{
     RuleErrorKind,
     compile::Errors,
@@ -8,12 +7,10 @@ use crate::{
     error::Position,
 };
 
-/// Returns the value of the name in a placeholder.
-pub(super) type Resolve = dyn Fn(&str) -> Option<String> + Send + Sync;
-
 /// Reads values and collects mistakes.
 pub(super) struct Values<'a> {
-    pub(super) resolve: Option<&'a Resolve>,
+    /// Returns the value of the name in a placeholder.
+    pub(super) resolve: &'a dyn Fn(&str) -> Option<String>,
     pub(super) errors: Errors,
 }
 
@@ -83,17 +80,6 @@ impl Values<'_> {
         }
     }
 
-    /// Reads an HTTP status: a number or the name of a constant, such as `FORBIDDEN`.
-    pub(super) fn status(&mut self, node: &Node, field: &str) -> Option<u16> {
-        let text = self.text(node, field)?;
-        let status = status::parse(&text);
-        if status.is_none() {
-            let message = format!("expected an HTTP status such as 403 or FORBIDDEN, got {:?}", short(&text));
-            self.refuse(RuleErrorKind::Value, field, node.at, message);
-        }
-        status
-    }
-
     /// Replaces the placeholders of a text.
     fn resolved(&self, text: &str, depth: usize) -> Result<String, String> {
         let (mut done, mut rest) = (String::new(), text);
@@ -111,9 +97,6 @@ impl Values<'_> {
     /// Returns the value of `NAME` or `NAME:DEFAULT`.
     fn value(&self, placeholder: &str, depth: usize) -> Result<String, String> {
         let shown = short(placeholder);
-        let Some(resolve) = self.resolve else {
-            return Err(format!("the placeholder ${{{shown}}} is not resolved, set placeholders or write the value"));
-        };
         if depth == MAX_NESTED {
             return Err(format!("placeholders must be nested at most {MAX_NESTED} deep"));
         }
@@ -121,7 +104,7 @@ impl Values<'_> {
             Some((name, default)) => (name, Some(default)),
             None => (placeholder, None),
         };
-        match (resolve(name), default) {
+        match ((self.resolve)(name), default) {
             (Some(value), _) => Ok(value),
             (None, Some(default)) => self.resolved(default, depth + 1),
             (None, None) => Err(format!("the placeholder ${{{shown}}} has no value and no default")),

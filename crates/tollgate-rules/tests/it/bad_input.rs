@@ -1,7 +1,7 @@
 //! Files that are wrong: each mistake is named with its place and with what would be right.
 
 use serde_json::{Value, json};
-use tollgate_rules::{Compat, Descriptor, Format, Limits, RuleErrorKind, RuleSet, spring::Gateway};
+use tollgate_rules::{Compat, Descriptor, Format, Limits, RuleErrorKind, RuleSet, spring};
 
 use super::{envoy_refused, refused};
 
@@ -211,9 +211,10 @@ fn broken_syntax_is_reported_with_its_place() {
         ("domain: !secret d\n", Format::Yaml, "line 1, column "),
         ("? [a]\n: b\n", Format::Yaml, "line 1, column 3: the name of a field must be a text"),
         ("1: b\n", Format::Yaml, "line 1, column 1: the name of a field must be a text"),
-        ("{\"domain\": \"d\",}", Format::Json, "line 1, column 16: invalid JSON: key must be a string"),
-        ("", Format::Json, "the file is empty"),
-        ("{} {}", Format::Json, "line 1, column 4: invalid JSON: trailing characters"),
+        ("{\"domain\": \"d\"", Format::Json, "line 2, column 1: invalid JSON: "),
+        ("{\"domain\": \"\\ud83d\\ude00\"}", Format::Json, "line 1, column 12: invalid JSON: "),
+        ("", Format::Json, "line 1, column 1: the file is empty"),
+        ("{} {}", Format::Json, "line 1, column 4: invalid JSON: "),
         ("domain = \n", Format::Toml, "line 1, column 10: invalid TOML: "),
         ("", Format::Toml, "line 1, column 1: domain: is missing"),
     ] {
@@ -291,10 +292,17 @@ fn names_and_values_of_a_file_are_escaped_and_cut() {
         ]},
         "spring.config.activate.on-profile": "a",
     });
-    for tree in with_hostile_texts(&gateway) {
-        if let Err(errors) = Gateway::builder().profile("a").parse(&tree.to_string()) {
-            check(errors.to_string(), 500);
-        }
+    let allowed = json!({
+        "spring.cloud.gateway": {"filter.request-rate-limiter.empty-key-status-code": "401", "routes": [
+            {"id": "a", "filters": [{"name": "RequestRateLimiter", "args": {
+                "redis-rate-limiter.replenishRate": 1, "key-resolver": "#{@a}", "statusCode": "${A:403}",
+            }}]},
+        ]},
+        "spring.config.activate.on-profile": "a",
+    });
+    for tree in with_hostile_texts(&gateway).iter().chain(&with_hostile_texts(&allowed)) {
+        let converted = spring::convert(&tree.to_string(), &["a".to_owned()], &|_| None);
+        check(converted.unwrap_or_else(|errors| errors.to_string()), 15_000);
     }
     let changed = with_hostile_texts(&tree);
     assert!(changed.len() > 80, "{}", changed.len());

@@ -32,7 +32,7 @@ fn a_mistake_has_the_same_field_in_every_format_and_its_own_place() {
 
 #[test]
 fn the_place_of_a_json_field_is_found_behind_escapes_and_nesting() {
-    let text = "{\"domain\": \"d\\\"{},\", \"descriptors\": [{\"key\": \"a\", \"metadata\": {\"x\": [1, {\"y\": \"}\"}]},\n  \"colour\": 1}]}";
+    let text = "{\"domain\": \"d\\\"{},\", \"descriptors\": [{\"key\": \"a\", \"metadata\": {\"x\": [1, {\"y\": \"}\"}]},\n\t\t\"colour\": 1}]}";
     let errors = RuleSet::parse(text, Format::Json).unwrap_err();
     let error = errors.iter().next().unwrap();
     assert_eq!((error.field(), error.line(), error.column()), ("descriptors[0].colour", Some(2), Some(3)));

@@ -5,8 +5,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use http::{Request, Response};
-use tollgate::{Enforcement, Key, MemoryStore, store::Clock};
+use http::{Request, Response, request::Parts};
+use tollgate::{Cost, Enforcement, Key, MemoryStore, store::Clock};
 use tollgate_rules::{Code, Descriptor, RuleLimiter, Rules};
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
@@ -137,7 +137,10 @@ async fn a_key_outside_of_the_share_of_a_layer_does_not_open_the_limit_of_anothe
         let addresses = (1..=254).map(|host| IpAddr::from([192, 0, 2, host]));
         addresses.clone().find(|address| enforcement.applies_to(&Key::from(*address)) == is_enforced).unwrap()
     };
-    let layer = RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone()).build();
+    // A request of such a tenant asks for more units than a tenant ever has.
+    let is_big = |parts: &Parts| parts.headers["x-tenant"].as_bytes().starts_with(b"big");
+    let builder = RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone());
+    let layer = builder.cost(move |parts| Cost::new(if is_big(parts) { 4 } else { 1 })).build();
     let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
     let statuses = async |tenant: &str, host: &str, client: IpAddr| {
         let mut statuses = Vec::new();
@@ -158,12 +161,18 @@ async fn a_key_outside_of_the_share_of_a_layer_does_not_open_the_limit_of_anothe
     let never = name("never-", |tenant| !applies("tenant", tenant));
     assert_eq!(statuses(&never, &host(2), client).await, ten_then(429));
     assert_eq!(statuses(&tenant, &host(3), address(false)).await, ten_then(429));
+    // Neither does a cost that never fits.
+    let big = name("big", |tenant| !applies("tenant", tenant));
+    assert_eq!(statuses(&big, &host(4), client).await, [vec![200; 2], vec![429; 10]].concat());
     // Those that are enforced deny alone.
     let open = name("h", |host| !applies("host", host));
     let enforced = name("t", |tenant| applies("tenant", tenant));
     assert_eq!(statuses(&enforced, &open, client).await, [vec![200; 3], vec![429; 9]].concat());
     let never = name("never-", |tenant| applies("tenant", tenant));
     assert_eq!(statuses(&never, &open, client).await, [429; 12]);
+    let big = name("big", |tenant| applies("tenant", tenant));
+    assert_eq!(statuses(&big, &open, client).await, [413; 12]);
+    assert_eq!(statuses(&big, &host(2), client).await, [413; 12]);
     assert_eq!(statuses(&tenant, &open, address(true)).await, [403; 12]);
     assert_eq!(statuses(&tenant, &open, client).await, [200; 12]);
 }

@@ -1,20 +1,23 @@
-//! The limits of a Spring Cloud Gateway, as they stand in its file.
+//! The limits of a Spring Cloud Gateway, as they stand in its file, converted into rules.
 
-use std::time::Duration;
+use tollgate::{MemoryStore, store::Clock};
+use tollgate_rules::{Descriptor, Format, RuleErrorKind, RuleErrors, RuleLimiter, RuleSet, Rules, spring};
 
-use tollgate::{Limiter, MemoryStore, Quota, store::Clock};
-use tollgate_rules::{
-    RuleErrorKind, RuleLimiter, Rules,
-    spring::{EmptyKey, Gateway},
-};
+fn convert(text: &str) -> Result<String, RuleErrors> {
+    spring::convert(text, &[], &|_| None)
+}
 
-fn gateway(text: &str) -> Gateway {
-    Gateway::parse(text).unwrap_or_else(|errors| panic!("{errors}"))
+fn converted(text: &str) -> String {
+    convert(text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn rules(text: &str) -> RuleSet {
+    RuleSet::parse(&converted(text), Format::Yaml).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// Returns the message of a text with one mistake.
 fn mistake(text: &str) -> String {
-    let errors = Gateway::parse(text).expect_err("the text is wrong");
+    let errors = convert(text).expect_err("the text is wrong");
     assert_eq!(errors.count(), 1, "{errors}");
     errors.to_string()
 }
@@ -26,9 +29,15 @@ fn with_args(args: &str) -> String {
     )
 }
 
-fn numbers(gateway: &Gateway, route: &str) -> (u64, u64, u64) {
-    let limit = gateway.limit(route).unwrap();
-    (limit.replenish_rate(), limit.burst_capacity(), limit.requested_tokens())
+fn descriptor<'a>(route: &'a str, key: &'a str) -> Descriptor<'a> {
+    Descriptor::from([("route", route), ("key", key)])
+}
+
+/// Returns the algorithm and the quota of a route.
+fn limit(rules: &RuleSet, route: &str) -> String {
+    let descriptor = descriptor(route, "x");
+    let found = rules.find("spring", &descriptor).unwrap();
+    found.rule().policies().unwrap().iter().map(|policy| format!("{} {}", policy.algorithm(), policy.quota())).collect()
 }
 
 #[test]
@@ -81,30 +90,31 @@ spring:
           routes:
           - a=https://example.org,Path=/",
     ] {
-        let gateway = gateway(text);
-        assert_eq!(numbers(&gateway, "a"), (10, 20, 3), "{text}");
-        let limit = gateway.limit("a").unwrap();
-        assert_eq!((limit.empty_key(), limit.cost(), limit.status()), (EmptyKey::Allow, 3, 429), "{text}");
-        assert_eq!(limit.policy().unwrap().quota(), Quota::per_second(10).with_burst(20));
+        let expected = "domain: spring\ndescriptors:\n# A request costs 3. Without a key it passes.\n- key: route\n  \
+                        value: \"a\"\n  descriptors:\n  - key: key\n    rate_limit: {name: \"a\", window: 1s, algorithm: \
+                        token_bucket, requests_per_unit: 10, burst: 20}\n";
+        let found = converted(text).replace(" The key is that of \"#{@user}\".", "");
+        assert!(found.starts_with(expected), "{found}");
+        assert_eq!(limit(&rules(text), "a"), "token_bucket 10/s burst 20");
     }
 }
 
 #[test]
-fn a_request_without_a_key_is_answered_as_the_gateway_says() {
+fn what_rules_have_no_field_for_stands_in_a_comment() {
     let text = with_args("redis-rate-limiter: {replenish-rate: 1, burst-capacity: 1}");
-    assert_eq!(gateway(&text).limit("a").unwrap().empty_key(), EmptyKey::Deny(403));
+    let comment = |text: &str| converted(text).lines().find(|line| line.starts_with('#')).unwrap().to_owned();
+    let answered = |status: &str| format!("# A request costs 1. Without a key it is answered with {status:?}.");
+    assert_eq!(comment(&text), answered("403"));
     let status = format!("{text}\nspring.cloud.gateway.filter.request-rate-limiter.empty-key-status-code: not_found");
-    assert_eq!(gateway(&status).limit("a").unwrap().empty_key(), EmptyKey::Deny(404));
-    let allow = format!("{text}\nspring.cloud.gateway.filter.request-rate-limiter.deny-empty-key: false");
-    assert_eq!(gateway(&allow).limit("a").unwrap().empty_key(), EmptyKey::Allow);
+    assert_eq!(comment(&status), answered("not_found"));
 
     // The filter's own settings come first.
     let own = text.replace("redis-rate", "deny-empty-key: true\n      empty-key-status: 401\n      redis-rate");
     let own = format!("{own}\nspring.cloud.gateway.filter.request-rate-limiter.deny-empty-key: false");
-    assert_eq!(gateway(&own).limit("a").unwrap().empty_key(), EmptyKey::Deny(401));
-    let named = text.replace("redis-rate", "empty-key-status: UNAUTHORIZED\n      statusCode: 503\n      redis-rate");
-    let limit = gateway(&named).limit("a").unwrap().clone();
-    assert_eq!((limit.empty_key(), limit.status()), (EmptyKey::Deny(401), 503));
+    assert_eq!(comment(&own), answered("401"));
+    let named = text.replace("redis-rate", "statusCode: 503\n      key-resolver: \"a\\nb\"\n      redis-rate");
+    let rest = " A denial is answered with \"503\". The key is that of \"a\\nb\".";
+    assert_eq!(comment(&named), answered("403") + rest);
 }
 
 const DEFAULTS: &str = "
@@ -122,84 +132,34 @@ spring.cloud.gateway:
 
 #[tokio::test]
 async fn default_filters_limit_every_route_and_join_its_own_filter_in_one_bucket() {
-    let gateway = gateway(DEFAULTS);
-    let costs = ["plain", "own", "gone", "of java"].map(|route| gateway.limit(route).unwrap().cost());
-    assert_eq!((numbers(&gateway, "plain"), costs), ((5, 8, 1), [1, 2, 1, 1]));
-    assert_eq!(numbers(&gateway, "own"), (1, 4, 1));
+    let text = converted(DEFAULTS);
+    let costs: Vec<_> = text.lines().filter(|line| line.starts_with('#')).map(|line| &line[..20]).collect();
+    assert_eq!(costs, ["# A request costs 1.", "# A request costs 2.", "# A request costs 1."]);
+    let rules = rules(DEFAULTS);
     assert_eq!(
-        gateway.limits().iter().map(|limit| limit.route()).collect::<Vec<_>>(),
-        [Some("plain"), Some("own"), None]
+        ["plain", "own", "gone"].map(|route| limit(&rules, route)),
+        ["token_bucket 5/s burst 8", "token_bucket 1/s burst 4", "token_bucket 5/s burst 8"]
     );
 
     let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-    let limiter = RuleLimiter::new(Rules::new(gateway.rules().clone()), store);
+    let limiter = RuleLimiter::new(Rules::new(rules), store);
     let mut admitted = Vec::new();
     for (route, key) in [("plain", "x"), ("plain", "y"), ("own", "x"), ("of java", "x"), ("other", "x")] {
-        let request = [gateway.descriptor(route, key).unwrap()];
         let mut count = 0;
-        while limiter.check(Gateway::DOMAIN, &request, 1).await.unwrap().is_allowed() {
+        while limiter.check("spring", &[descriptor(route, key)], 1).await.unwrap().is_allowed() {
             count += 1;
         }
         admitted.push(count);
     }
-    assert_eq!(admitted, [8, 8, 2, 8, 8], "each route and each key has a bucket");
+    assert_eq!(admitted, [8, 8, 4, 8, 8], "each route and each key has a bucket");
 }
 
-#[tokio::test]
-async fn rules_and_policies_of_a_route_admit_the_same() {
-    let gateway = gateway(&with_args(
-        "redis-rate-limiter.replenish-rate: 1\nredis-rate-limiter.burst-capacity: 60\nredis-rate-limiter.requested-tokens: 20",
-    ));
-    let limit = gateway.limit("a").unwrap();
-    assert_eq!(gateway.rules().rules().next().unwrap().policies().unwrap().iter().next(), limit.policy());
-
-    let clock = Clock::manual(0);
-    let store = MemoryStore::builder().clock(clock.clone()).build();
-    let rules = RuleLimiter::new(Rules::new(gateway.rules().clone()), store.clone());
-    let policy = Limiter::new(store, limit.policy().unwrap().clone());
-    let mut admitted = 0;
-    for _ in 0..120 {
-        let by_rule =
-            rules.check(Gateway::DOMAIN, &[gateway.descriptor("a", "x").unwrap()], 1).await.unwrap().is_allowed();
-        assert_eq!(policy.check("x").cost(tollgate::Cost::new(limit.cost())).await.unwrap().is_allowed(), by_rule);
-        admitted += u32::from(by_rule);
-        clock.advance(Duration::from_secs(1));
-    }
-    assert_eq!(admitted, 3 + 119 / 20, "60 units at once, and 20 more every 20 seconds");
-}
-
-#[tokio::test]
-async fn the_rate_that_is_configured_is_shown_also_above_the_burst() {
-    use http::{Request, Response};
-    use tollgate_tower::{HeaderFormat, RateLimitLayer, key::Global};
-    use tower::{Layer, ServiceExt, service_fn};
-
-    let gateway = gateway(&with_args("redis-rate-limiter.replenish-rate: 2"));
-    let policy = gateway.limit("a").unwrap().policy().unwrap();
-    assert_eq!(gateway.rules().rules().next().unwrap().policies().unwrap().iter().next(), Some(policy));
-
-    let clock = Clock::manual(0);
-    let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), policy.clone());
-    let layer = RateLimitLayer::builder(limiter, Global).header_format(HeaderFormat::Spring).build();
-    let service =
-        layer.layer(service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
-    // The gateway fills the bucket of one unit each second, whatever the rate.
-    for status in [200, 429, 200, 429] {
-        let response = service.clone().oneshot(Request::new(())).await.unwrap();
-        assert_eq!(response.status(), status);
-        assert_eq!(response.headers()["x-ratelimit-replenish-rate"], "2");
-        assert_eq!(response.headers()["x-ratelimit-burst-capacity"], "1");
-        clock.advance(Duration::from_millis(500));
-    }
-}
-
-#[tokio::test]
-async fn a_burst_of_zero_denies_every_request() {
-    let gateway =
-        gateway(&with_args("redis-rate-limiter: {replenish-rate: 1, burst-capacity: 0, requested-tokens: 3}"));
-    let limiter = RuleLimiter::new(Rules::new(gateway.rules().clone()), MemoryStore::new());
-    let request = [gateway.descriptor("a", "x").unwrap()];
-    assert!(limiter.check(Gateway::DOMAIN, &request, 1).await.unwrap().is_denied());
+#[test]
+fn a_rate_above_the_burst_is_a_bucket_that_is_filled_each_second_and_a_burst_of_zero_denies() {
+    let args = |numbers: &str| with_args(&format!("redis-rate-limiter: {{{numbers}}}"));
+    assert_eq!(limit(&rules(&args("replenish-rate: 2")), "a"), "interval_bucket 2/s burst 1");
+    let denied = rules(&args("replenish-rate: 1, burst-capacity: 0, requested-tokens: 3"));
+    assert_eq!(denied.rules().next().unwrap().amount().unwrap().0, 0);
 }
 
 #[test]
@@ -212,7 +172,7 @@ fn requested_tokens_above_the_burst_are_refused_where_they_stand() {
         "line 4, column 5: spring.cloud.gateway.routes[0].filters[0]: a request spends 3 units, above burst-capacity (2): \
          every request is denied, write burst-capacity: 0 if that is meant"
     );
-    assert_eq!(numbers(&gateway(&with_args(&args(2))), "a"), (1, 2, 2));
+    assert!(converted(&with_args(&args(2))).contains("# A request costs 2."));
 }
 
 #[test]
@@ -240,7 +200,7 @@ fn mistakes_are_reported_with_place_and_field() {
             ".bucket4j-rate-limiter.capacity: a Bucket4j limiter is not read, write a rule for it",
         ),
     ] {
-        let found = Gateway::parse(&with_args(args)).unwrap_err();
+        let found = convert(&with_args(args)).unwrap_err();
         assert_eq!(found.iter().next().unwrap().to_string(), format!("{base}{expected}"));
     }
     let base = "spring.cloud.gateway.routes[0].filters[0].args.redis-rate-limiter";
@@ -274,15 +234,12 @@ fn mistakes_are_reported_with_place_and_field() {
             format!("line 4, column 5: {base}.replenish-rate: is missing, expected an integer from 1 to 2147483647"),
         ),
         (
-            "{replenish-rate: '${RATE:10}', burst-capacity: 10}",
-            format!(
-                "line 6, column 44: {base}.replenish-rate: the placeholder ${{RATE:10}} is not resolved, set placeholders or write the value"
-            ),
+            "{replenish-rate: '${RATE}', burst-capacity: 10}",
+            format!("line 6, column 44: {base}.replenish-rate: the placeholder ${{RATE}} has no value and no default"),
         ),
     ] {
         assert_eq!(mistake(&with_args(&format!("redis-rate-limiter: {numbers}"))), expected);
     }
-    assert_eq!(numbers(&gateway(&with_args("redis-rate-limiter: {replenish-rate: 2}")), "a"), (2, 1, 1));
 }
 
 #[test]
@@ -332,9 +289,9 @@ fn a_file_that_would_be_read_wrongly_is_refused() {
         let found = mistake(&text);
         assert!(found.contains(expected), "{found}");
     }
-    let syntax = Gateway::parse("spring: [").unwrap_err();
+    let syntax = convert("spring: [").unwrap_err();
     assert_eq!(syntax.iter().next().unwrap().kind(), RuleErrorKind::Syntax);
-    assert_eq!(gateway("").limits().len(), 0, "an empty file limits nothing");
+    assert_eq!(converted(""), "domain: spring\ndescriptors: []\n", "an empty file limits nothing");
 }
 
 #[test]
@@ -343,13 +300,13 @@ fn every_mistake_is_collected_with_its_file() {
     let path = directory.path().join("application.yml");
     std::fs::write(&path, with_args("typo: 1\nredis-rate-limiter: {replenish-rate: x}\ndeny-empty-key: maybe"))
         .unwrap();
-    let errors = Gateway::load(&path).unwrap_err();
+    let load = |path| spring::convert_file(path, &[], &|_| None);
+    let errors = load(path.clone()).unwrap_err();
     let places: Vec<_> = errors.iter().map(|error| (error.file().unwrap(), error.line().unwrap())).collect();
     assert_eq!(places, [6, 7, 8].map(|line| (path.as_path(), line)));
     std::fs::write(&path, DEFAULTS).unwrap();
-    let rules = Gateway::load(&path).unwrap();
-    assert_eq!(rules.rules().rules().next().unwrap().file(), Some(path.as_path()));
-    assert!(Gateway::load(directory.path().join("application.properties")).is_err());
+    assert_eq!(load(path).unwrap(), converted(DEFAULTS));
+    assert!(load(directory.path().join("application.properties")).is_err());
 }
 
 #[test]
@@ -359,13 +316,13 @@ fn placeholders_are_resolved_or_refused() {
          redis-rate-limiter.burst-capacity: \"${NONE:${RATE}}0\"\n\
          redis-rate-limiter.requested-tokens: ${NONE:2}",
     );
-    let builder = Gateway::builder().placeholders(|name| (name == "RATE").then(|| "3".to_owned()));
-    assert_eq!(numbers(&builder.parse(&text).unwrap(), "a"), (3, 30, 2));
-    let error = builder.parse(&text.replace("${NONE:2}", "${NONE}")).unwrap_err().to_string();
+    let resolved = |text: &str| spring::convert(text, &[], &|name| (name == "RATE").then(|| "3".to_owned()));
+    let rules = resolved(&text).unwrap();
+    assert!(rules.contains("costs 2.") && rules.contains("requests_per_unit: 3, burst: 30}"), "{rules}");
+    let error = resolved(&text.replace("${NONE:2}", "${NONE}")).unwrap_err().to_string();
     assert!(error.ends_with("the placeholder ${NONE} has no value and no default"), "{error}");
-    let endless = Gateway::builder().placeholders(|_| None);
     let deep = (0..10_000).fold("1".to_owned(), |inner, _| format!("${{A:{inner}}}"));
-    assert!(endless.parse(&text.replace("${RATE}", &deep)).is_err());
+    assert!(convert(&text.replace("${RATE}", &deep)).is_err());
 }
 
 #[test]
@@ -383,26 +340,27 @@ spring.cloud.gateway.default-filters:
 spring.config.activate.on-profile: '!stage'
 spring.cloud.gateway.filter.request-rate-limiter.deny-empty-key: false
 ";
-    for (profiles, numbers_expected, empty_key) in [
-        (&[] as &[&str], (10, 20, 1), EmptyKey::Allow),
-        (&["test"], (1, 2, 1), EmptyKey::Allow),
-        (&["stage", "other"], (1, 2, 1), EmptyKey::Deny(401)),
+    for (profiles, numbers, empty_key) in [
+        (&[] as &[&str], "requests_per_unit: 10, burst: 20", "it passes"),
+        (&["test"], "requests_per_unit: 1, burst: 2", "it passes"),
+        (&["stage", "other"], "requests_per_unit: 1, burst: 2", "answered with \"401\""),
     ] {
-        let builder = profiles.iter().fold(Gateway::builder(), |builder, profile| builder.profile(*profile));
-        let gateway = builder.parse(text).unwrap();
-        assert_eq!(numbers(&gateway, "any"), numbers_expected, "{profiles:?}");
-        assert_eq!(gateway.limit("any").unwrap().empty_key(), empty_key, "{profiles:?}");
+        let names: Vec<_> = profiles.iter().map(|name| (*name).to_owned()).collect();
+        let rules = spring::convert(text, &names, &|_| None).unwrap();
+        assert!(rules.contains(numbers) && rules.contains(empty_key), "{profiles:?}: {rules}");
     }
     // An anchor ends with its document.
-    assert!(Gateway::parse(&text.replace("{replenish-rate: 1, burst-capacity: 2}", "*bucket")).is_err());
+    assert!(convert(&text.replace("{replenish-rate: 1, burst-capacity: 2}", "*bucket")).is_err());
 }
 
 proptest::proptest! {
-    /// Any text is read or refused, and never panics.
+    /// Any text is refused, or becomes rules that can be read.
     #[test]
     fn any_text_is_read_or_refused(
         lines in proptest::collection::vec("[ -]{0,6}(spring|cloud|gateway|routes|args|id|name|filters|RequestRateLimiter|redis-rate-limiter|\\$\\{|[é.\\[\\]:{}'*&#0-9]{1,4}){0,4}(: ?)?", 0..12),
     ) {
-        let _ = Gateway::builder().placeholders(|_| Some("1".to_owned())).parse(&lines.join("\n"));
+        if let Ok(rules) = spring::convert(&lines.join("\n"), &[], &|_| Some("1".to_owned())) {
+            proptest::prop_assert!(RuleSet::parse(&rules, Format::Yaml).is_ok(), "{rules}");
+        }
     }
 }

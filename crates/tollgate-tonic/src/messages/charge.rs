@@ -35,47 +35,33 @@ use tollgate::Policy;
 /// # let _ = charge;
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a message charge has no effect until it is given to `charge_messages`"]
+#[must_use = "a message charge has no effect until it is given to a `MessageLayer`"]
 pub struct MessageCharge {
-    pub(super) direction: Direction,
-    pub(super) limiter: Option<Limiter>,
+    direction: Charged,
+    limiter: Option<Limiter>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+enum Charged {
     Received,
     Sent,
     Both,
 }
 
-impl Direction {
-    pub(super) fn includes_received(self) -> bool {
-        self != Self::Sent
-    }
-
-    pub(super) fn includes_sent(self) -> bool {
-        self != Self::Received
-    }
-}
-
 impl MessageCharge {
     /// Charges the messages that the server receives: the requests of client and bidirectional streams.
     pub fn received() -> Self {
-        Self::new(Direction::Received)
+        Self { direction: Charged::Received, limiter: None }
     }
 
     /// Charges the messages that the server sends: the responses of server and bidirectional streams.
     pub fn sent() -> Self {
-        Self::new(Direction::Sent)
+        Self { direction: Charged::Sent, limiter: None }
     }
 
     /// Charges the messages in both directions.
     pub fn both() -> Self {
-        Self::new(Direction::Both)
-    }
-
-    fn new(direction: Direction) -> Self {
-        Self { direction, limiter: None }
+        Self { direction: Charged::Both, limiter: None }
     }
 
     /// Sets the limiter that messages are charged to, so that they have a quota of their own.
@@ -84,5 +70,17 @@ impl MessageCharge {
     pub fn limiter(mut self, limiter: Limiter) -> Self {
         self.limiter = Some(limiter);
         self
+    }
+
+    pub(super) fn own_limiter(&self) -> Option<Limiter> {
+        self.limiter.clone()
+    }
+
+    pub(super) fn is_received(&self) -> bool {
+        self.direction != Charged::Sent
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.direction != Charged::Received
     }
 }

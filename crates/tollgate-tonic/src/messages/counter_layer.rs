@@ -6,25 +6,21 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Buf;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tollgate_tower::{
-    Counter, Meter,
-    body::{BodyEnd, BodyGuard, GuardedBody},
-};
+use tollgate_tower::{Meter, body::GuardedBody};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::boundaries::MessageBoundaries;
+use super::counter::MessageCounter;
 use crate::protocol::Protocol;
 
 /// Counts the messages of each response with the [`Meter`] of its call.
 ///
 /// Place it inside a layer that [reserves](tollgate_tower::RateLimitBuilder::reserve). When the response ends, fails or
 /// is dropped, the call costs the messages that the server has sent. This takes two trips to the store for a stream of
-/// any length. [`charge_messages`](super::RateLimitBuilderExt::charge_messages) makes a trip for each message instead,
+/// any length. [`MessageLayer`](super::MessageLayer) makes a trip for each message instead,
 /// and so can end a stream in the middle.
 ///
 /// A response without messages, such as an error, costs nothing. A call that ends without a response keeps its estimate. A
@@ -77,6 +73,9 @@ impl<S> Layer<S> for MessageCounterLayer {
     }
 }
 
+/// Adds messages to the meter of a call.
+pub type Count = Box<dyn FnMut(u64) + Send>;
+
 /// Counts the messages of the responses of an inner service. [`MessageCounterLayer`] creates it.
 #[derive(Clone, Debug)]
 pub struct MessageCounterService<S> {
@@ -89,7 +88,7 @@ where
     S: Service<Request<Q>, Response = Response<A>>,
     A: Body,
 {
-    type Response = Response<GuardedBody<A, MeteredMessages>>;
+    type Response = Response<GuardedBody<A, MessageCounter<Count>>>;
     type Error = S::Error;
     type Future = CountedResponse<S::Future>;
 
@@ -101,8 +100,14 @@ where
         let is_readable = matches!(Protocol::detect(request.headers()), Some(Protocol::Grpc | Protocol::GrpcWeb));
         let meter = request.extensions().get::<Meter>().filter(|_| is_readable);
         let count = meter.and_then(|meter| match &self.policy {
-            None => Some(Count::All(meter.clone())),
-            Some(policy) => meter.counter(policy).map(Count::Policy),
+            None => {
+                let meter = meter.clone();
+                Some(Box::new(move |messages| meter.add(messages)) as Count)
+            }
+            Some(policy) => {
+                let counter = meter.counter(policy)?;
+                Some(Box::new(move |messages| counter.add(messages)))
+            }
         });
         CountedResponse { inner: self.inner.call(request), count }
     }
@@ -123,16 +128,16 @@ where
     F: Future<Output = Result<Response<A>, E>>,
     A: Body,
 {
-    type Output = Result<Response<GuardedBody<A, MeteredMessages>>, E>;
+    type Output = Result<Response<GuardedBody<A, MessageCounter<Count>>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = ready!(this.inner.poll(cx))?;
         Poll::Ready(Ok(response.map(|body| match this.count.take() {
-            Some(count) => {
+            Some(mut count) => {
                 // No message is a count too.
-                count.add(0);
-                GuardedBody::new(body, MeteredMessages { count, boundaries: MessageBoundaries::default() })
+                count(0);
+                GuardedBody::new(body, MessageCounter::new(count))
             }
             None => GuardedBody::unguarded(body),
         })))
@@ -142,39 +147,5 @@ where
 impl<F> fmt::Debug for CountedResponse<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CountedResponse").finish_non_exhaustive()
-    }
-}
-
-/// Counts the messages of one response with a meter. [`MessageCounterLayer`] puts it into the body.
-pub struct MeteredMessages {
-    count: Count,
-    boundaries: MessageBoundaries,
-}
-
-enum Count {
-    All(Meter),
-    Policy(Counter),
-}
-
-impl Count {
-    fn add(&self, messages: u64) {
-        match self {
-            Self::All(meter) => meter.add(messages),
-            Self::Policy(counter) => counter.add(messages),
-        }
-    }
-}
-
-impl BodyGuard for MeteredMessages {
-    fn on_data(&mut self, data: &dyn Buf) {
-        self.count.add(self.boundaries.count(data.chunk()));
-    }
-
-    fn on_end(&mut self, _: BodyEnd) {}
-}
-
-impl fmt::Debug for MeteredMessages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeteredMessages").finish_non_exhaustive()
     }
 }

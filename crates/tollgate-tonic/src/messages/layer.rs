@@ -9,67 +9,41 @@ use super::{
 };
 use crate::status::GrpcStatus;
 
-mod sealed {
-    use tollgate_tower::RateLimitBuilder;
-
-    use crate::status::GrpcStatus;
-
-    pub trait Sealed {}
-
-    impl<K, H> Sealed for RateLimitBuilder<K, GrpcStatus<H>> {}
-}
-
-/// Adds the option [`charge_messages`](Self::charge_messages) to the [`builder`](crate::builder) of a layer.
-///
-/// The trait is sealed: only this builder implements it.
-pub trait RateLimitBuilderExt: sealed::Sealed + Sized {
-    /// The layer that the builder makes.
-    type Layer;
-
-    /// Builds a layer that charges messages as well as calls. It replaces
-    /// [`build`](RateLimitBuilder::build).
-    ///
-    /// With tonic-web, put this layer inside the `GrpcWebLayer`. The messages of
-    /// `application/grpc-web-text` are encoded in base64, and this layer does not decode base64. Outside
-    /// the `GrpcWebLayer`, it answers such calls with `INTERNAL`, and the log has the reason.
-    ///
-    /// ```
-    /// use tollgate::{Limiter, MemoryStore, Policy, Quota};
-    /// use tollgate_tonic::{
-    ///     health_and_reflection,
-    ///     key::PeerIp,
-    ///     messages::{MessageCharge, RateLimitBuilderExt},
-    /// };
-    /// use tonic::transport::Server;
-    ///
-    /// let store = MemoryStore::new();
-    /// let calls = Limiter::new(store.clone(), Policy::token_bucket("calls", Quota::per_second(5)));
-    /// let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_second(100)));
-    /// let layer = tollgate_tonic::builder(calls, PeerIp::new())
-    ///     .exempt(health_and_reflection())
-    ///     .charge_messages(MessageCharge::both().limiter(messages));
-    /// let server = Server::builder().layer(layer);
-    /// # let _ = server;
-    /// ```
-    #[must_use]
-    fn charge_messages(self, charge: MessageCharge) -> Self::Layer;
-}
-
-impl<K: KeyExtractor, H> RateLimitBuilderExt for RateLimitBuilder<K, GrpcStatus<H>> {
-    type Layer = MessageLayer<K, H>;
-
-    fn charge_messages(self, charge: MessageCharge) -> MessageLayer<K, H> {
-        let settings = Settings::new(charge.direction, self.responder().without_http());
-        MessageLayer { calls: self.expose_request_limiter(charge.limiter).build(), settings: Arc::new(settings) }
-    }
-}
-
 /// Limits calls and charges their messages.
 ///
-/// The builder makes it: see [`charge_messages`](RateLimitBuilderExt::charge_messages).
+/// With tonic-web, put this layer inside the `GrpcWebLayer`. The messages of `application/grpc-web-text` are encoded in
+/// base64, and this layer does not decode base64. Outside the `GrpcWebLayer`, it answers such calls with `INTERNAL`, and
+/// the log has the reason.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tonic::{
+///     health_and_reflection,
+///     key::PeerIp,
+///     messages::{MessageCharge, MessageLayer},
+/// };
+/// use tonic::transport::Server;
+///
+/// let store = MemoryStore::new();
+/// let calls = Limiter::new(store.clone(), Policy::token_bucket("calls", Quota::per_second(5)));
+/// let messages = Limiter::new(store, Policy::token_bucket("messages", Quota::per_second(100)));
+/// let builder = tollgate_tonic::builder(calls, PeerIp::new()).exempt(health_and_reflection());
+/// let server = Server::builder().layer(MessageLayer::new(builder, MessageCharge::both().limiter(messages)));
+/// # let _ = server;
+/// ```
 pub struct MessageLayer<K, H = Empty> {
     calls: RateLimitLayer<K, GrpcStatus<H>>,
     settings: Arc<Settings>,
+}
+
+impl<K: KeyExtractor, H> MessageLayer<K, H> {
+    /// Creates a layer of the [builder](crate::builder) of a layer for calls.
+    #[must_use]
+    pub fn new(builder: RateLimitBuilder<K, GrpcStatus<H>>, charge: MessageCharge) -> Self {
+        let responder = builder.responder().without_http();
+        let calls = builder.expose_request_limiter(charge.own_limiter()).build();
+        Self { calls, settings: Arc::new(Settings::new(charge, responder)) }
+    }
 }
 
 impl<S, K, H> Layer<S> for MessageLayer<K, H> {
@@ -90,7 +64,7 @@ impl<K, H> fmt::Debug for MessageLayer<K, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageLayer")
             .field("calls", &self.calls)
-            .field("direction", &self.settings.direction())
+            .field("charge", &self.settings.charge)
             .finish_non_exhaustive()
     }
 }

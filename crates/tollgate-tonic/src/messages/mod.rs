@@ -3,7 +3,7 @@
 //! A layer charges a call once, when the client opens it. A stream can then carry any number of
 //! messages at no further cost. There are two ways to charge the messages too:
 //!
-//! | | [`charge_messages`](RateLimitBuilderExt::charge_messages) | [`charge_stream`] |
+//! | | [`MessageLayer`] | [`charge_stream`] |
 //! |---|---|---|
 //! | where | in the layer, for all streams of a server or a service | in a handler, for one stream |
 //! | when | before the message is passed on, while it is still encoded | after the message is decoded |
@@ -16,24 +16,20 @@
 //!
 //! You need the other types of this module only to write down the type of a layer, a service or a body.
 
+mod body;
 mod boundaries;
 mod charge;
 mod counter;
 mod counter_layer;
-mod denial_signal;
 mod layer;
-mod message_body;
-mod metered_body;
-mod request_body;
-mod response_body;
 mod service;
 mod stream;
 
+pub use body::MessageBody;
 pub use charge::MessageCharge;
 pub use counter::MessageCounter;
-pub use counter_layer::{CountedResponse, MessageCounterLayer, MessageCounterService, MeteredMessages};
-pub use layer::{MessageLayer, RateLimitBuilderExt};
-pub use message_body::MessageBody;
+pub use counter_layer::{Count, CountedResponse, MessageCounterLayer, MessageCounterService};
+pub use layer::MessageLayer;
 pub use service::{MessageService, ResponseFuture};
 pub use stream::{ChargedStream, charge_stream};
 

@@ -11,17 +11,14 @@ use std::{
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use tokio::sync::oneshot;
 use tollgate_tower::RequestLimiter;
 use tonic::Status;
 use tower_service::Service;
 
 use super::{
-    charge::Direction,
-    denial_signal::{DenialReceiver, denial_channel},
-    message_body::MessageBody,
-    metered_body::{Meter, MeteredBody},
-    request_body::RequestBody,
-    response_body::ResponseBody,
+    body::{ChargedBody, Denial, Direction, MessageBody, Meter, poll_denial},
+    charge::MessageCharge,
 };
 use crate::{protocol::Protocol, status::GrpcStatus};
 
@@ -37,7 +34,7 @@ pub struct MessageService<S> {
 
 /// The settings that all clones of a service share.
 pub(super) struct Settings {
-    direction: Direction,
+    pub(super) charge: MessageCharge,
     responder: Arc<GrpcStatus>,
     base64_was_logged: AtomicBool,
 }
@@ -72,30 +69,23 @@ where
             let response = Some(self.settings.reject_base64());
             return ResponseFuture { state: ResponseState::Rejected { response } };
         }
-        let settings = &self.settings;
-        let meter = |is_charged: bool| is_charged.then(|| Meter::new(limiter.clone(), Arc::clone(&settings.responder)));
-        let (received, sent) =
-            (meter(settings.direction.includes_received()), meter(settings.direction.includes_sent()));
-        let (request, denial) = match received {
-            Some(meter) => {
-                let (sender, receiver) = denial_channel();
-                let body = |body| Q::from_body(RequestBody::new(MeteredBody::new(body, Some(meter)), sender));
-                (request.map(body), receiver)
-            }
-            None => (request, DenialReceiver::default()),
-        };
+        let Settings { charge, responder, .. } = &*self.settings;
+        let meter = |is_charged: bool| is_charged.then(|| Meter::new(limiter.clone(), Arc::clone(responder)));
+        let (mut denial, sent) = (None, meter(charge.is_sent()));
+        if let Some(received) = meter(charge.is_received()) {
+            let (response, denied) = oneshot::channel();
+            denial = Some(denied);
+            let direction = Direction::Received(Some(response));
+            request = request.map(|body| Q::charged(ChargedBody::new(body, Some(received), direction)));
+        }
         let call = Call { denial, sent, protocol };
         ResponseFuture { state: ResponseState::Charged { future: self.inner.call(request), call: Some(call) } }
     }
 }
 
 impl Settings {
-    pub(super) fn new(direction: Direction, responder: GrpcStatus) -> Self {
-        Self { direction, responder: Arc::new(responder), base64_was_logged: false.into() }
-    }
-
-    pub(super) fn direction(&self) -> Direction {
-        self.direction
+    pub(super) fn new(charge: MessageCharge, responder: GrpcStatus) -> Self {
+        Self { charge, responder: Arc::new(responder), base64_was_logged: false.into() }
     }
 
     /// Rejects a call whose messages are encoded in base64, and logs the reason once.
@@ -112,7 +102,7 @@ impl Settings {
 
 /// The parts of a call that its response needs.
 struct Call {
-    denial: DenialReceiver,
+    denial: Denial,
     sent: Option<Meter>,
     protocol: Protocol,
 }
@@ -124,8 +114,8 @@ impl Call {
         if response.headers().contains_key(Status::GRPC_STATUS) {
             return response;
         }
-        let (denial, protocol) = (self.denial, self.protocol);
-        response.map(|body| A::from_body(ResponseBody::new(MeteredBody::new(body, self.sent), denial, protocol)))
+        let direction = Direction::Sent(self.protocol, self.denial);
+        response.map(|body| A::charged(ChargedBody::new(body, self.sent, direction)))
     }
 }
 
@@ -166,7 +156,7 @@ where
             ResponseStateProj::Charged { future, call } => {
                 let response = future.poll(cx);
                 // The response headers are not sent yet, so the status can replace the whole response.
-                let denied = call.as_mut().and_then(|call| Some((call.denial.poll(cx)?, call.protocol)));
+                let denied = call.as_mut().and_then(|call| Some((poll_denial(&mut call.denial, cx)?, call.protocol)));
                 if let Some((status, protocol)) = denied {
                     return Poll::Ready(Ok(protocol.trailers_only(status)));
                 }
@@ -180,7 +170,7 @@ impl<S: fmt::Debug> fmt::Debug for MessageService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageService")
             .field("inner", &self.inner)
-            .field("direction", &self.settings.direction)
+            .field("charge", &self.settings.charge)
             .finish_non_exhaustive()
     }
 }

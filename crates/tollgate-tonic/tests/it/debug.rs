@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, GrpcStatus, MethodLimiters, RateLimitInterceptor,
     key::Metadata,
-    messages::{MessageCharge, RateLimitBuilderExt, charge_stream},
+    messages::{MessageCharge, MessageLayer, charge_stream},
 };
 use tonic::{Code, Status};
 use tonic_async_interceptor::AsyncInterceptor;
@@ -53,7 +53,7 @@ fn tables_and_layers_name_their_limiters() {
     );
 
     let builder = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"));
-    let layer = builder.charge_messages(MessageCharge::sent());
+    let layer = MessageLayer::new(builder, MessageCharge::sent());
     assert_words(&layer, &["MessageLayer", "Sent"]);
     let service = layer.layer(EchoServer::new(Echoing));
     assert_words(&service, &["MessageService", "Sent"]);

@@ -262,3 +262,26 @@ async fn over_redis_an_async_interceptor_and_an_interceptor_behind_a_layer_limit
     let server = Server::builder().layer(async_interceptor(interceptor)).add_service(EchoServer::new(Echoing));
     assert_eq!(codes(&mut client(serve(server).await).await, "other", 4).await, expected);
 }
+
+/// Compiles for a future that a task of a runtime with several threads may await.
+fn send(_: impl Future + Send) {}
+
+fn futures_of_calls(
+    mut interceptor: AsyncRateLimitInterceptor,
+    mut charged: tollgate_tonic::messages::MessageService<EchoServer<Echoing>>,
+    mut counted: tollgate_tonic::messages::MessageCounterService<EchoServer<Echoing>>,
+    (first, second): (http::Request<tonic::body::Body>, http::Request<tonic::body::Body>),
+) {
+    use tonic_async_interceptor::AsyncInterceptor;
+    use tower::Service;
+
+    send(interceptor.call(Request::new(())));
+    send(charged.call(first));
+    send(counted.call(second));
+}
+
+#[test]
+fn every_future_of_a_call_can_be_awaited_in_a_spawned_task() {
+    // That it compiles is the test.
+    let _ = futures_of_calls;
+}

@@ -10,7 +10,7 @@ use tollgate::{
 use tollgate_tonic::{
     AsyncRateLimitInterceptor, MethodLimiters, RateLimitInterceptor,
     key::Metadata,
-    messages::{MessageCharge, RateLimitBuilderExt},
+    messages::{MessageCharge, MessageLayer},
 };
 use tollgate_tower::LimiterSource;
 use tonic::{Code, transport::Server};
@@ -95,8 +95,8 @@ async fn a_synchronous_interceptor_follows_a_handle() {
 
 #[tokio::test]
 async fn messages_are_charged_to_the_limiter_of_the_tenant() {
-    let layer = tollgate_tonic::builder(tenants(limiter(ONE), SourceOutage::Default), key())
-        .charge_messages(MessageCharge::sent());
+    let calls = tollgate_tonic::builder(tenants(limiter(ONE), SourceOutage::Default), key());
+    let layer = MessageLayer::new(calls, MessageCharge::sent());
     let server = Server::builder().layer(layer).add_service(EchoServer::new(Echoing));
     let mut client = client(serve(server).await).await;
     // The call pays for the first message, and its quota for one more.

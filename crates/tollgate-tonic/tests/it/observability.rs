@@ -39,7 +39,7 @@ mod counts {
     use tollgate::Limiter;
     use tollgate_tonic::{
         MethodLimiters,
-        messages::{MessageCharge, RateLimitBuilderExt},
+        messages::{MessageCharge, MessageLayer},
         metric_labels,
     };
     use tollgate_tower::key::Global;
@@ -156,9 +156,8 @@ mod counts {
 
     #[test]
     fn messages_are_counted_under_the_method_of_the_call() {
-        let layer = tollgate_tonic::builder(limiter(TWO), Global)
-            .metric_labels(metric_labels(["/echo.Echo/Server"]))
-            .charge_messages(MessageCharge::sent());
+        let calls = tollgate_tonic::builder(limiter(TWO), Global).metric_labels(metric_labels(["/echo.Echo/Server"]));
+        let layer = MessageLayer::new(calls, MessageCharge::sent());
         let counts = counters_after(&layer, ["/echo.Echo/Server".to_owned()]);
         let name = "rpc_service=echo.Echo rpc_method=Server";
         assert_eq!(counts[&format!("{ALLOWED} {name}")], 2);

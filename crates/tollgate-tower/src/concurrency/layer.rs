@@ -25,7 +25,7 @@ use crate::{
 /// Limits how many requests of each key a service works on at the same time.
 ///
 /// Each request takes a permit of a [`ConcurrencyLimiter`]. It waits for a permit for up to the
-/// [longest wait](tollgate::permits::Concurrency::max_wait) of the limit, which is 0 by default. The number of waiting
+/// [longest wait](tollgate::permits::Concurrency::wait) of the limit, which is 0 by default. The number of waiting
 /// requests is [bounded](tollgate::permits::Concurrency::max_waiting). A request that is dropped leaves the queue. The
 /// body of the response is a [`PermitBody`](super::PermitBody) around the body of the service. The
 /// [module](crate::concurrency) has an example.

@@ -48,7 +48,7 @@
 //!
 //! # Lost permits
 //!
-//! A permit is lost when the store could not be reached for the whole [life](tollgate::permits::Concurrency::life) of
+//! A permit is lost when the store could not be reached for the whole [life](tollgate::permits::Concurrency::with_life) of
 //! the permit. With [`OnLoss::Finish`](tollgate::permits::OnLoss::Finish), the default, the request goes on. With
 //! [`OnLoss::Cancel`](tollgate::permits::OnLoss::Cancel) it ends: before the response, the future of the service is
 //! dropped, and the client receives 503. Later, the body ends with an error.

@@ -9,7 +9,7 @@ use http::{Response, request::Parts};
 use http_body::Body;
 use tollgate::{
     Error, ErrorKind, Key,
-    permits::{Acquired, ConcurrencyLimiter, PermitDenied},
+    permits::{ConcurrencyLimiter, Permit, PermitDenied},
 };
 
 use super::{
@@ -23,7 +23,7 @@ use crate::{
     rejection::{Overload, Reason, Respond},
 };
 
-pub(super) type AcquireFuture = Pin<Box<dyn Future<Output = Result<Acquired, Error>> + Send>>;
+pub(super) type AcquireFuture = Pin<Box<dyn Future<Output = Result<Result<Permit, PermitDenied>, Error>> + Send>>;
 
 /// Stores what all clones of a layer and all of its services share.
 pub(super) struct Shared<K, R> {
@@ -58,14 +58,14 @@ impl<K, R> Shared<K, R> {
     /// Turns the outcome of an acquire into a permit, or into the response to a rejected request.
     pub(super) fn judge<B>(
         self: &Arc<Self>,
-        outcome: Result<Acquired, Error>,
+        outcome: Result<Result<Permit, PermitDenied>, Error>,
         parts: &Parts,
     ) -> Result<InFlight<K, R>, Response<B>>
     where
         R: Respond<B>,
     {
         match outcome {
-            Ok(Acquired::Permit(permit)) => {
+            Ok(Ok(permit)) => {
                 let remaining = u64::from(permit.limit()).saturating_sub(permit.in_flight());
                 let headers = self.headers.as_ref().map_or(HeaderUpdate::EMPTY, |headers| headers.update(remaining));
                 let (permit, watch) = held::hold(&self.limiter, permit);
@@ -74,7 +74,7 @@ impl<K, R> Shared<K, R> {
                     watch.is_some().then(|| Box::new(Revocation { shared: Arc::clone(self), request: parts.clone() }));
                 Ok(InFlight { permit: Some(permit), watch, headers, revocation })
             }
-            Ok(Acquired::Denied(denied)) => Err(self.deny(&denied, parts)),
+            Ok(Err(denied)) => Err(self.deny(&denied, parts)),
             Err(error) => match error.kind() {
                 ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime => {
                     Err(self.reject_without_key(&KeyError::misconfigured(error.to_string()), parts))

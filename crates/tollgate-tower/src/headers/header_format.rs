@@ -2,10 +2,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::{
-    text::{round_up, since_epoch},
-    unit_format::UnitFormat,
-};
+use super::text::{QuotaUnit, round_up, since_epoch};
 
 /// Selects the names and the syntax of the rate limit headers.
 ///
@@ -168,6 +165,33 @@ pub enum ResetFormat {
     Epoch,
 }
 
+/// What a header reports.
+#[derive(Clone, Copy)]
+pub(super) enum Number {
+    /// The burst: the most units that can remain.
+    Limit,
+    Remaining,
+    /// The time until there are more units.
+    Reset(ResetFormat),
+    Used,
+    /// The name of the policy.
+    Resource,
+    /// The units per second, rounded down.
+    Rate,
+    Cost,
+    /// The wait of a denial.
+    Wait,
+    /// The limit, the remaining units and the reset in one value.
+    State,
+    /// The amount and the period of every policy.
+    Quotas,
+    /// The limit, and then the quotas with the names of the policies.
+    LimitAndQuotas,
+}
+
+/// The names of the headers of a format, and what each of them reports behind those that say when to come back.
+type Row = (&'static str, &'static [Number]);
+
 impl HeaderFormat {
     /// Returns the names of the headers of this format, `retry-after` included.
     ///
@@ -183,38 +207,69 @@ impl HeaderFormat {
         self.joined_names().split(", ").map(HeaderName::from_static)
     }
 
-    pub(crate) const fn joined_names(self) -> &'static str {
+    /// Returns the row of the format. The lists of the default format and the groups of the formats with units are not
+    /// numbers of one policy.
+    const fn row(self) -> Row {
+        use Number::{Cost, Limit, LimitAndQuotas, Quotas, Rate, Remaining, Reset, Resource, State, Used, Wait};
+
+        const EPOCH: Number = Reset(ResetFormat::Epoch);
+        const SECONDS: Number = Reset(ResetFormat::Seconds);
         match self {
-            Self::Ietf08 | Self::Ietf07 => "retry-after, ratelimit, ratelimit-policy",
-            Self::Ietf06 => "retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset, ratelimit-policy",
-            Self::Envoy03 | Self::Legacy { .. } => {
-                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset"
+            Self::Ietf08 => ("retry-after, ratelimit, ratelimit-policy", &[]),
+            Self::Ietf07 => ("retry-after, ratelimit, ratelimit-policy", &[State, Quotas]),
+            Self::Ietf06 => (
+                "retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset, ratelimit-policy",
+                &[Limit, Remaining, SECONDS, Quotas],
+            ),
+            Self::Envoy03 => (
+                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
+                &[LimitAndQuotas, Remaining, SECONDS],
+            ),
+            Self::Legacy { reset: ResetFormat::Seconds } => (
+                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
+                &[Limit, Remaining, SECONDS],
+            ),
+            Self::Legacy { reset: ResetFormat::Epoch } => {
+                ("retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset", &[Limit, Remaining, EPOCH])
             }
-            Self::GitHub => {
+            Self::GitHub => (
                 "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-used, x-ratelimit-reset, \
-                 x-ratelimit-resource"
-            }
-            Self::Spring => {
+                 x-ratelimit-resource",
+                &[Limit, Remaining, Used, EPOCH, Resource],
+            ),
+            Self::Spring => (
                 "retry-after, x-ratelimit-remaining, x-ratelimit-replenish-rate, x-ratelimit-burst-capacity, \
-                 x-ratelimit-requested-tokens"
+                 x-ratelimit-requested-tokens",
+                &[Remaining, Rate, Limit, Cost],
+            ),
+            Self::RetryAfter => (
+                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-retry-after",
+                &[Limit, Remaining, Wait],
+            ),
+            Self::TowerGovernor => {
+                ("retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-after", &[Limit, Remaining, Wait])
             }
-            Self::RetryAfter => "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-retry-after",
-            Self::TowerGovernor => "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-after",
-            Self::OpenAi => {
+            Self::OpenAi => (
                 "retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
                  x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, \
-                 x-ratelimit-reset-tokens"
-            }
-            Self::Anthropic => {
+                 x-ratelimit-reset-tokens",
+                &[],
+            ),
+            Self::Anthropic => (
                 "retry-after, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
                  anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
                  anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset, \
                  anthropic-ratelimit-input-tokens-limit, anthropic-ratelimit-input-tokens-remaining, \
                  anthropic-ratelimit-input-tokens-reset, anthropic-ratelimit-output-tokens-limit, \
-                 anthropic-ratelimit-output-tokens-remaining, anthropic-ratelimit-output-tokens-reset"
-            }
-            Self::None => "retry-after",
+                 anthropic-ratelimit-output-tokens-remaining, anthropic-ratelimit-output-tokens-reset",
+                &[],
+            ),
+            Self::None => ("retry-after", &[]),
         }
+    }
+
+    pub(crate) const fn joined_names(self) -> &'static str {
+        self.row().0
     }
 
     /// Returns the names of the headers, but for those that say when to come back.
@@ -222,39 +277,27 @@ impl HeaderFormat {
         self.joined_names().split(", ").filter(|name| !matches!(*name, "retry-after" | "retry-after-ms"))
     }
 
-    /// Returns the format with a group of headers for each unit, if this is one.
-    pub(super) const fn by_unit(self) -> Option<UnitFormat> {
+    /// Returns each header with the number that it reports.
+    pub(super) fn numbers(self) -> impl Iterator<Item = (HeaderName, Number)> {
+        self.own_names().map(HeaderName::from_static).zip(self.row().1.iter().copied())
+    }
+
+    /// Returns the units of which this format has a group of headers each.
+    pub(super) const fn units(self) -> &'static [QuotaUnit] {
+        const UNITS: &[QuotaUnit] =
+            &[QuotaUnit::REQUESTS, QuotaUnit::TOKENS, QuotaUnit::INPUT_TOKENS, QuotaUnit::OUTPUT_TOKENS];
         match self {
-            Self::OpenAi => Some(UnitFormat::OpenAi),
-            Self::Anthropic => Some(UnitFormat::Anthropic),
-            _ => None,
+            Self::OpenAi => UNITS.split_at(2).0,
+            Self::Anthropic => UNITS,
+            _ => &[],
         }
     }
-}
 
-impl HeaderFormat {
-    /// Returns the names of the single values that a layer of this format may write or replace.
-    pub(super) const fn single_names(self) -> &'static [&'static str] {
-        match self {
-            Self::Ietf08 | Self::OpenAi | Self::Anthropic | Self::None => &[],
-            Self::Ietf07 => &["ratelimit"],
-            Self::Ietf06 => &["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
-            Self::Envoy03
-            | Self::Legacy { .. }
-            | Self::GitHub
-            | Self::Spring
-            | Self::RetryAfter
-            | Self::TowerGovernor => &[
-                "x-ratelimit-limit",
-                "x-ratelimit-remaining",
-                "x-ratelimit-reset",
-                "x-ratelimit-used",
-                "x-ratelimit-resource",
-                "x-ratelimit-replenish-rate",
-                "x-ratelimit-burst-capacity",
-                "x-ratelimit-requested-tokens",
-            ],
-        }
+    /// Returns each unit with the names of its limit, of its remaining units and of its reset.
+    pub(crate) fn groups(self) -> impl Iterator<Item = (QuotaUnit, [&'static str; 3])> {
+        let mut names = self.own_names();
+        let group = move |unit: &QuotaUnit| Some((*unit, [names.next()?, names.next()?, names.next()?]));
+        self.units().iter().filter_map(group)
     }
 }
 
@@ -336,7 +379,6 @@ impl Default for HeaderFormats {
 #[cfg(test)]
 mod formats_tests {
     use super::*;
-    use crate::headers::ResetFormat;
 
     const ALL: [HeaderFormat; 13] = [
         HeaderFormat::Ietf08,
@@ -412,21 +454,5 @@ mod tests {
             }
         }
         assert_eq!(ResetFormat::Seconds.value_at(millis(100_500), millis(59_001)), 60);
-    }
-
-    #[test]
-    fn the_single_values_of_a_format_are_among_its_names() {
-        for format in [HeaderFormat::Ietf07, HeaderFormat::Ietf06] {
-            let names: Vec<_> = format.names().collect();
-            assert!(format.single_names().iter().all(|name| names.iter().any(|it| it == name)), "{format:?}");
-        }
-        let legacy = HeaderFormat::Legacy { reset: ResetFormat::Epoch };
-        let (spring, governor) = (HeaderFormat::Spring, HeaderFormat::TowerGovernor);
-        for format in [HeaderFormat::Envoy03, legacy, HeaderFormat::GitHub, spring, HeaderFormat::RetryAfter, governor]
-        {
-            let others = ["retry-after", "x-ratelimit-retry-after", "x-ratelimit-after"];
-            let mut names = format.names().filter(|name| !others.contains(&name.as_str()));
-            assert!(names.all(|name| format.single_names().contains(&name.as_str())), "{format:?}");
-        }
     }
 }

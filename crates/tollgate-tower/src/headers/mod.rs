@@ -2,10 +2,10 @@
 
 mod go_duration;
 mod header_format;
+mod reader;
 mod stack;
 mod text;
 pub(crate) mod timestamp;
-mod unit_format;
 mod writer;
 
 use std::{cmp::Reverse, time::Duration};
@@ -16,38 +16,27 @@ use tollgate::{Key, KeySecret};
 
 pub(crate) use header_format::HeaderFormats;
 pub use header_format::{HeaderFormat, ResetFormat};
-pub(crate) use stack::{Members, lines_of, parse_number, retry_after_millis};
+pub(crate) use reader::{Members, Reading, lines_of, read, retry_after, retry_after_millis};
 pub use text::QuotaUnit;
-pub(crate) use text::{from_now, number_value, round_up, round_up_to_millis};
-pub(crate) use unit_format::UnitFormat;
+pub(crate) use text::{number_value, round_up, round_up_to_millis};
 pub(crate) use writer::{HeaderOptions, HeaderUpdate, HeaderWriter, MissingHeaders, PermitHeaders};
 
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
-const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
-const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const X_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
-const X_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 const X_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-after");
 const X_RETRY_AFTER: HeaderName = HeaderName::from_static("x-ratelimit-retry-after");
-const X_REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
-const X_BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
-const X_REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
 pub(crate) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Has the name of this project, because the draft has no such header.
 const DEGRADED: &str = "tollgate-degraded";
 
-/// Stores headers with single values.
+/// Stores headers with single values, which stay or go as a whole.
 struct HeaderLines {
     format: HeaderFormat,
-    /// The list of `RateLimit-Policy`, where the format has it.
-    policies: Option<HeaderValue>,
     lines: Vec<(HeaderName, HeaderValue)>,
     remaining: u64,
+    /// The time until the limit is full again, where the format has that. Else it is that until there are more units.
+    reset: Option<Duration>,
 }
 
 /// Stores what the headers of one response report besides the decision. All of its headers report the same.

@@ -275,13 +275,6 @@ pub(crate) fn round_up_to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds since the Unix epoch.
-pub(crate) fn from_now(reset: u64) -> Duration {
-    let reset = Duration::from_secs(reset);
-    // A delay of more than 30 years must be a time since the epoch.
-    if reset.as_secs() > 1_000_000_000 { reset.saturating_sub(since_epoch()) } else { reset }
-}
-
 /// Names the unit that a quota counts.
 ///
 /// The parameter `qu` of `RateLimit-Policy` shows the unit, and the formats [`OpenAi`](crate::HeaderFormat::OpenAi) and

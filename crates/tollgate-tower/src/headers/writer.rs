@@ -1,6 +1,6 @@
 //! Writes the headers of a decision, and adds them to a response.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -9,13 +9,16 @@ use http::{
 use tollgate::{Decision, ErrorKind, Policy, PolicySet, limiter::PolicyState};
 
 use super::{
-    DEGRADED, HeaderLines, RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
-    RETRY_AFTER_MS, ResponseDetails, X_AFTER, X_BURST_CAPACITY, X_LIMIT, X_REMAINING, X_REPLENISH_RATE,
-    X_REQUESTED_TOKENS, X_RESET, X_RESOURCE, X_RETRY_AFTER, X_USED,
-    header_format::{HeaderFormat, HeaderFormats, ResetFormat},
-    stack::{self, retry_after, retry_after_millis},
-    text::{self, QuotaUnit, QuotaUnits, Text, number_value, per_second, round_up, until_more},
-    unit_format::UnitLines,
+    DEGRADED, HeaderLines, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails, Strictness, X_AFTER,
+    X_RETRY_AFTER, go_duration,
+    header_format::{HeaderFormat, HeaderFormats, Number},
+    reader::{parse_retry_after, retry_after_millis},
+    stack,
+    text::{
+        self, QuotaUnit, QuotaUnits, Text, more_or_retry_after, number_value, per_second, round_up, since_epoch,
+        until_more,
+    },
+    timestamp,
 };
 
 /// Writes the headers of a limiter's decisions.
@@ -130,29 +133,84 @@ impl HeaderWriter {
     fn update_with(&self, decision: &Decision, details: &ResponseDetails) -> HeaderUpdate {
         let spent = decision.states().filter(|state| state.remaining() == 0);
         let until_more = spent.map(|state| round_up(state.more_after().saturating_add(details.jitter))).max();
-        let mut all = self.options.formats.iter().filter_map(|format| self.headers(format, decision, details));
-        let headers = match (all.next(), all.next()) {
-            (None, _) => Headers::None,
-            (Some(only), None) => only,
-            (Some(first), Some(second)) => Headers::Several([first, second].into_iter().chain(all).collect()),
+        let mut all = Vec::new();
+        for format in self.options.formats.iter() {
+            self.write(format, decision, details, &mut all);
+        }
+        let headers = match all.len() {
+            0 | 1 => all.pop().unwrap_or(Headers::None),
+            _ => Headers::Several(all),
         };
         let degraded = decision.degraded().filter(|_| self.options.marks_degraded);
         HeaderUpdate { headers, until_more: until_more.unwrap_or(0), exposed: self.exposed, degraded }
     }
 
     /// Writes the headers of one format. An open limiter that reaches no store has checked no policy and has none.
-    fn headers(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails) -> Option<Headers> {
-        let state = decision.binding()?;
-        if let Some(format) = format.by_unit() {
-            return Some(Headers::Units(format.lines(decision, &self.options.units, details.jitter)));
-        }
-        let policies = || self.policies_of(decision, details);
+    fn write(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails, all: &mut Vec<Headers>) {
+        let Some(state) = decision.binding() else { return };
         if format == HeaderFormat::Ietf08 {
-            return Some(Headers::Lists { policies: policies()?, states: self.any_states(decision, details) });
+            let states = self.any_states(decision, details);
+            all.extend(self.policies_of(decision, details).map(|policies| Headers::Lists { policies, states }));
+            return;
         }
-        let policies = matches!(format, HeaderFormat::Ietf07 | HeaderFormat::Ietf06).then(policies).flatten();
-        let lines = lines(format, decision, &state, details);
-        Some(Headers::Lines(HeaderLines { format, policies, lines, remaining: state.remaining() }))
+        if !format.units().is_empty() {
+            let group = |(unit, names)| self.group(format, unit, names, decision, details).map(Headers::Lines);
+            all.push(Headers::Several(format.groups().filter_map(group).collect()));
+            return;
+        }
+        let number = |(name, number)| Some((name, self.value(number, decision, &state, details)?));
+        let lines = format.numbers().filter_map(number).collect();
+        all.push(Headers::Lines(HeaderLines { format, lines, remaining: state.remaining(), reset: None }));
+    }
+
+    /// Writes what a header reports of a decision. `state` belongs to the binding policy.
+    fn value(
+        &self,
+        number: Number,
+        decision: &Decision,
+        state: &PolicyState<'_>,
+        details: &ResponseDetails,
+    ) -> Option<HeaderValue> {
+        let quota = state.policy().quota();
+        Some(number_value(match number {
+            Number::Limit => quota.burst(),
+            Number::Remaining => state.remaining(),
+            Number::Reset(reset) => reset.value(until_more(state, details.jitter)),
+            Number::Used => quota.burst().saturating_sub(state.remaining()),
+            Number::Rate => per_second(quota.amount(), quota.period()),
+            Number::Cost => decision.cost().units(),
+            Number::Wait => round_up(decision.retry_after()?.saturating_add(details.jitter)).max(1),
+            Number::Resource => return Some(text::value(state.policy().name().as_bytes())),
+            Number::State => return Some(text::state_07(state, details.jitter)),
+            Number::Quotas => return self.policies_of(decision, details),
+            Number::LimitAndQuotas => return Some(text::limit_03(state, decision.policies())),
+        }))
+    }
+
+    /// Writes the headers of one unit. Of several policies that count it, the most restrictive one stands for it.
+    fn group(
+        &self,
+        format: HeaderFormat,
+        unit: QuotaUnit,
+        names: [&'static str; 3],
+        decision: &Decision,
+        details: &ResponseDetails,
+    ) -> Option<HeaderLines> {
+        let states = decision.states().filter(|state| self.options.units.of(state.policy().name()) == unit);
+        let state = states.max_by_key(|state| {
+            (state.retry_after(), Strictness::new(state.remaining(), state.more_after()), state.reset_after())
+        })?;
+        let remaining = state.remaining();
+        // Never before the time of `Retry-After`, which has the same jitter.
+        let jitter = if remaining == 0 || state.is_exceeded() { details.jitter } else { Duration::ZERO };
+        let reset = state.reset_after().max(more_or_retry_after(&state)).saturating_add(jitter);
+        let reset_value = match format {
+            HeaderFormat::OpenAi => go_duration::value(reset),
+            _ => timestamp::value(since_epoch().saturating_add(reset))?,
+        };
+        let values = [number_value(state.policy().quota().burst()), number_value(remaining), reset_value];
+        let lines = names.map(HeaderName::from_static).into_iter().zip(values).collect();
+        Some(HeaderLines { format, lines, remaining, reset: Some(reset) })
     }
 
     /// Writes the value of `RateLimit` for any decision.
@@ -176,57 +234,6 @@ impl HeaderWriter {
             return self.options.policies(decision.policies(), partition_key);
         }
         self.policies.clone()
-    }
-}
-
-/// Returns the headers with single values. `state` belongs to the binding policy.
-fn lines(
-    format: HeaderFormat,
-    decision: &Decision,
-    state: &PolicyState<'_>,
-    details: &ResponseDetails,
-) -> Vec<(HeaderName, HeaderValue)> {
-    let number = |name, number: u64| (name, number_value(number));
-    let quota = state.policy().quota();
-    let (remaining, until_more) = (state.remaining(), until_more(state, details.jitter));
-    match format {
-        HeaderFormat::Ietf08 | HeaderFormat::OpenAi | HeaderFormat::Anthropic | HeaderFormat::None => Vec::new(),
-        HeaderFormat::Ietf07 => vec![(RATELIMIT, text::state_07(state, details.jitter))],
-        HeaderFormat::Ietf06 => vec![
-            number(RATELIMIT_LIMIT, quota.burst()),
-            number(RATELIMIT_REMAINING, remaining),
-            number(RATELIMIT_RESET, round_up(until_more)),
-        ],
-        HeaderFormat::Envoy03 => vec![
-            (X_LIMIT, text::limit_03(state, decision.policies())),
-            number(X_REMAINING, remaining),
-            number(X_RESET, round_up(until_more)),
-        ],
-        HeaderFormat::Legacy { reset } => vec![
-            number(X_LIMIT, quota.burst()),
-            number(X_REMAINING, remaining),
-            number(X_RESET, reset.value(until_more)),
-        ],
-        HeaderFormat::GitHub => vec![
-            number(X_LIMIT, quota.burst()),
-            number(X_REMAINING, remaining),
-            number(X_USED, quota.burst().saturating_sub(remaining)),
-            number(X_RESET, ResetFormat::Epoch.value(until_more)),
-            (X_RESOURCE, text::value(state.policy().name().as_bytes())),
-        ],
-        HeaderFormat::Spring => vec![
-            number(X_REMAINING, remaining),
-            number(X_REPLENISH_RATE, per_second(quota.amount(), quota.period())),
-            number(X_BURST_CAPACITY, quota.burst()),
-            number(X_REQUESTED_TOKENS, decision.cost().units()),
-        ],
-        HeaderFormat::RetryAfter | HeaderFormat::TowerGovernor => {
-            let name = if format == HeaderFormat::RetryAfter { X_RETRY_AFTER } else { X_AFTER };
-            let mut lines = vec![number(X_LIMIT, quota.burst()), number(X_REMAINING, remaining)];
-            let retry_after = decision.retry_after().map(|after| after.saturating_add(details.jitter));
-            lines.extend(retry_after.map(|after| number(name, round_up(after).max(1))));
-            lines
-        }
     }
 }
 
@@ -276,11 +283,9 @@ pub(super) enum Headers {
         policies: HeaderValue,
         states: HeaderValue,
     },
-    /// A format with a group of headers for each unit.
-    Units(Vec<UnitLines>),
-    /// All other formats.
+    /// All other formats, or one unit of such a format.
     Lines(HeaderLines),
-    /// The headers of several formats.
+    /// The headers of several formats or units.
     Several(Vec<Self>),
 }
 
@@ -291,7 +296,6 @@ impl Headers {
         match self {
             Self::None => {}
             Self::Lists { policies, states } => add_lists(policies, states, headers),
-            Self::Units(units) => units.into_iter().for_each(|unit| unit.add_to(headers)),
             Self::Lines(lines) => stack::add_lines(lines, until_more, headers),
             Self::Several(several) => several.into_iter().for_each(|own| own.add_to(until_more, headers)),
         }
@@ -306,15 +310,7 @@ impl Headers {
                 missing.add(RATELIMIT_POLICY, policies);
                 missing.add(RATELIMIT, states);
             }
-            Self::Units(units) => {
-                for (name, value) in units.into_iter().flat_map(UnitLines::into_lines) {
-                    missing.add(name, value);
-                }
-            }
-            Self::Lines(HeaderLines { policies, lines, .. }) => {
-                if let Some(policies) = policies {
-                    missing.add(RATELIMIT_POLICY, policies);
-                }
+            Self::Lines(HeaderLines { lines, .. }) => {
                 for (name, value) in lines {
                     missing.add(name, value);
                 }
@@ -476,15 +472,13 @@ fn expose(names: &'static str, headers: &mut HeaderMap) {
 fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
     for name in [header::RETRY_AFTER, X_RETRY_AFTER, X_AFTER] {
         if let Some(inner) = headers.get(&name)
-            && retry_after(inner).is_none_or(|inner| inner < until_more)
+            && parse_retry_after(inner).is_none_or(|inner| round_up(inner) < until_more)
         {
             headers.insert(name, number_value(until_more));
         }
     }
     let millis = until_more.saturating_mul(1_000);
-    if let Some(inner) = headers.get(RETRY_AFTER_MS)
-        && retry_after_millis(inner).is_none_or(|inner| inner < millis)
-    {
+    if headers.contains_key(RETRY_AFTER_MS) && retry_after_millis(headers).is_none_or(|inner| inner < millis) {
         headers.insert(RETRY_AFTER_MS, number_value(millis));
     }
 }

@@ -138,7 +138,15 @@ pub struct JointDecision {
     is_allowed: bool,
     decisions: Vec<KeyDecision>,
     /// A key that no wait helps, and why. Boxed, because it is large and rare.
-    refused: Option<Box<(Key, Reason<'static>)>>,
+    refused: Option<Box<(Key, Refused)>>,
+}
+
+/// Says why no wait helps a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Refused {
+    Forbidden,
+    Blocked,
+    NeverFits(Error),
 }
 
 /// Holds one decision, with all that a refund needs.
@@ -173,19 +181,32 @@ impl JointDecision {
     /// In shadow mode the request passes. `key` is the key of the client: it decides whether the client belongs to the
     /// [enforced share](crate::RateLimitBuilder::enforcement).
     pub fn forbidden(key: Key) -> Self {
-        Self { refused: Some(Box::new((key, Reason::Forbidden))), ..Self::denied() }
+        Self { refused: Some(Box::new((key, Refused::Forbidden))), ..Self::denied() }
     }
 
     /// Creates a decision that denies the request, because a limit of `key` has an amount of 0.
     ///
     /// Its response has no `Retry-After`. In shadow mode the request passes.
     pub fn blocked(key: Key) -> Self {
-        Self { refused: Some(Box::new((key, Reason::Blocked))), ..Self::denied() }
+        Self { refused: Some(Box::new((key, Refused::Blocked))), ..Self::denied() }
+    }
+
+    /// Creates a decision that rejects the request with 413, because a limit of `key` never has as many units.
+    ///
+    /// `error` is that of the [check](tollgate::ErrorKind::CostExceedsBurst). In shadow mode the request passes.
+    pub fn never_fits(key: Key, error: Error) -> Self {
+        Self { refused: Some(Box::new((key, Refused::NeverFits(error)))), ..Self::denied() }
     }
 
     /// Returns a key that no wait helps, and why.
-    pub(crate) fn refused(&self) -> Option<&(Key, Reason<'static>)> {
-        self.refused.as_deref()
+    pub(crate) fn refused(&self) -> Option<(&Key, Reason<'_>)> {
+        let (key, why) = self.refused.as_deref()?;
+        let reason = match why {
+            Refused::Forbidden => Reason::Forbidden,
+            Refused::Blocked => Reason::Blocked,
+            Refused::NeverFits(error) => Reason::CostNeverFits(error),
+        };
+        Some((key, reason))
     }
 
     /// Adds the decision of a limiter for a key. A [final cost](crate::RateLimitBuilder::final_cost) refunds units of

@@ -8,20 +8,12 @@
 //! over all replicas, and shares the delays between them.
 
 mod delay;
-mod field;
 mod layer;
-mod remaining;
 mod service;
-mod units;
-
-/// Names the future of a [`RetryAfter`] service.
-pub mod future {
-    pub use super::service::DelayedFuture;
-}
 
 #[cfg(feature = "outgoing")]
 pub(crate) use delay::of as delay_of;
 pub use layer::RetryAfterLayer;
 #[cfg(feature = "outgoing")]
 pub(crate) use layer::Settings;
-pub use service::RetryAfter;
+pub use service::{Delay, RetryAfter};

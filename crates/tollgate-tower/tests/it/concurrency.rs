@@ -18,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::{
     Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
-    permits::{Acquired, Concurrency, ConcurrencyLimiter, Lost, OnLoss},
+    permits::{Concurrency, ConcurrencyLimiter, Lost, OnLoss},
     store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
 };
 use tollgate_tower::{
@@ -44,7 +44,7 @@ fn acme() -> Request<()> {
 /// Returns how many permits of a key are free.
 async fn free(limiter: &ConcurrencyLimiter, key: &'static str) -> usize {
     let mut permits = Vec::new();
-    while let Acquired::Permit(permit) = limiter.try_acquire(key).await.unwrap() {
+    while let Ok(permit) = limiter.try_acquire(key).await.unwrap() {
         permits.push(permit);
     }
     permits.len()
@@ -103,7 +103,7 @@ struct Work(ConcurrencyLimiter, Arc<AtomicBool>);
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let is_held = self.0.try_acquire("all").now_or_never().unwrap().unwrap().is_denied();
+        let is_held = self.0.try_acquire("all").now_or_never().unwrap().unwrap().is_err();
         self.1.store(is_held, Ordering::Relaxed);
     }
 }
@@ -191,7 +191,7 @@ async fn a_limit_that_protects_the_service_answers_503_and_exempts_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_a_permit_for_a_bounded_time_and_in_a_bounded_number() {
-    let policy = Concurrency::new("exports", 1).max_wait(Duration::from_secs(5)).max_waiting(1);
+    let policy = Concurrency::new("exports", 1).wait(Duration::from_secs(5)).max_waiting(1);
     let limiter = ConcurrencyLimiter::new(MemoryStore::new(), policy);
     let service = ConcurrencyLayer::new(limiter.clone(), Global).layer(hello());
     let first = service.clone().oneshot(request()).await.unwrap();
@@ -318,7 +318,7 @@ async fn soon<F: Future>(future: F) -> F::Output {
 async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
     for responds in [false, true] {
         let store = Remote::new();
-        let policy = Concurrency::new("exports", 1).life(Duration::from_millis(100)).on_loss(OnLoss::Cancel);
+        let policy = Concurrency::new("exports", 1).with_life(Duration::from_millis(100)).on_loss(OnLoss::Cancel);
         let limiter =
             Limiter::builder(store.clone()).policies(ONE).on_outage(Outage::Closed).build().concurrency(policy);
         let layer = ConcurrencyLayer::new(limiter, Global);

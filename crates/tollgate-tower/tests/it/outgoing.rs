@@ -245,7 +245,7 @@ async fn replicas_that_are_refused_at_once_pause_as_long_as_one() {
 async fn a_hostile_or_missing_time_is_bounded() {
     for (fields, expected) in [
         (&[("retry-after", "99999999999999")], 60_000),
-        (&[("retry-after", "99999999999999999999999")], 1_000),
+        (&[("retry-after", "99999999999999999999999")], 60_000),
         (&[("retry-after", "")], 1_000),
         (&[("retry-after", "-1")], 1_000),
         (&[("retry-after", "soon\u{7f}")], 1_000),

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tollgate::{
     Cost, Limiter, MemoryStore,
-    permits::{Acquired, Concurrency, ConcurrencyLimiter},
+    permits::{Concurrency, ConcurrencyLimiter, Permit},
 };
 use tollgate_tower::{
     ConcurrencyLayer, HandlerLimiter, RateLimitLayer, Rejected,
@@ -43,7 +43,7 @@ pub(crate) const REJECTIONS: [(&str, u16); 8] = [
 /// Serves the paths of [`REJECTIONS`], and `/open` without a limit.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    _held: (Acquired, Slot),
+    _held: (Permit, Slot),
 }
 
 impl Server {
@@ -52,7 +52,7 @@ impl Server {
         let [local, remote] = [Limiter::new(store.clone(), ONE), Limiter::new(Late(store), ONE)];
         assert!(local.check("all").await.unwrap().is_allowed());
         let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
-        let permit = permits.acquire("all").await.unwrap();
+        let permit = permits.acquire("all").await.unwrap().unwrap();
         let slots = AdaptiveLimiter::builder(Gradient::new()).limits(1..=1).initial_limit(1).build();
         let slot = slots.try_acquire(Class::CRITICAL).unwrap();
 

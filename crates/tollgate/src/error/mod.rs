@@ -42,8 +42,17 @@ impl Error {
         Self(Arc::new(ErrorInner { kind, message: message.into(), source: None }))
     }
 
-    #[cfg(feature = "redis")]
-    pub(crate) fn with_source(
+    /// Creates an error with what caused it, which [`source`](std::error::Error::source) returns.
+    ///
+    /// ```
+    /// use std::{error::Error as _, io};
+    /// use tollgate::{Error, ErrorKind};
+    ///
+    /// let cause = io::Error::from(io::ErrorKind::ConnectionRefused);
+    /// let error = Error::with_source(ErrorKind::ConnectionRefused, "the database does not listen", cause);
+    /// assert_eq!(error.source().unwrap().to_string(), "connection refused");
+    /// ```
+    pub fn with_source(
         kind: ErrorKind,
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

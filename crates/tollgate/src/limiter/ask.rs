@@ -4,7 +4,7 @@ use super::{Limiter, LimiterInner, wait};
 use crate::{
     Cost, Costs, Decision, Error, Key, PolicySet,
     model::{KeyState, cost::Charge},
-    store::{Check, CheckFuture, StoreFuture, answer_by},
+    store::{Check, CheckFuture, StoreFuture},
 };
 
 impl Limiter {
@@ -464,21 +464,12 @@ impl LimiterInner {
         if let Err(error) = policies.admits(charge.borrow()).and_then(|()| policies.reaches(&key)) {
             return StoreFuture::ready(Err(error));
         }
-        let deadline = self.deadline();
-        let check = Check { deadline, ..Check::of(policies, &key, charge.borrow()) };
-        let answer = match self.store.look(check).into_ready() {
-            Ok(outcome) => return StoreFuture::ready(self.looked(outcome, check)),
-            Err(answer) => answer,
-        };
-        let (inner, policies) = (Arc::clone(self), policies.clone());
-        StoreFuture::pending(async move {
-            let outcome = answer_by(deadline, answer).await;
-            inner.looked(outcome, Check { deadline, ..Check::of(&policies, &key, charge.borrow()) })
-        })
+        let check = Check { deadline: self.deadline(), ..Check::of(policies, &key, charge.borrow()) };
+        self.ask(check, self.store.look(check), Self::looked)
     }
 
     /// Passes on what the store saw, and answers for a store that failed.
-    fn looked(&self, outcome: Result<Decision, Error>, check: Check<'_>) -> Result<KeyState, Error> {
+    fn looked(&self, check: Check<'_>, outcome: Result<Decision, Error>) -> Result<KeyState, Error> {
         let look = match outcome {
             Ok(look) => {
                 if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {
@@ -514,57 +505,5 @@ impl fmt::Debug for PeekBuilder<'_> {
 impl fmt::Debug for RefundBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RefundBuilder").field("costs", &self.costs).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{LimiterHandle, MemoryStore, Policy, Quota, store::Clock};
-
-    const LOG: Policy = Policy::sliding_log("log", Quota::per_minute(2));
-
-    async fn remaining(limiter: &Limiter) -> u64 {
-        limiter.peek("acme").await.unwrap().state("log").unwrap().remaining()
-    }
-
-    #[tokio::test]
-    async fn a_builder_that_is_not_awaited_spends_and_refunds_nothing() {
-        let limiter = Limiter::new(MemoryStore::new(), LOG);
-        let decision = limiter.check("acme").await.unwrap();
-        let (check, refund) = (limiter.check("acme"), limiter.refund("acme", Cost::ONE).of(&decision));
-        assert_eq!(remaining(&limiter).await, 1);
-        // A store in the process decides as soon as there is a future.
-        drop(check.into_future());
-        assert_eq!(remaining(&limiter).await, 0);
-        drop(refund.into_future());
-        assert_eq!(remaining(&limiter).await, 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_check_takes_a_cost_a_tag_and_a_wait_together() {
-        let store = MemoryStore::builder().clock(Clock::tokio()).build();
-        let limiter = Limiter::new(store, LOG);
-        assert!(limiter.check("acme").cost(Cost::new(2)).tag("ann").await.unwrap().is_allowed());
-        let check = |longest| limiter.check("acme").cost(Cost::new(2)).tag("bob").wait(Duration::from_secs(longest));
-        assert!(check(59).await.unwrap().is_denied());
-        assert!(check(60).await.unwrap().is_allowed());
-        let entries = limiter.entries("acme", 10).await.unwrap();
-        assert_eq!(entries.iter().map(|entry| entry.tag()).collect::<Vec<_>>(), [b"bob", b"bob"]);
-        let error = limiter.check("acme").tag(&[0; 65]).wait(Duration::from_secs(1)).await.unwrap_err();
-        assert_eq!(error.kind(), crate::ErrorKind::Config);
-    }
-
-    #[tokio::test]
-    async fn the_futures_of_a_handle_are_sent_to_another_task_and_outlive_it() {
-        let handle = LimiterHandle::new(Limiter::new(MemoryStore::new(), LOG));
-        let check = tokio::spawn(handle.load().check("acme").into_future());
-        assert!(check.await.unwrap().unwrap().is_allowed());
-        let other = handle.clone();
-        let asking = tokio::spawn(async move { other.load().check("acme").await });
-        assert!(asking.await.unwrap().unwrap().is_allowed());
-        let peek = handle.load().peek("acme").cost(Cost::ONE).into_future();
-        drop(handle);
-        assert!(tokio::spawn(peek).await.unwrap().unwrap().retry_after().is_some());
     }
 }

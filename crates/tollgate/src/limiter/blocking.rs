@@ -1,7 +1,6 @@
 use std::{
     future::{Future, IntoFuture, pending},
     pin::pin,
-    sync::{Mutex, PoisonError},
     task::{Context, Poll, Waker},
     thread,
 };
@@ -9,7 +8,7 @@ use std::{
 use tokio::runtime::{Builder, Handle};
 
 use super::Limiter;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, lock::Lock};
 
 impl Limiter {
     /// Runs a call to its end in a thread without a tokio runtime, and waits in the thread.
@@ -69,8 +68,8 @@ impl Limiter {
 /// blocking call outlives every other runtime. A handle of the application's runtime would hang when nothing drives that runtime
 /// while the thread waits.
 fn runtime() -> Result<Handle, Error> {
-    static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
-    let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    static RUNTIME: Lock<Option<Handle>> = Lock::new(None);
+    let mut runtime = RUNTIME.lock();
     if let Some(runtime) = &*runtime {
         return Ok(runtime.clone());
     }

@@ -250,7 +250,6 @@ impl<P> LimiterBuilder<P> {
         }
         Arc::new_cyclic(|limiter| LimiterInner {
             is_in_process: store.is_in_process(),
-            keeps_deadline: store.keeps_deadline(),
             fallback: Fallback::new(limiter.clone(), name, group, outage, &*store, watch.if_used(), outage_clock),
             store,
             timeout: deadline.unwrap_or(Deadline::DEFAULT),

@@ -2,12 +2,12 @@ use std::{
     fmt,
     fmt::Write,
     hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use hashbrown::HashTable;
 
-use crate::{Key, KeySecret, random};
+use crate::{Key, KeySecret, lock::Lock, random};
 
 /// Finds the keys that are denied most, in bounded memory.
 ///
@@ -52,7 +52,7 @@ use crate::{Key, KeySecret, random};
 pub struct DeniedKeys(Arc<DeniedKeysInner>);
 
 struct DeniedKeysInner {
-    sketch: Mutex<Sketch>,
+    sketch: Lock<Sketch>,
     names: Names,
 }
 
@@ -94,7 +94,7 @@ impl DeniedKeys {
     }
 
     fn with_names(capacity: usize, names: Names) -> Self {
-        Self(Arc::new(DeniedKeysInner { sketch: Mutex::new(Sketch::new(capacity.max(1))), names }))
+        Self(Arc::new(DeniedKeysInner { sketch: Lock::new(Sketch::new(capacity.max(1))), names }))
     }
 
     /// Returns the name under which [`top`](Self::top) shows a key with this secret: 128 bits of its
@@ -114,14 +114,14 @@ impl DeniedKeys {
     ///
     /// Limiters call this themselves. Use it for denials that no limiter makes.
     pub fn record(&self, key: &Key) {
-        self.sketch().record(key);
+        self.0.sketch.lock().record(key);
     }
 
     /// Returns up to `limit` keys, the most denied first.
     #[must_use]
     pub fn top(&self, limit: usize) -> Vec<DeniedKey> {
         // The digests are made after the lock is released.
-        let top: Vec<_> = self.sketch().top(limit).cloned().collect();
+        let top: Vec<_> = self.0.sketch.lock().top(limit).cloned().collect();
         let name = |key: &Key| match &self.0.names {
             Names::Digests(secret) => Self::digest(key, secret).into(),
             Names::Plain => key.encoded().into(),
@@ -133,16 +133,12 @@ impl DeniedKeys {
     /// Returns the number of denials of all keys.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.sketch().total()
+        self.0.sketch.lock().total()
     }
 
     /// Forgets all counts. Call it at the start of each day to see the denials of a day.
     pub fn clear(&self) {
-        self.sketch().clear();
-    }
-
-    fn sketch(&self) -> MutexGuard<'_, Sketch> {
-        self.0.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sketch.lock().clear();
     }
 }
 
@@ -268,65 +264,5 @@ impl Sketch {
         self.slots.clear();
         self.index.clear();
         self.total = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Compares the sketch with exact counts, after every step.
-        #[test]
-        fn counts_are_within_their_bounds_and_frequent_keys_are_found(
-            keys in prop::collection::vec((0_u64..40, 0_u64..4), 1..400),
-            capacity in 1_usize..20,
-        ) {
-            let (mut sketch, mut exact) = (Sketch::new(capacity), HashMap::<Key, u64>::new());
-            for (number, (key, divisor)) in (1..).zip(keys) {
-                // Small numbers are frequent.
-                let key = Key::from(key >> divisor);
-                sketch.record(&key);
-                *exact.entry(key).or_default() += 1;
-
-                let slots: Vec<_> = sketch.top(usize::MAX).collect();
-                prop_assert_eq!(slots.len(), exact.len().min(capacity));
-                prop_assert_eq!(slots.iter().map(|slot| slot.count).sum::<u64>(), number);
-                prop_assert_eq!(sketch.total(), number);
-                prop_assert!(slots.is_sorted_by(|one, other| one.count >= other.count));
-                for slot in &slots {
-                    let denials = exact[&slot.key];
-                    prop_assert!(slot.count >= denials && slot.count - slot.overcount <= denials);
-                    prop_assert!(slot.overcount <= number / capacity as u64);
-                }
-                for (key, denials) in &exact {
-                    let is_found = slots.iter().any(|slot| slot.key == *key);
-                    prop_assert!(is_found || *denials <= number / capacity as u64);
-                }
-                for (at, slot) in sketch.slots.iter().enumerate() {
-                    prop_assert_eq!(sketch.index.find(slot.hash, |&other| sketch.slots[other].key == slot.key), Some(&at));
-                }
-                prop_assert_eq!(sketch.index.len(), slots.len());
-            }
-        }
-    }
-
-    #[test]
-    fn a_flood_of_new_keys_takes_no_more_memory_and_does_not_hide_a_frequent_key() {
-        let mut sketch = Sketch::new(100);
-        for number in 0..100_000_u64 {
-            sketch.record(&Key::from(number));
-            if number % 20 == 0 {
-                sketch.record(&Key::new("busy"));
-            }
-        }
-        assert_eq!((sketch.slots.len(), sketch.index.len()), (100, 100));
-        let top = sketch.top(1).next().expect("a key");
-        assert_eq!(top.key, Key::new("busy"));
-        assert!(top.count >= 5_000 && top.count - top.overcount <= 5_000);
     }
 }

@@ -4,7 +4,7 @@ use super::{Limiter, LimiterInner, wait};
 use crate::{
     Cost, Costs, Decision, Denied, Error, Key, Policy,
     model::cost::Charge,
-    store::{Check, ReservationId, Settlement, StoreFuture, answer_by},
+    store::{Check, ReservationId, Settlement, StoreFuture},
 };
 
 /// The default of [`ReserveBuilder::time_to_live`].
@@ -184,13 +184,13 @@ impl ReserveBuilder {
     ///
     /// let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     /// let limiter = Limiter::new(store, Policy::leaky_bucket("calls", Quota::per_second(10).with_burst(100)));
-    /// let reserve = || limiter.reserve("acme", Cost::ONE).max_wait(Duration::from_millis(150));
+    /// let reserve = || limiter.reserve("acme", Cost::ONE).wait(Duration::from_millis(150));
     /// let delays = [reserve().await?, reserve().await?].map(|reservation| reservation.decision().delay());
     /// assert_eq!(delays, [Duration::ZERO, Duration::from_millis(100)]);
     /// assert_eq!(reserve().await?.decision().retry_after(), Some(Duration::from_millis(50)));
     /// # Ok(()) }
     /// ```
-    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+    pub fn wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
         self
     }
@@ -244,21 +244,12 @@ impl IntoFuture for ReserveBuilder {
                 return StoreFuture::ready(Err(error));
             }
         };
-        let inner = Arc::clone(&limiter.inner);
-        let deadline = inner.deadline();
-        let check = Check { deadline, ..Check::of(limiter.policies(), &key, charge.borrow()) };
-        let answer = match inner.store.reserve(check, &id, time_to_live).into_ready() {
-            Ok(outcome) => {
-                let outcome = inner.reserved(outcome, check, &id, time_to_live);
-                return StoreFuture::ready(outcome.map(|decision| Reservation::new(limiter, key, id, decision)));
-            }
-            Err(answer) => answer,
-        };
-        StoreFuture::pending(async move {
-            let outcome = answer_by(deadline, answer).await;
-            let check = Check { deadline, ..Check::of(limiter.policies(), &key, charge.borrow()) };
+        let (inner, policies) = (Arc::clone(&limiter.inner), limiter.policies().clone());
+        let check = Check { deadline: inner.deadline(), ..Check::of(&policies, &key, charge.borrow()) };
+        let answer = inner.store.reserve(check, &id, time_to_live);
+        inner.ask(check, answer, move |inner, check, outcome| {
             let decision = inner.reserved(outcome, check, &id, time_to_live)?;
-            Ok(Reservation::new(limiter, key, id, decision))
+            Ok(Reservation::new(limiter, check.key.clone(), id, decision))
         })
     }
 }
@@ -278,7 +269,7 @@ impl LimiterInner {
                 outcome
             }
             Ok(decision) => {
-                self.fallback.decided(&decision, || check);
+                self.fallback.decided(&decision, check);
                 Ok(decision)
             }
             Err(error) => self.fallback.reserve(check, id, time_to_live, error),

@@ -6,12 +6,13 @@ use std::{future::pending, time::Duration};
 
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
+    limiter::fifo::until,
     model::{Ceiling, cost::Charge},
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},
@@ -57,7 +58,7 @@ impl Waiter<'_> {
         let mut denial = None;
         if !queues.has(&self.key, policies) {
             // A caller beyond the most that may wait is admitted only if it need not wait.
-            let left = if queues.is_full() { Duration::ZERO } else { self.give_way().await };
+            let left = if queues.waiting.is_full() { Duration::ZERO } else { self.give_way().await };
             match self.retry(self.check(left).await?) {
                 Ok(denied) => denial = Some(denied),
                 Err(decision) => return Ok(decision),
@@ -67,12 +68,8 @@ impl Waiter<'_> {
             Ok(ticket) => ticket,
             Err(last_denial) => return self.deny(denial.or(last_denial.map(|denial| *denial))).await,
         };
-        let _front = match self.deadline {
-            Some(deadline) => match timeout_at(deadline, ticket.front.lock()).await {
-                Ok(front) => front,
-                Err(_) => return self.deny(ticket.last_denial().or(denial)).await,
-            },
-            None => ticket.front.lock().await,
+        let Some(_front) = ticket.queue.front(self.deadline).await else {
+            return self.deny(ticket.last_denial().or(denial)).await;
         };
         loop {
             if let Some(denial) = denial {
@@ -145,26 +142,19 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits for the delay of an admitted request.
+    /// Waits for the delay of an admitted request. In a queue that it spends nothing of, it has no turn.
     async fn wait_delay(&self, decision: Decision) -> Decision {
-        let delay = decision.delay();
+        let spent = decision.states().filter(|state| state.cost() > Cost::ZERO);
+        let delay = spent.map(|state| state.delay()).max().unwrap_or_default();
         if delay.is_zero() {
             return decision;
         }
         let at = Instant::now().checked_add(delay);
-        let _waiting = self.limiter.wait_queues().count();
+        let _waits = self.limiter.wait_queues().waiting.count();
         let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
-        sleep_until_some(at).await;
+        until(at, pending::<()>()).await;
         guard.disarm();
         decision
-    }
-}
-
-/// Sleeps until `at`, or for ever when the time is later than an [`Instant`] can be.
-async fn sleep_until_some(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => pending().await,
     }
 }
 

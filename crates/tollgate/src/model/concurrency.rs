@@ -12,7 +12,7 @@ use crate::Error;
 /// # Pooled and exact
 ///
 /// A *pooled* limit, the default, keeps idle permits in the process. To acquire one of these takes no call to the
-/// store. The process renews its permits once in every third of a [life](Self::life), in one call for each key. Other
+/// store. The process renews its permits once in every third of a [life](Self::with_life), in one call for each key. Other
 /// replicas cannot use its idle permits before the next renewal, so a replica may be denied while some are idle.
 ///
 /// An [`exact`](Self::exact) limit keeps no idle permits. Each acquire and each release is a call, and no permit is
@@ -29,7 +29,7 @@ use crate::Error;
 ///
 /// let error = Concurrency::try_new("streams", 0).unwrap_err();
 /// assert_eq!(error.to_string(), "concurrency limit must be at least 1, got 0");
-/// # assert_eq!(STREAMS.life_time(), Duration::from_secs(10));
+/// # assert_eq!(STREAMS.life(), Duration::from_secs(10));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Concurrency {
@@ -38,7 +38,7 @@ pub struct Concurrency {
     life: Duration,
     is_exact: bool,
     on_loss: OnLoss,
-    max_wait: Duration,
+    longest_wait: Duration,
     max_waiting: usize,
 }
 
@@ -61,7 +61,7 @@ pub enum OnLoss {
 const SHORTEST_US: u128 = 100_000;
 const LONGEST_US: u128 = 86_400_000_000;
 
-/// The default of [`Concurrency::life`].
+/// The default of [`Concurrency::with_life`].
 const LIFE: Duration = Duration::from_secs(10);
 
 /// The default of [`Concurrency::max_waiting`].
@@ -109,7 +109,7 @@ impl Concurrency {
             life: LIFE,
             is_exact: false,
             on_loss: OnLoss::Finish,
-            max_wait: Duration::ZERO,
+            longest_wait: Duration::ZERO,
             max_waiting: MAX_WAITING,
         }
     }
@@ -128,10 +128,10 @@ impl Concurrency {
     ///
     /// # Panics
     ///
-    /// Panics when the life is not between 100 ms and 1 day. See [`try_life`](Self::try_life) for values that are known
+    /// Panics when the life is not between 100 ms and 1 day. See [`try_with_life`](Self::try_with_life) for values that are known
     /// only at run time.
     #[must_use]
-    pub const fn life(mut self, life: Duration) -> Self {
+    pub const fn with_life(mut self, life: Duration) -> Self {
         assert!(is_life(life), "{}", LIFE_RANGE);
         self.life = life;
         self
@@ -142,7 +142,7 @@ impl Concurrency {
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the life is not between 100 ms and 1 day.
-    pub fn try_life(self, life: Duration) -> Result<Self, Error> {
+    pub fn try_with_life(self, life: Duration) -> Result<Self, Error> {
         if is_life(life) {
             Ok(Self { life, ..self })
         } else {
@@ -160,8 +160,8 @@ impl Concurrency {
     /// Sets how long [`acquire`](crate::permits::ConcurrencyLimiter::acquire) waits for a permit. By default it does
     /// not wait.
     #[must_use]
-    pub const fn max_wait(mut self, max_wait: Duration) -> Self {
-        self.max_wait = max_wait;
+    pub const fn wait(mut self, longest: Duration) -> Self {
+        self.longest_wait = longest;
         self
     }
 
@@ -193,7 +193,7 @@ impl Concurrency {
 
     /// Returns how long permits live without a renewal.
     #[must_use]
-    pub const fn life_time(&self) -> Duration {
+    pub const fn life(&self) -> Duration {
         self.life
     }
 
@@ -204,7 +204,7 @@ impl Concurrency {
     }
 
     pub(crate) fn longest_wait(&self) -> Duration {
-        self.max_wait
+        self.longest_wait
     }
 
     pub(crate) fn most_waiting(&self) -> usize {
@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(Concurrency::try_new(bad, 1).unwrap_err().to_string(), format!("{name}{bad:?}"));
         }
         assert!(Concurrency::try_new("x".repeat(64), u32::MAX).is_ok());
-        let life = |life| Concurrency::new("a", 1).try_life(life);
+        let life = |life| Concurrency::new("a", 1).try_with_life(life);
         for bad in [Duration::ZERO, Duration::from_millis(99), Duration::from_secs(86_401), Duration::MAX] {
             let message = life(bad).unwrap_err().to_string();
             assert_eq!(message, format!("concurrency life must be 100ms to 1 day, got {bad:?}"));
@@ -262,6 +262,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "concurrency life must be 100ms to 1 day")]
     fn a_life_of_zero_panics() {
-        let _ = Concurrency::new("a", 1).life(Duration::ZERO);
+        let _ = Concurrency::new("a", 1).with_life(Duration::ZERO);
     }
 }

@@ -9,6 +9,7 @@ mod validity;
 use std::{
     fmt,
     hash::{Hash, Hasher},
+    ptr,
     sync::Arc,
     time::Duration,
 };
@@ -263,9 +264,17 @@ impl Policy {
         if self.is_leased() { LEASED_WORDS } else { self.algorithm.facts().words }
     }
 
-    /// Returns the end of a Redis key: the letter and the storage version of the algorithm. The state of a leased policy
-    /// has another form, and so another end.
-    #[cfg(feature = "redis")]
+    /// Returns the pace of the policy that stored a state, if it is not that of this policy.
+    #[inline]
+    pub(crate) fn other_pace(&self, wrote: &Self) -> Option<f64> {
+        if ptr::eq(self, wrote) {
+            return None;
+        }
+        Some(wrote.quota.pace()).filter(|pace| *pace != self.quota.pace())
+    }
+
+    /// Returns the end of the name of a state: the letter and the storage version of the algorithm. The state of a leased
+    /// policy has another form, and so another end.
     pub(crate) fn tag(&self) -> [&'static str; 2] {
         [self.algorithm.tag(), if self.is_leased() { "l1" } else { "" }]
     }

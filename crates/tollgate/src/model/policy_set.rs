@@ -298,7 +298,6 @@ impl PolicySet {
     }
 
     /// Returns the branch of a key that the first policy meters. A key without branches returns itself.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn first_branch<'a>(&self, key: &'a Key) -> &'a Key {
         match self.shared() {

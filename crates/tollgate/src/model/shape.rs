@@ -1,9 +1,9 @@
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
-use crate::{Algorithm, Policy};
+use crate::{Algorithm, Policy, lock::Lock};
 
 /// Holds what all policy sets with the same algorithms in the same order have in common, and the scripts that a store on
 /// a server derives from it.
@@ -60,7 +60,7 @@ pub(crate) struct ShapeId(u64);
 const LEASED: u64 = 1 << 32;
 
 /// The shapes that are in use.
-static SHAPES: Mutex<BTreeMap<ShapeId, Weak<Shape>>> = Mutex::new(BTreeMap::new());
+static SHAPES: Lock<BTreeMap<ShapeId, Weak<Shape>>> = Lock::new(BTreeMap::new());
 
 impl ShapeId {
     /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets of different lengths differ.
@@ -79,7 +79,7 @@ impl Shape {
     /// Returns the shape of `policies`: the one that is in use, or a new one.
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Arc<Self> {
         let id = ShapeId::of(policies);
-        let mut shapes = shapes();
+        let mut shapes = SHAPES.lock();
         if let Some(shape) = shapes.get(&id).and_then(Weak::upgrade) {
             return shape;
         }
@@ -97,7 +97,7 @@ impl Shape {
     /// Returns the number of shapes in use.
     #[cfg(feature = "testing")]
     pub(crate) fn count() -> usize {
-        shapes().len()
+        SHAPES.lock().len()
     }
 
     /// Returns the name of this shape.
@@ -136,16 +136,11 @@ impl Shape {
 impl Drop for Shape {
     /// Removes the shape from those in use, unless another thread has made the same shape again meanwhile.
     fn drop(&mut self) {
-        let mut shapes = shapes();
+        let mut shapes = SHAPES.lock();
         if shapes.get(&self.id).is_some_and(|shape| shape.strong_count() == 0) {
             shapes.remove(&self.id);
         }
     }
-}
-
-/// Locks the shapes in use. A panic cannot leave them half changed, so a poisoned lock is used as it is.
-fn shapes() -> MutexGuard<'static, BTreeMap<ShapeId, Weak<Shape>>> {
-    SHAPES.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]
@@ -180,7 +175,7 @@ mod tests {
         // No other test has this list.
         let list = [Algorithm::LeakyBucket, Algorithm::SlidingLog, Algorithm::LeakyBucket, Algorithm::FixedWindow];
         let id = ShapeId::of(set(&list).shared());
-        let is_in_use = || shapes().contains_key(&id);
+        let is_in_use = || SHAPES.lock().contains_key(&id);
         let (first, second) = (set(&list), set(&list));
         assert!(!is_in_use());
         assert!(Arc::ptr_eq(first.shape(), second.shape()));
@@ -206,7 +201,7 @@ mod tests {
         let id = kept.shape().id();
         // A shape outside the list stands for the old one, whose drop comes after the new one was made.
         drop(Shape::new(id, kept.shared()));
-        assert!(shapes().get(&id).is_some_and(|shape| shape.strong_count() == 1));
+        assert!(SHAPES.lock().get(&id).is_some_and(|shape| shape.strong_count() == 1));
         assert!(Arc::ptr_eq(set(&list).shape(), kept.shape()));
     }
 }

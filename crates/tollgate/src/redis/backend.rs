@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Key, PolicySet, runtime,
-    store::{CheckFuture, Deadline, StoreFuture, answer_by},
+    store::{CheckFuture, Deadline, StoreFuture},
 };
 
 /// Holds the servers of a store: one server, or a cluster.
@@ -58,15 +58,12 @@ impl Backend {
         }
     }
 
-    /// Decides a check. The future ends at the deadline of the check.
+    /// Decides a check.
     #[inline]
     pub(super) fn check(&self, request: Arc<CheckRequest>) -> CheckFuture {
         match self {
-            Self::One(handle) => StoreFuture::pending_check(PendingCheck::with_timer(handle, request)),
-            Self::Cluster(cluster) => {
-                let deadline = request.deadline;
-                StoreFuture::pending(answer_by(deadline, cluster.clone().check(request)))
-            }
+            Self::One(handle) => StoreFuture::pending(PendingCheck::new(handle, request)),
+            Self::Cluster(cluster) => StoreFuture::pending(cluster.clone().check(request)),
         }
     }
 
@@ -119,7 +116,6 @@ impl Backend {
     }
 
     /// Returns the servers that checks are sent to now. Asks no server.
-    #[cfg(feature = "metrics")]
     pub(super) fn known_servers(&self) -> Vec<ServerHandle> {
         match self {
             Self::One(handle) => vec![handle.clone()],

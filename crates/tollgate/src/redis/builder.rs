@@ -2,13 +2,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
-#[cfg(feature = "tls")]
-use super::connect::Certificates;
 use super::{
     RedisStore,
     backend::Backend,
     cluster::{self, Cluster},
-    connect::{ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
+    connect::{Certificates, ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
     dispatch::{ServerHandle, StoreConfig},
     source::{RedisSource, SourceKind},
@@ -33,7 +31,6 @@ pub struct RedisStoreBuilder {
     clock: Option<Clock>,
     connect_timeout: Duration,
     deny_cache_cap: Duration,
-    #[cfg(feature = "tls")]
     tls: Certificates,
 }
 
@@ -91,7 +88,6 @@ impl RedisStoreBuilder {
             clock: None,
             connect_timeout: CONNECT_TIMEOUT,
             deny_cache_cap: deny_cache::DEFAULT_CAP,
-            #[cfg(feature = "tls")]
             tls: Certificates::default(),
         }
     }
@@ -200,7 +196,6 @@ impl RedisStoreBuilder {
         if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
             return Err(Error::config("server_url is set, but the servers are not found through sentinels"));
         }
-        #[cfg(feature = "tls")]
         if self.tls.is_some() && matches!(kind, SourceKind::Client(_) | SourceKind::Pool(_)) {
             return Err(Error::config(
                 "certificates need a rediss:// URL: a client or a pool has its own certificates",
@@ -249,21 +244,15 @@ impl RedisStoreBuilder {
     fn template(&self, info: ConnectionInfo, needs_tls: bool) -> Result<ConnectionTemplate, Error> {
         Ok(ConnectionTemplate {
             info: self.client(info, needs_tls)?.get_connection_info().clone(),
-            #[cfg(feature = "tls")]
             tls: self.tls.clone(),
         })
     }
 
     fn dialer(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Dialer, Error> {
-        let dialer = Dialer::new(self.client(info, needs_tls)?);
-        #[cfg(feature = "tls")]
-        let dialer = dialer.with_certificates(&self.tls);
-        Ok(dialer)
+        Ok(Dialer::new(self.client(info, needs_tls)?).with_certificates(&self.tls))
     }
 
-    #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "certificates need TLS"))]
     fn client(&self, info: ConnectionInfo, needs_tls: bool) -> Result<Client, Error> {
-        #[cfg(feature = "tls")]
         if let Some(client) = self.tls.client(&info, needs_tls)? {
             return Ok(client);
         }

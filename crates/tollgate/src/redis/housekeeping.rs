@@ -10,10 +10,9 @@ use std::{
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-#[cfg(feature = "metrics")]
-use super::metrics::{StoreMetrics, StoreState};
 use super::{
     backend::Backend,
+    metrics::{StoreMetrics, StoreState},
     pots::{Holder, Pots},
     publisher::{Publications, Publisher},
     replicas::{Census, INTERVAL, ReplicaCounter},
@@ -29,14 +28,12 @@ pub(super) struct Housekeeping {
     task: Background,
     counter: ReplicaCounter,
     publications: Publications,
-    #[cfg(feature = "metrics")]
     metrics: StoreMetrics,
 }
 
 /// Has servers and units that are looked after.
 pub(super) trait Household: Send + Sync + 'static {
     fn housekeeping(&self) -> &Housekeeping;
-    #[cfg(feature = "metrics")]
     fn prefix(&self) -> &str;
     fn backend(&self) -> &Backend;
     fn pots(&self) -> &Pots;
@@ -46,7 +43,7 @@ pub(super) trait Household: Send + Sync + 'static {
 }
 
 /// The duty to set the gauges, from the first check on.
-const GAUGES: u32 = if cfg!(feature = "metrics") { 1 } else { 0 };
+const GAUGES: u32 = if StoreMetrics::IS_ON { 1 } else { 0 };
 
 /// The duty to be present at the server: to count the processes while a limiter wants a number, and to show limits while a
 /// limiter is published.
@@ -67,7 +64,6 @@ impl Housekeeping {
             task: Background::new(),
             counter: ReplicaCounter::new(),
             publications: Publications::default(),
-            #[cfg(feature = "metrics")]
             metrics: StoreMetrics::default(),
         }
     }
@@ -199,10 +195,7 @@ impl Gauges {
     fn set_when_due(&mut self, store: &impl Household) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due <= now) {
-            #[cfg(feature = "metrics")]
             record(store);
-            #[cfg(not(feature = "metrics"))]
-            let _ = store;
             self.due = Some(now + TICK);
         }
     }
@@ -220,7 +213,6 @@ impl Gauges {
     }
 }
 
-#[cfg(feature = "metrics")]
 fn record(store: &impl Household) {
     let Housekeeping { counter, metrics, .. } = store.housekeeping();
     let mut state = StoreState {

@@ -13,7 +13,6 @@ mod deny_cache;
 mod diagnosis;
 mod dispatch;
 mod housekeeping;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod pots;
 mod protocol;
@@ -30,12 +29,10 @@ pub use deadpool_redis;
 
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;
-#[cfg(all(feature = "calendar", feature = "testing"))]
-pub(crate) use protocol::pack_seen;
-#[cfg(feature = "testing")]
 pub(crate) use protocol::{
     MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes, pack, pack_held,
-    pack_permits, pack_refund, permit_grant, reserved, settlement, write_key, write_permit_key, write_record_key,
+    pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement, write_key, write_permit_key,
+    write_record_key,
 };
 pub use source::RedisSource;
 pub use store::RedisStore;

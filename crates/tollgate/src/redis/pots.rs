@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use hashbrown::HashTable;
@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     Cost, Decision, Key, Lease, PolicySet,
     clock::Clock,
+    lock::Lock,
     model::{
         algorithm::lowered,
         cost::ChargeRef,
@@ -150,7 +151,7 @@ pub(in crate::redis) struct Trip {
     /// Is true when the trip is made to return units.
     gives_back: bool,
     /// For each report of the call, the time at which its units lapse at the server.
-    lapses_us: Arc<Mutex<SmallVec<[u64; 2]>>>,
+    lapses_us: Arc<Lock<SmallVec<[u64; 2]>>>,
 }
 
 impl Trip {
@@ -176,7 +177,7 @@ impl Trip {
         let reports = entry.pot.take_reports(now_us, self.gives_back);
         counts.returned += reports.iter().map(|report| report.returned).sum::<u64>();
         counts.lapsed += entry.pot.take_lapsed();
-        *self.lapses_us() = reports.iter().filter_map(|report| lapse_us(policies, report)).collect();
+        *self.lapses_us.lock() = reports.iter().filter_map(|report| lapse_us(policies, report)).collect();
         (reports, want)
     }
 
@@ -188,16 +189,11 @@ impl Trip {
         let Some(entry) = entry else { return };
         entry.note(decision, here_us);
         // Units that have lapsed before the report came were charged then.
-        self.lapses_us().drain(..).for_each(|lapse_us| entry.charges.add(lapse_us.min(decision.at_us())));
+        self.lapses_us.lock().drain(..).for_each(|lapse_us| entry.charges.add(lapse_us.min(decision.at_us())));
         if let Some(grant) = grant {
             counts.granted += grant.units;
             entry.pot.add(self.at_us, grant);
         }
-    }
-
-    /// A panic cannot leave a partial list behind this lock, so a poisoned lock is used as it is.
-    fn lapses_us(&self) -> MutexGuard<'_, SmallVec<[u64; 2]>> {
-        self.lapses_us.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -211,7 +207,7 @@ fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
 ///
 /// A key has an entry while it is asked for. A lookup takes one lock of 64.
 pub(in crate::redis) struct Pots {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Lock<Shard>]>,
     /// Goes on while the system sleeps: the server's clock does.
     clock: Clock,
 }
@@ -241,7 +237,7 @@ const PAUSE_US: u64 = 20_000;
 
 impl Pots {
     pub(in crate::redis) fn new(clock: Clock) -> Arc<Self> {
-        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
+        let shards = std::iter::repeat_with(Lock::default).take(SHARDS).collect();
         Arc::new(Self { shards, clock })
     }
 
@@ -325,7 +321,6 @@ impl Pots {
     }
 
     /// Counts what became of the leased units.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn counts(&self) -> LeaseCounts {
         let now_us = self.now_us();
         let mut sum = LeaseCounts::default();
@@ -345,9 +340,8 @@ impl Pots {
         self.lock_at((hash >> 32) as usize)
     }
 
-    /// A panic cannot leave a partial entry behind this lock, so a poisoned lock is used as it is.
     fn lock_at(&self, at: usize) -> MutexGuard<'_, Shard> {
-        self.shards[at % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[at % SHARDS].lock()
     }
 }
 

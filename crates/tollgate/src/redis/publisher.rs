@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use redis::Value;
@@ -17,6 +14,7 @@ use super::{
 };
 use crate::{
     Enforcement, Error, ErrorKind,
+    lock::Lock,
     store::{Publication, WeakPublication},
 };
 
@@ -29,34 +27,36 @@ const ENDS: [&str; 2] = ["limits", "shares"];
 /// Holds the limits that are shown, as long as a limiter holds them.
 #[derive(Default)]
 pub(in crate::redis) struct Publications {
-    shown: Mutex<Vec<WeakPublication>>,
+    added: Lock<Vec<WeakPublication>>,
     has_left_out: AtomicBool,
 }
 
 impl Publications {
-    /// Shows these limits from now on, unless there are very many.
+    /// Shows these limits from now on.
     pub(in crate::redis) fn add(&self, limits: &Publication) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.retain(|limits| limits.upgrade().is_some());
-        if shown.len() < MAX_LIMITERS {
-            shown.push(limits.downgrade());
-        } else if !self.has_left_out.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                limiter = limits.name(),
-                "a store publishes {MAX_LIMITERS} limiters, and leaves further ones out"
-            );
-        }
+        let mut added = self.added.lock();
+        added.retain(|limits| limits.upgrade().is_some());
+        added.push(limits.downgrade());
     }
 
-    /// Returns the limits that are shown, and forgets those whose limiters are gone.
+    /// Returns the limits that are shown, unless there are very many, and forgets those whose limiters are gone.
     pub(in crate::redis) fn current(&self) -> Vec<Publication> {
         let mut current = Vec::new();
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).retain(|limits| {
+        self.added.lock().retain(|limits| {
             let limits = limits.upgrade();
             let is_held = limits.is_some();
             current.extend(limits);
             is_held
         });
+        if let Some(limits) = current.get(MAX_LIMITERS)
+            && !self.has_left_out.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                limiter = limits.name(),
+                "a store publishes {MAX_LIMITERS} limiters, and leaves further ones out"
+            );
+        }
+        current.truncate(MAX_LIMITERS);
         current
     }
 }
@@ -151,6 +151,24 @@ fn report(error: &Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Policy, Quota};
+
+    /// A call that shows limits holds them until its reply arrives.
+    #[test]
+    fn a_limiter_that_follows_dropped_ones_is_shown_although_a_call_still_holds_those() {
+        let publications = Publications::default();
+        let add = |name: String| {
+            let limits = Publication::new(name, Policy::fixed_window("api", Quota::per_day(1)), None);
+            publications.add(&limits);
+            limits
+        };
+        let dropped: Vec<_> = (0..MAX_LIMITERS).map(|at| add(format!("dropped-{at}"))).collect();
+        let call = publications.current();
+        drop(dropped);
+        let _later = add("later".to_owned());
+        drop(call);
+        assert_eq!(publications.current().iter().map(Publication::name).collect::<Vec<_>>(), ["later"]);
+    }
 
     #[test]
     fn a_share_is_a_whole_number_of_percent() {

@@ -1,23 +1,25 @@
 //! The processes with the same limits count themselves.
 
-#[cfg(feature = "metrics")]
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     collections::HashMap,
     fmt::Display,
     num::NonZeroU32,
     slice,
-    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-#[cfg(feature = "metrics")]
-use crate::clock::micros;
 use crate::{
-    Error, ErrorKind, Key, random,
+    Error, ErrorKind, Key,
+    clock::micros,
+    lock::Lock,
+    random,
     redis::{backend::Backend, protocol::Script, server::Server},
     store::{Deadline, ReplicaCount, ReplicaGroup, WeakReplicaCount, answer_by},
 };
@@ -28,24 +30,19 @@ const MAX_GROUPS: usize = 32;
 /// Holds the numbers of processes that limiters want, one for each group.
 pub(in crate::redis) struct ReplicaCounter {
     /// Each is alive as long as a limiter wants it.
-    counts: Mutex<Vec<(ReplicaGroup, WeakReplicaCount)>>,
+    counts: Lock<Vec<(ReplicaGroup, WeakReplicaCount)>>,
     /// The time of the last call in microseconds, 0 before the first one.
-    #[cfg(feature = "metrics")]
     round_trip_us: AtomicU64,
 }
 
 impl ReplicaCounter {
     pub(in crate::redis) fn new() -> Self {
-        Self {
-            counts: Mutex::default(),
-            #[cfg(feature = "metrics")]
-            round_trip_us: AtomicU64::new(0),
-        }
+        Self { counts: Lock::default(), round_trip_us: AtomicU64::new(0) }
     }
 
     /// Returns the number of a group, which is wanted from now on, and whether it was not wanted before.
     pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> (ReplicaCount, bool) {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         let wanted = wanted(&mut counts);
         let find = |group| wanted.iter().find(|(wanted, _)| *wanted == group).map(|(_, count)| count.clone());
         let group = if find(group).is_some() || wanted.len() < MAX_GROUPS { group } else { ReplicaGroup::FURTHER };
@@ -61,24 +58,22 @@ impl ReplicaCounter {
     ///
     /// No number is held while the server is waited for, so a limiter that is dropped in that time leaves its place.
     pub(in crate::redis) fn groups(&self) -> Vec<ReplicaGroup> {
-        wanted(&mut self.lock()).iter().map(|(group, _)| *group).collect()
+        wanted(&mut self.counts.lock()).iter().map(|(group, _)| *group).collect()
     }
 
     /// Sets the number of a group, unless nobody wants it any more.
     fn set(&self, group: ReplicaGroup, number: NonZeroU32) {
-        if let Some((_, count)) = wanted(&mut self.lock()).iter().find(|(wanted, _)| *wanted == group) {
+        if let Some((_, count)) = wanted(&mut self.counts.lock()).iter().find(|(wanted, _)| *wanted == group) {
             count.set(number);
         }
     }
 
     /// Notes how long a call took.
-    #[cfg(feature = "metrics")]
     fn took(&self, round_trip: Duration) {
         self.round_trip_us.store(micros(round_trip).max(1), Ordering::Relaxed);
     }
 
     /// Returns how long the last call took. `None` before the first one.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn round_trip(&self) -> Option<Duration> {
         let micros = self.round_trip_us.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
@@ -86,12 +81,7 @@ impl ReplicaCounter {
 
     /// Returns the greatest of the last numbers that limiters want.
     pub(in crate::redis) fn last(&self) -> Option<NonZeroU32> {
-        wanted(&mut self.lock()).iter().filter_map(|(_, count)| count.get()).max()
-    }
-
-    /// A panic cannot leave a partial list behind this lock, so a poisoned lock is used as it is.
-    fn lock(&self) -> MutexGuard<'_, Vec<(ReplicaGroup, WeakReplicaCount)>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        wanted(&mut self.counts.lock()).iter().filter_map(|(_, count)| count.get()).max()
     }
 }
 
@@ -201,7 +191,6 @@ impl Census {
         let called = Instant::now();
         let pause = match call(backend, groups).await {
             Ok(counts) => {
-                #[cfg(feature = "metrics")]
                 counter.took(called.elapsed());
                 for (group, counted) in groups.iter().zip(counts) {
                     let number = self.windows.entry(*group).or_default().counted(counted, called - self.began);

@@ -359,10 +359,6 @@ impl Store for RedisStore {
         self.0.backend.takes(policies, key).is_ok()
     }
 
-    fn keeps_deadline(&self) -> bool {
-        true
-    }
-
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
         Some(housekeeping::count(&self.0, group))
     }
@@ -456,7 +452,6 @@ impl Household for Inner {
         &self.housekeeping
     }
 
-    #[cfg(feature = "metrics")]
     fn prefix(&self) -> &str {
         &self.prefix
     }

@@ -6,3 +6,5 @@ pub(in crate::redis) use std::sync::{
 };
 
 pub(in crate::redis) use arc_swap::ArcSwapOption;
+
+pub(in crate::redis) use crate::lock::Lock;

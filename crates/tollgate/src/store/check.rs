@@ -1,24 +1,20 @@
-//! A check: what is asked of a store, until when, and the future of its answer.
+//! A check: what is asked of a store, and the future of its answer.
 
 use std::{
     fmt,
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
 };
 
-use tokio::time::timeout_at;
-
 use crate::{
-    Cost, Decision, Error, ErrorKind, Key, PolicySet,
+    Cost, Decision, Error, Key, PolicySet,
     model::{
         Ceiling,
         cost::{Charge, ChargeRef, EachCost},
     },
-    runtime,
+    store::Deadline,
 };
 
 /// Describes one check for a [`Store`](crate::Store).
@@ -102,6 +98,50 @@ impl<'a> Check<'a> {
     pub fn with_deadline(self, deadline: Deadline) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
+
+    /// Copies the check, for a future that outlives the call.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Key, Policy, PolicySet, Quota, store::{Check, KeptCheck}};
+    ///
+    /// fn keep() -> KeptCheck {
+    ///     let policies = PolicySet::from(Policy::token_bucket("api", Quota::per_second(10)));
+    ///     Check::new(&policies, &Key::new("acme"), Cost::new(3)).keep()
+    /// }
+    /// assert_eq!(keep().check().cost, Cost::new(3));
+    /// ```
+    #[must_use]
+    pub fn keep(self) -> KeptCheck {
+        let Self { policies, key, tag, deadline, .. } = self;
+        let charge = self.charge().to_owned();
+        KeptCheck { policies: policies.clone(), key: key.clone(), charge, tag: tag.into(), deadline }
+    }
+}
+
+/// Holds a [`Check`] in a future: see [`Check::keep`].
+#[derive(Clone)]
+pub struct KeptCheck {
+    pub(crate) policies: PolicySet,
+    pub(crate) key: Key,
+    pub(crate) charge: Charge,
+    pub(crate) tag: Box<[u8]>,
+    pub(crate) deadline: Option<Deadline>,
+}
+
+impl KeptCheck {
+    /// Returns the check.
+    #[must_use]
+    pub fn check(&self) -> Check<'_> {
+        let Self { policies, key, charge, tag, deadline } = self;
+        Check { deadline: *deadline, ..Check::of(policies, key, charge.borrow()).with_tag(tag) }
+    }
+}
+
+impl fmt::Debug for KeptCheck {
+    /// Leaves out the key and the tag: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.check().fmt(f)
+    }
 }
 
 impl fmt::Debug for Check<'_> {
@@ -122,40 +162,20 @@ pub type CheckFuture = StoreFuture<Decision>;
 /// A store in the process charges when the method is called, not when the future is polled. A store on a server
 /// charges at some time after the future is first polled.
 #[must_use = "an in-process check was charged before the future is polled; any other check is not sent until it is polled"]
-pub struct StoreFuture<T> {
-    state: FutureState<T>,
-    /// Handles the outcome of a pending check.
-    guard: Option<Arc<dyn Guard<T>>>,
-}
+pub struct StoreFuture<T>(FutureState<T>);
 
 enum FutureState<T> {
     Ready(T),
     Failed(Error),
     Pending(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>),
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only the Redis store has such answers"))]
-    PendingCheck(Pin<Box<dyn PendingCheck<T>>>),
     Taken,
-}
-
-/// A pending answer that holds its own check, so that its failure is handled without a copy of the check.
-pub(crate) trait PendingCheck<T>: Future<Output = Result<T, Error>> + Send {
-    fn check(&self) -> Check<'_>;
-}
-
-/// Handles the outcome of a store.
-pub(crate) trait Guard<T>: Send + Sync {
-    /// Records that the store decided the check that `answer` holds.
-    fn decided(&self, outcome: &T, answer: &dyn PendingCheck<T>);
-
-    /// Answers for a store that failed.
-    fn failed(&self, check: Check<'_>, error: Error) -> Result<T, Error>;
 }
 
 impl<T> StoreFuture<T> {
     /// Creates a future whose answer is there.
     #[inline]
     pub fn ready(answer: Result<T, Error>) -> Self {
-        Self::new(match answer {
+        Self(match answer {
             Ok(answer) => FutureState::Ready(answer),
             Err(error) => FutureState::Failed(error),
         })
@@ -163,31 +183,7 @@ impl<T> StoreFuture<T> {
 
     /// Creates a future from any future. It is boxed once.
     pub fn pending(answer: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
-        Self::new(FutureState::Pending(Box::pin(answer)))
-    }
-
-    /// Creates a future that holds its check.
-    #[cfg(feature = "redis")]
-    #[inline]
-    pub(crate) fn pending_check(answer: impl PendingCheck<T> + 'static) -> Self {
-        Self::new(FutureState::PendingCheck(Box::pin(answer)))
-    }
-
-    #[inline]
-    fn new(state: FutureState<T>) -> Self {
-        Self { state, guard: None }
-    }
-
-    /// Returns whether the answer is pending and holds its check.
-    #[inline]
-    pub(crate) fn holds_check(&self) -> bool {
-        matches!(self.state, FutureState::PendingCheck(_))
-    }
-
-    /// Sets the guard of a pending check. Every other answer ignores it.
-    #[inline]
-    pub(crate) fn guard_with(&mut self, guard: Arc<dyn Guard<T>>) {
-        self.guard = Some(guard);
+        Self(FutureState::Pending(Box::pin(answer)))
     }
 
     /// Returns a reference to the answer if it is there.
@@ -202,10 +198,10 @@ impl<T> StoreFuture<T> {
     #[must_use]
     #[inline]
     pub fn as_ready(&self) -> Option<Result<&T, &Error>> {
-        match &self.state {
+        match &self.0 {
             FutureState::Ready(answer) => Some(Ok(answer)),
             FutureState::Failed(error) => Some(Err(error)),
-            FutureState::Pending(_) | FutureState::PendingCheck(_) | FutureState::Taken => None,
+            FutureState::Pending(_) | FutureState::Taken => None,
         }
     }
 
@@ -216,10 +212,10 @@ impl<T> StoreFuture<T> {
     /// The future itself, when the answer is pending.
     #[inline]
     pub fn into_ready(self) -> Result<Result<T, Error>, Self> {
-        match self.state {
+        match self.0 {
             FutureState::Ready(answer) => Ok(Ok(answer)),
             FutureState::Failed(error) => Ok(Err(error)),
-            state => Err(Self { state, guard: self.guard }),
+            pending => Err(Self(pending)),
         }
     }
 }
@@ -234,24 +230,10 @@ where
     ///
     /// When the future is polled after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        match &mut this.state {
-            FutureState::Pending(answer) => return answer.as_mut().poll(cx),
-            FutureState::PendingCheck(answer) => {
-                let outcome = answer.as_mut().poll(cx);
-                // An outcome of the store is returned as it is. A copy would take a good part of the time here.
-                return match (&outcome, &this.guard) {
-                    (Poll::Ready(Ok(decided)), Some(guard)) => {
-                        guard.decided(decided, &**answer);
-                        outcome
-                    }
-                    (Poll::Ready(Err(error)), Some(guard)) => Poll::Ready(guard.failed(answer.check(), error.clone())),
-                    _ => outcome,
-                };
-            }
-            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {}
+        if let FutureState::Pending(answer) = &mut self.0 {
+            return answer.as_mut().poll(cx);
         }
-        match mem::replace(&mut this.state, FutureState::Taken) {
+        match mem::replace(&mut self.0, FutureState::Taken) {
             FutureState::Ready(answer) => Poll::Ready(Ok(answer)),
             FutureState::Failed(error) => Poll::Ready(Err(error)),
             _ => panic!("a store future was polled after it was ready"),
@@ -261,97 +243,9 @@ where
 
 impl<T> fmt::Debug for StoreFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
+        f.write_str(match self.0 {
             FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => "StoreFuture::Ready",
-            FutureState::Pending(_) | FutureState::PendingCheck(_) => "StoreFuture::Pending",
+            FutureState::Pending(_) => "StoreFuture::Pending",
         })
-    }
-}
-
-/// The time at which the caller of a store stops waiting.
-///
-/// A deadline consists of a start and a timeout. So a store can use the start as the time of sending, and serve all
-/// checks with the same timeout from one timer.
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::store::Deadline;
-///
-/// let deadline = Deadline::after(Duration::from_millis(50));
-/// assert_eq!(deadline.timeout(), Duration::from_millis(50));
-/// assert_eq!(deadline.instant(), Some(deadline.start() + Duration::from_millis(50)));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    start: Instant,
-    timeout: Duration,
-}
-
-impl Deadline {
-    /// The time limit of a check by default: see [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
-    pub(crate) const DEFAULT: Duration = Duration::from_millis(50);
-
-    /// Creates a deadline that ends `timeout` from now.
-    ///
-    /// Time is tokio's, so a deadline follows a paused clock in tests.
-    #[must_use]
-    #[inline]
-    pub fn after(timeout: Duration) -> Self {
-        Self { start: runtime::now(), timeout }
-    }
-
-    /// Returns when the call began.
-    #[must_use]
-    pub fn start(self) -> Instant {
-        self.start
-    }
-
-    /// Returns the time from the start to the end.
-    #[must_use]
-    pub fn timeout(self) -> Duration {
-        self.timeout
-    }
-
-    /// Returns the end. `None` when it lies beyond what an [`Instant`] can hold, so that it never comes.
-    #[must_use]
-    #[inline]
-    pub fn instant(self) -> Option<Instant> {
-        self.start.checked_add(self.timeout)
-    }
-
-    /// Returns whether the end has come.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a store on a server counts late calls"))]
-    pub(crate) fn is_over(self) -> bool {
-        self.instant().is_some_and(|end| end <= runtime::now())
-    }
-
-    /// Returns the time from now to the end. Zero when the end has come.
-    pub(crate) fn left(self) -> Duration {
-        self.timeout.saturating_sub(runtime::now().saturating_duration_since(self.start))
-    }
-
-    /// Creates the error of a call that was not answered before the end.
-    pub(crate) fn error(self) -> Error {
-        Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", self.timeout))
-    }
-}
-
-/// Waits for an answer of a store until the deadline, and without one as long as the answer takes.
-///
-/// Every caller that waits for a store outside of the process waits here. The checks of one server alone are ended by
-/// a timer that many of them share. At the deadline the answer is dropped: what sends to a server then counts the call
-/// as late.
-///
-/// # Errors
-///
-/// [`ErrorKind::NoRuntime`] outside a runtime, and [`ErrorKind::Timeout`] at the deadline.
-pub(crate) async fn answer_by<T>(
-    deadline: Option<Deadline>,
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    runtime::current()?;
-    match deadline.and_then(|deadline| Some((deadline, deadline.instant()?))) {
-        Some((deadline, end)) => timeout_at(end.into(), answer).await.unwrap_or_else(|_| Err(deadline.error())),
-        None => answer.await,
     }
 }

@@ -1,11 +1,15 @@
 //! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
 mod check;
+mod deadline;
+mod key_value;
 pub(crate) mod memory;
+pub(crate) mod names;
 pub(crate) mod permits;
 mod publication;
 mod replicas;
 pub(crate) mod reservation;
+mod step;
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,23 +19,23 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub use check::{Check, CheckFuture, Deadline, StoreFuture};
-pub(crate) use check::{Guard, PendingCheck, answer_by};
+pub use check::{Check, CheckFuture, KeptCheck, StoreFuture};
+pub use deadline::Deadline;
+pub(crate) use deadline::answer_by;
+pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};
 pub use publication::Publication;
-#[cfg(feature = "redis")]
 pub(crate) use publication::WeakPublication;
-#[cfg(feature = "redis")]
 pub(crate) use replicas::WeakReplicaCount;
 pub use replicas::{ReplicaCount, ReplicaGroup};
 pub(crate) use reservation::{ReservationId, Settlement};
 
 /// Keeps the state of policies, and decides checks on it.
 ///
-/// This crate implements it for [`MemoryStore`] and [`RedisStore`](crate::RedisStore), and for
-/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store (to count, to trace, to
-/// shard), or to keep the state elsewhere.
+/// This crate implements it for [`MemoryStore`], [`RedisStore`](crate::RedisStore) and [`KeyValueStore`], and for
+/// `Arc<S>` and `Box<S>` of any store, `dyn Store` included. Implement it to wrap a store: to count, to trace, to
+/// shard. Implement [`KeyValue`] instead to keep the state elsewhere.
 ///
 /// A wrapper returns the store that it wraps from [`inner`](Self::inner). Every method that the wrapper does not
 /// implement then calls that store, so that no entry, permit or reservation is lost.
@@ -156,7 +160,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the store that this store wraps. `None`, the default, for a store that keeps the state itself.
     ///
     /// Every method with a default calls the inner store. A wrapper whose futures take time of their own implements
-    /// [`is_in_process`](Self::is_in_process) and [`keeps_deadline`](Self::keeps_deadline), and returns `false`.
+    /// [`is_in_process`](Self::is_in_process), and returns `false`.
     fn inner(&self) -> Option<&dyn Store> {
         None
     }
@@ -250,13 +254,6 @@ pub trait Store: Send + Sync + 'static {
         self.inner().is_some_and(Store::is_in_process)
     }
 
-    /// Returns whether [`check`](Self::check) ends by itself, with [`ErrorKind::Timeout`], at the
-    /// [deadline](Check::deadline) of the check. `false` by default: the limiter then sets a timer around each check.
-    /// It sets a timer around all other calls anyway.
-    fn keeps_deadline(&self) -> bool {
-        self.inner().is_some_and(Store::keeps_deadline)
-    }
-
     /// Returns the number of processes that have limits of this group on this store's state, this process included.
     /// `None`, the default, when the store does not count.
     ///
@@ -332,10 +329,6 @@ macro_rules! forward {
 
             fn is_in_process(&self) -> bool {
                 (**self).is_in_process()
-            }
-
-            fn keeps_deadline(&self) -> bool {
-                (**self).keeps_deadline()
             }
 
             fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {

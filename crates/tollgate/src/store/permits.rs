@@ -1,8 +1,18 @@
 //! Permits, as a store sees them: the call, and the pure function that decides it.
 
+#![cfg_attr(not(feature = "testing"), allow(unreachable_pub, reason = "the feature makes the state public"))]
+
 use std::{fmt, time::Duration};
 
-use crate::{Key, clock::micros, model::Concurrency, store::Deadline};
+use crate::{
+    Key,
+    clock::micros,
+    model::{
+        Concurrency,
+        algorithm::stored::{self, doubles, whole},
+    },
+    store::Deadline,
+};
 
 /// Describes one call of [`Store::permits`](crate::Store::permits): how many permits of a key one replica is to hold.
 ///
@@ -82,9 +92,12 @@ pub enum PermitOutcome {
 /// The most replicas that hold permits of one key.
 const MAX_REPLICAS: usize = 64;
 
+/// The bytes of a holder.
+const HOLDER: usize = 40;
+
 /// The permits of one key.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PermitState {
+pub struct PermitState {
     /// The time at which the state began, which only earlier versions read. Without holders there is no state.
     began_us: u64,
     holders: Vec<Holder>,
@@ -105,12 +118,13 @@ struct Holder {
 
 impl PermitState {
     /// Returns whether no replica holds permits or waits for them.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
 
     /// Decides a call.
-    pub(crate) fn decide(&mut self, now_us: u64, request: &PermitRequest<'_>) -> PermitGrant {
+    pub fn decide(&mut self, now_us: u64, request: &PermitRequest<'_>) -> PermitGrant {
         let began_us = if self.is_empty() { now_us } else { self.began_us };
         let (mut parts, mut others, mut wanted, mut changed) = (Vec::new(), 0_u64, 0_u64, false);
         let (mut held, mut previous, mut found) = (0_u64, 0, false);
@@ -188,38 +202,60 @@ impl PermitState {
     }
 
     /// Returns whether everything in the state has lapsed.
-    pub(crate) fn is_lapsed(&self, now_us: u64) -> bool {
+    #[must_use]
+    pub fn is_lapsed(&self, now_us: u64) -> bool {
         self.holders.iter().all(|holder| holder.lapses_us <= now_us)
     }
 
     /// Returns the permits that a replica holds, lapsed ones included.
-    #[cfg(test)]
-    pub(crate) fn held(&self, replica: u64) -> u64 {
+    #[must_use]
+    #[cfg(feature = "testing")]
+    pub fn held(&self, replica: u64) -> u64 {
         self.holders.iter().find(|holder| holder.replica == replica).map_or(0, |holder| holder.held.into())
     }
 
     /// Returns the permits that all replicas hold.
-    #[cfg(test)]
-    pub(crate) fn held_by_all(&self, now_us: u64) -> u64 {
+    #[must_use]
+    #[cfg(feature = "testing")]
+    pub fn held_by_all(&self, now_us: u64) -> u64 {
         self.holders.iter().filter(|holder| holder.lapses_us > now_us).map(|holder| u64::from(holder.held)).sum()
     }
 
-    /// Returns the bytes that the script stores, and when they expire in milliseconds. `None` without a state.
-    #[cfg(feature = "testing")]
-    pub(crate) fn stored(&self) -> Option<crate::model::algorithm::Stored> {
-        let last_us = self.holders.iter().map(|holder| holder.lapses_us).max()?;
-        let mut bytes = (self.began_us as f64).to_le_bytes().to_vec();
+    /// Returns the bytes that are stored, which are those of the script.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = doubles(&[self.began_us]);
         for holder in &self.holders {
             bytes.extend_from_slice(&holder.replica.to_le_bytes());
             bytes.extend_from_slice(&holder.held.to_le_bytes());
             bytes.extend_from_slice(&holder.awaits.to_le_bytes());
-            for number in [holder.number, holder.life_us, holder.lapses_us] {
-                bytes.extend_from_slice(&(number as f64).to_le_bytes());
-            }
+            bytes.extend(doubles(&[holder.number, holder.life_us, holder.lapses_us]));
         }
-        Some(crate::model::algorithm::Stored {
-            value: crate::model::algorithm::Value::Bytes(bytes),
-            expires_ms: last_us / 1_000 + 1,
-        })
+        bytes
+    }
+
+    /// Reads the bytes of a state. `None` for bytes that are never stored.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let ([began_us], holders) = stored::split(bytes)?;
+        let (holders, []) = holders.as_chunks::<HOLDER>() else { return None };
+        let holder = |bytes: &[u8; HOLDER]| {
+            let (replica, rest) = bytes.split_first_chunk()?;
+            let (held, rest) = rest.split_first_chunk()?;
+            let (awaits, numbers) = rest.split_first_chunk()?;
+            let ([number, life_us, lapses_us], _) = stored::split(numbers)?;
+            Some(Holder {
+                replica: u64::from_le_bytes(*replica),
+                held: u32::from_le_bytes(*held),
+                awaits: u32::from_le_bytes(*awaits),
+                number: whole(number)?,
+                life_us: whole(life_us)?,
+                lapses_us: whole(lapses_us)?,
+            })
+        };
+        Some(Self { began_us: whole(began_us)?, holders: holders.iter().map(holder).collect::<Option<_>>()? })
+    }
+
+    /// Returns when the bytes expire, in milliseconds since the Unix epoch.
+    pub(crate) fn expires_ms(&self) -> u64 {
+        self.holders.iter().map(|holder| holder.lapses_us).max().unwrap_or(0) / 1_000 + 1
     }
 }

@@ -1,14 +1,12 @@
 //! Limits as operators see them.
 
-#[cfg(feature = "redis")]
-use std::sync::Weak;
 use std::{
     fmt,
     str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Weak},
 };
 
-use crate::{Enforcement, Error, PolicySet};
+use crate::{Enforcement, Error, PolicySet, lock::Lock};
 
 /// The limits of a limiter, as operators see them: its name, its policies, and the share of the keys for which they are
 /// enforced. A publication contains no keys. Clones share their content.
@@ -40,7 +38,7 @@ pub struct Publication(Arc<Published>);
 
 struct Published {
     name: String,
-    policies: Mutex<PolicySet>,
+    policies: Lock<PolicySet>,
     enforcement: Option<Enforcement>,
 }
 
@@ -59,7 +57,7 @@ impl Publication {
         policies: impl Into<PolicySet>,
         enforcement: impl Into<Option<Enforcement>>,
     ) -> Self {
-        let (name, policies, enforcement) = (name.into(), Mutex::new(policies.into()), enforcement.into());
+        let (name, policies, enforcement) = (name.into(), Lock::new(policies.into()), enforcement.into());
         Self(Arc::new(Published { name, policies, enforcement }))
     }
 
@@ -72,7 +70,7 @@ impl Publication {
     /// Returns the policies that are in force now.
     #[must_use]
     pub fn policies(&self) -> PolicySet {
-        self.lock().clone()
+        self.0.policies.lock().clone()
     }
 
     /// Returns the share of the keys for which the policies are enforced, if operators may set it.
@@ -107,27 +105,19 @@ impl Publication {
     /// Replaces the policies by what `current` returns. It is called under the lock, so that of two replacements at the same
     /// time the later one remains.
     pub(crate) fn replace_policies(&self, current: impl FnOnce() -> PolicySet) {
-        let mut policies = self.lock();
+        let mut policies = self.0.policies.lock();
         *policies = current();
     }
 
     /// Returns a reference that does not keep the store publishing.
-    #[cfg(feature = "redis")]
     pub(crate) fn downgrade(&self) -> WeakPublication {
         WeakPublication(Arc::downgrade(&self.0))
-    }
-
-    /// A panic cannot leave partial policies behind this lock, so a poisoned lock is used as it is.
-    fn lock(&self) -> MutexGuard<'_, PolicySet> {
-        self.0.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Refers to a publication that no limiter may hold any more.
-#[cfg(feature = "redis")]
 pub(crate) struct WeakPublication(Weak<Published>);
 
-#[cfg(feature = "redis")]
 impl WeakPublication {
     /// Returns the publication while a limiter holds it.
     pub(crate) fn upgrade(&self) -> Option<Publication> {
@@ -178,45 +168,5 @@ impl fmt::Debug for Publication {
             .field("policies", &self.policies())
             .field("enforcement", &self.enforcement())
             .finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Policy, Quota};
-
-    #[test]
-    fn a_name_with_every_sign_is_read_as_it_is_written() {
-        let policy = Policy::lockout(
-            "log-in",
-            Quota::per_minute(5),
-            std::time::Duration::from_secs(60),
-            std::time::Duration::from_secs(3600),
-        );
-        for name in ["a", "", "burst+daily", "a; limiter b; enforced 7%", "a\nb\u{1b}[0m", "ü"] {
-            for enforcement in [None, Some(Enforcement::share(0))] {
-                let published = Publication::new(name, policy.clone(), enforcement.clone());
-                let read: Publication = published.to_string().parse().expect("what was written");
-                assert_eq!((read.name(), read.policies()), (name, published.policies()));
-                assert_eq!(read.enforcement().map(Enforcement::percent), enforcement.map(|share| share.percent()));
-            }
-        }
-    }
-
-    #[test]
-    fn another_text_is_refused() {
-        for text in [
-            "",
-            "api=1/s, token_bucket",
-            "; limiter api",
-            "enforced 5%; limiter api",
-            "api=1/s, token_bucket; enforced 101%; limiter api",
-            "api=1/s, token_bucket; enforced x%; limiter api",
-            "api=1/s, token_bucket; from the future; limiter api",
-            "api=1/s, token_bucket; api=2/s, token_bucket; limiter api",
-        ] {
-            assert!(text.parse::<Publication>().is_err(), "{text}");
-        }
     }
 }

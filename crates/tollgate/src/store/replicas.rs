@@ -1,10 +1,8 @@
-#[cfg(feature = "redis")]
-use std::sync::Weak;
 use std::{
     fmt,
     num::NonZeroU32,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -34,7 +32,6 @@ pub struct ReplicaGroup(u64);
 
 impl ReplicaGroup {
     /// Counts the limits of a process together that have no group of their own, because it has very many.
-    #[cfg(feature = "redis")]
     pub(crate) const FURTHER: Self = Self(0);
 
     /// Creates the group of a limiter with this [name](crate::Limiter::name) and these policies.
@@ -91,7 +88,6 @@ impl ReplicaCount {
     }
 
     /// Returns a reference that does not keep the store counting.
-    #[cfg(feature = "redis")]
     pub(crate) fn downgrade(&self) -> WeakReplicaCount {
         WeakReplicaCount(Arc::downgrade(&self.0))
     }
@@ -99,10 +95,8 @@ impl ReplicaCount {
 
 /// Refers to a count that nobody may hold any more.
 #[derive(Debug, Default)]
-#[cfg(feature = "redis")]
 pub(crate) struct WeakReplicaCount(Weak<AtomicU32>);
 
-#[cfg(feature = "redis")]
 impl WeakReplicaCount {
     /// Returns the count while a limiter holds it.
     pub(crate) fn upgrade(&self) -> Option<ReplicaCount> {

@@ -7,7 +7,10 @@ use smallvec::SmallVec;
 use crate::{
     Cost, Error, Key, Policy, PolicySet,
     model::{
-        algorithm::{PolicyLevel, Words},
+        algorithm::{
+            PolicyLevel, Words,
+            stored::{self, doubles, whole},
+        },
         cost::Charge,
         decision::PolicyLevels,
         quota::Span,
@@ -172,15 +175,32 @@ impl Record {
         }
     }
 
-    /// Returns the bytes that the script stores.
-    #[cfg(feature = "testing")]
+    /// Returns the bytes that are stored, which are those of the script.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let double = |word: u64| (word as f64).to_le_bytes();
-        let mut bytes: Vec<u8> = [self.lapse_us, self.settled_by, self.at_us].into_iter().flat_map(double).collect();
+        let mut bytes = doubles(&[self.lapse_us, self.settled_by, self.at_us]);
         for charged in &self.charged {
-            bytes.extend([charged.cost].into_iter().chain(charged.words).flat_map(double));
+            bytes.extend(doubles(&[charged.cost]));
+            bytes.extend(doubles(&charged.words));
         }
         bytes
+    }
+
+    /// Reads the record of a reservation over so many policies. `None` for bytes that are never stored.
+    pub(crate) fn of_bytes(policies: usize, bytes: &[u8]) -> Option<Self> {
+        let ([lapse_us, settled_by, at_us], mut rest) = stored::split(bytes)?;
+        let mut charged = SmallVec::new();
+        while let Some(([cost, a, b, c, d], others)) = stored::split(rest) {
+            charged.push(Charged { cost: whole(cost)?, words: [whole(a)?, whole(b)?, whole(c)?, whole(d)?] });
+            rest = others;
+        }
+        let is_whole = rest.is_empty() && charged.len() == policies;
+        let (lapse_us, settled_by, at_us) = (whole(lapse_us)?, whole(settled_by)?, whole(at_us)?);
+        is_whole.then_some(Self { lapse_us, settled_by, at_us, charged })
+    }
+
+    /// Returns when the bytes expire, in milliseconds since the Unix epoch.
+    pub(crate) fn expires_ms(&self) -> u64 {
+        self.lapse_us / 1_000 + 1
     }
 }
 
@@ -199,25 +219,20 @@ impl Records {
     }
 
     /// Returns the record that has not lapsed.
-    pub(crate) fn get_mut(
-        &mut self,
-        policies: &PolicySet,
-        key: &Key,
-        id: &ReservationId,
-        now_us: u64,
-    ) -> Option<&mut Record> {
+    pub(crate) fn get(&self, policies: &PolicySet, key: &Key, id: &ReservationId, now_us: u64) -> Option<&Record> {
         if self.records.is_empty() {
             return None;
         }
-        self.records.get_mut(&name(policies, key, id)).filter(|record| now_us < record.lapse_us)
+        self.records.get(&name(policies, key, id)).filter(|record| now_us < record.lapse_us)
     }
 
-    /// Adds a record.
+    /// Adds or replaces a record.
     pub(crate) fn insert(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, record: Record) {
-        if self.records.len() >= self.room {
+        let name = name(policies, key, id);
+        if self.records.len() >= self.room && !self.records.contains_key(&name) {
             self.make_room(record.at_us);
         }
-        self.records.insert(name(policies, key, id), record);
+        self.records.insert(name, record);
     }
 
     /// Drops the records that have lapsed. When a sixteenth of the room is not free then, drops those that lapse first,
@@ -287,11 +302,11 @@ mod records_tests {
         for at in 0..1_000 {
             records.insert(&policies, &key, &id(at), record(at));
             assert!(records.records.len() <= 16);
-            assert!(records.get_mut(&policies, &key, &id(at), at).is_some());
+            assert!(records.get(&policies, &key, &id(at), at).is_some());
         }
-        assert!(records.get_mut(&policies, &key, &id(0), 999).is_none());
-        assert!(records.get_mut(&policies, &key, &id(999), 1_098).is_some());
-        assert!(records.get_mut(&policies, &key, &id(999), 1_099).is_none(), "it has lapsed");
+        assert!(records.get(&policies, &key, &id(0), 999).is_none());
+        assert!(records.get(&policies, &key, &id(999), 1_098).is_some());
+        assert!(records.get(&policies, &key, &id(999), 1_099).is_none(), "it has lapsed");
     }
 }
 

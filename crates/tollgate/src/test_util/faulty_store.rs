@@ -1,13 +1,9 @@
-use std::{
-    fmt,
-    future::pending,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fmt, future::pending, sync::Arc, time::Duration};
 
 use super::answer::fault;
 use crate::{
     Decision, ErrorKind, Key, MemoryStore, PolicySet, Store,
+    lock::Lock,
     model::Entry,
     store::{
         Check, CheckFuture, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId, Settlement,
@@ -46,7 +42,7 @@ pub struct FaultyStore<S = MemoryStore>(Arc<FaultyInner<S>>);
 
 struct FaultyInner<S> {
     store: S,
-    fault: RwLock<Option<Fault>>,
+    fault: Lock<Option<Fault>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +55,7 @@ impl<S: Store> FaultyStore<S> {
     /// Wraps a store. It works until the test calls [`fail`](Self::fail) or [`stall`](Self::stall).
     #[must_use]
     pub fn new(store: S) -> Self {
-        Self(Arc::new(FaultyInner { store, fault: RwLock::new(None) }))
+        Self(Arc::new(FaultyInner { store, fault: Lock::new(None) }))
     }
 
     /// Fails every call from now on, with [`ErrorKind::Unavailable`].
@@ -85,11 +81,11 @@ impl<S: Store> FaultyStore<S> {
     }
 
     fn set(&self, fault: Option<Fault>) {
-        *self.0.fault.write().unwrap_or_else(PoisonError::into_inner) = fault;
+        *self.0.fault.lock() = fault;
     }
 
     fn fault(&self) -> Option<Fault> {
-        *self.0.fault.read().unwrap_or_else(PoisonError::into_inner)
+        *self.0.fault.lock()
     }
 
     fn call<T: Send + 'static>(&self, call: impl FnOnce(&S) -> StoreFuture<T>) -> StoreFuture<T> {
@@ -146,7 +142,7 @@ impl<S: Store> Store for FaultyStore<S> {
         self.0.store.replicas(group)
     }
 
-    // `is_in_process` and `keeps_deadline` stay `false`: a call that stalls needs the timer of the limiter.
+    // `is_in_process` stays `false`: a call that stalls needs the timer of the limiter.
 }
 
 impl Default for FaultyStore {

@@ -1,13 +1,9 @@
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use super::answer::Answer;
 use crate::{
     Cost, Decision, Key, Store,
+    lock::Lock,
     model::Entry,
     store::{Check, CheckFuture, ReservationId, Settlement, StoreFuture},
 };
@@ -54,7 +50,7 @@ pub struct ScriptedStore(Arc<ScriptedInner>);
 
 struct ScriptedInner {
     is_in_process: bool,
-    progress: Mutex<Progress>,
+    progress: Lock<Progress>,
 }
 
 struct Progress {
@@ -95,7 +91,7 @@ impl ScriptedStore {
         let answers: VecDeque<_> = answers.into_iter().collect();
         assert!(!answers.is_empty(), "a script must have at least one answer");
         let is_in_process = answers.iter().all(Answer::is_decision);
-        let progress = Mutex::new(Progress { answers, checks: Vec::new() });
+        let progress = Lock::new(Progress { answers, checks: Vec::new() });
         Self(Arc::new(ScriptedInner { is_in_process, progress }))
     }
 
@@ -135,17 +131,13 @@ impl ScriptedStore {
     /// Returns the checks so far, in their order. Reservations are checks, and so are peeks.
     #[must_use]
     pub fn checks(&self) -> Vec<CheckRecord> {
-        self.progress().checks.clone()
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.progress.lock().checks.clone()
     }
 }
 
 impl Store for ScriptedStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        let mut progress = self.progress();
+        let mut progress = self.0.progress.lock();
         progress.checks.push(CheckRecord { key: check.key.clone(), cost: check.cost });
         let next = if progress.answers.len() > 1 { progress.answers.pop_front() } else { None };
         let answer = next.or_else(|| progress.answers.front().cloned()).expect("a script has at least one answer");
@@ -184,7 +176,7 @@ impl Store for ScriptedStore {
 
 impl fmt::Debug for ScriptedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedStore").field("answers", &self.progress().answers).finish_non_exhaustive()
+        f.debug_struct("ScriptedStore").field("answers", &self.0.progress.lock().answers).finish_non_exhaustive()
     }
 }
 

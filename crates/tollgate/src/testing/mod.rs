@@ -13,14 +13,11 @@ mod script;
 
 pub mod lease;
 
+pub use crate::store::{memory::lockless::Lockless, permits::PermitState};
 use crate::{
     Algorithm, Costs, Decision, Key, MemoryStore, Policy, PolicySet,
     model::Ceiling,
-    store::{Check, ReservationId, Settlement},
-};
-pub use crate::{
-    model::algorithm::{Stored, Value},
-    store::memory::lockless::Lockless,
+    store::{Check, KeyValue, KeyValueStore, ReservationId, Settlement, StoreFuture},
 };
 #[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};
@@ -28,6 +25,15 @@ pub use mixed::{MixedBatch, MixedSubject, shapes};
 pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits};
 #[cfg(feature = "redis")]
 pub use script::{Script, entries};
+
+/// Holds a state, some permits or a record, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The bytes. Each entry of a log follows its length.
+    pub value: Vec<u8>,
+    /// The time at which they expire, in milliseconds since the Unix epoch.
+    pub expires_ms: u64,
+}
 
 /// Lists every algorithm.
 pub const ALGORITHMS: [Algorithm; Algorithm::ALL.len()] = Algorithm::ALL;
@@ -48,13 +54,13 @@ pub fn accrues_exactly(algorithm: Algorithm) -> bool {
 /// Returns the state of `key` under `policy`, in the form that the script stores.
 #[must_use]
 pub fn stored(store: &MemoryStore, policy: &Policy, key: &Key) -> Option<Stored> {
-    store.stored(policy, key)
+    store.stored(policy, key).map(stored_as)
 }
 
 /// Returns the permits of a key, in the form that the script stores.
 #[must_use]
 pub fn stored_permits(store: &MemoryStore, key: &Key, name: &str) -> Option<Stored> {
-    store.stored_permits(key, name)
+    store.stored_permits(key, name).map(stored_as)
 }
 
 /// Runs `run` with a check that has these costs.
@@ -94,6 +100,11 @@ pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
     store.refund_at(check, Some(spent_us), None);
 }
 
+/// Refunds what `check` spent at `spent_us`, as [`refund`] does.
+pub fn refund_kept<K: KeyValue>(store: &KeyValueStore<K>, check: Check<'_>, spent_us: u64) -> StoreFuture<()> {
+    store.refund_at(check, Some(spent_us), None)
+}
+
 /// Reserves the costs of `check` under an id for some microseconds.
 pub fn reserve(store: &MemoryStore, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
     store.reserve_now(check, id, life_us)
@@ -108,8 +119,11 @@ pub fn commit(store: &MemoryStore, check: Check<'_>, id: &ReservationId, number:
 /// Returns the record of a reservation in the form that the script stores, with its expiry.
 #[must_use]
 pub fn record(store: &MemoryStore, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
-    let (bytes, expires_ms) = store.record(policies, key, id)?;
-    Some(Stored { value: Value::Bytes(bytes), expires_ms })
+    store.record(policies, key, id).map(stored_as)
+}
+
+fn stored_as((value, expires_ms): (Vec<u8>, u64)) -> Stored {
+    Stored { value, expires_ms }
 }
 
 /// Returns when the store decided, in microseconds since the Unix epoch on its own clock. 0 if the store did not say.

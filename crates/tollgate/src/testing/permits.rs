@@ -23,7 +23,7 @@ pub fn permit_request<'a>(policy: &'a Concurrency, key: &'a Key) -> PermitReques
         needed: 0,
         extra: 0,
         waits: false,
-        life: policy.life_time(),
+        life: policy.life(),
         deadline: None,
     }
 }

@@ -56,7 +56,7 @@ impl LostReply {
     pub async fn lose(self, life: Duration, is_exact: bool) -> AfterLoss {
         let server = RedisServer::start();
         let proxy = Proxy::start(server.addr());
-        let policy = Concurrency::new("jobs", AT_ONCE as u32).life(life);
+        let policy = Concurrency::new("jobs", AT_ONCE as u32).with_life(life);
         let policy = if is_exact { policy.exact() } else { policy };
         let (behind, direct) = (RedisStore::connect(server.url_at(proxy.addr())), RedisStore::connect(server.url()));
         let replicas = [
@@ -102,7 +102,7 @@ impl Scene {
             LostReply::Acquire => {
                 let acquired = self.replicas[0].acquire("acme").await;
                 // A pool has an idle permit.
-                self.in_use[0].extend(acquired.ok().and_then(|acquired| acquired.into_result().ok()));
+                self.in_use[0].extend(acquired.ok().and_then(Result::ok));
             }
             LostReply::Renewal => {}
             LostReply::Release => self.in_use[0].clear(),

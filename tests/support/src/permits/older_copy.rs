@@ -33,7 +33,7 @@ impl OlderCopy {
     /// When no permit is granted, or none is renewed.
     pub async fn take_over(life: Duration, is_exact: bool) -> Self {
         let server = RedisServer::start();
-        let policy = Concurrency::new("jobs", AT_ONCE).life(life);
+        let policy = Concurrency::new("jobs", AT_ONCE).with_life(life);
         let policy = if is_exact { policy.exact() } else { policy };
         let store = RedisStore::connect(server.url()).await.expect("a store");
         let replicas = [(); 3].map(|()| closed_permits(store.clone(), policy.clone(), PATIENCE));

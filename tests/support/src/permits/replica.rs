@@ -16,5 +16,5 @@ pub fn closed_permits(store: impl Store + 'static, policy: Concurrency, deadline
 
 /// Takes a permit of `acme`, if the store answers and one is free.
 pub async fn take_permit(limiter: &ConcurrencyLimiter) -> Option<Permit> {
-    limiter.acquire("acme").await.ok()?.into_result().ok()
+    limiter.acquire("acme").await.ok()?.ok()
 }

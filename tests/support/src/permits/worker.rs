@@ -102,7 +102,7 @@ pub(super) fn spans_of(output: &str, killed_us: u64) -> Vec<Span> {
 pub fn run_permit_worker(url: &str) {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok()).expect("a number");
     let policy = Concurrency::new("jobs", number(LIMIT))
-        .life(Duration::from_millis(number(LIFE).into()))
+        .with_life(Duration::from_millis(number(LIFE).into()))
         .on_loss(OnLoss::Cancel);
     let policy = if number(EXACT) == 1 { policy.exact() } else { policy };
     let limit = Arc::new(AtomicU32::new(policy.limit()));

@@ -43,13 +43,6 @@ const KNOWN: &[fn(&Scenario) -> bool] = &[
         let is_one = scenario.options.cost == CostOption::OfRequest || scenario.options.charges_more;
         scenario.is_local() && is_one && scenario.sets.iter().any(|set| set.len() > 1)
     },
-    // With rules, the error of a cost that never fits has no key. So it passes until all keys are enforced, and with it a
-    // request that the limit of another key denies.
-    |scenario| {
-        let options = &scenario.options;
-        let is_partial = options.enforced.is_some_and(|percent| (1..100).contains(&percent));
-        options.source == Source::Rules && is_partial && options.cost != CostOption::Unset
-    },
 ];
 
 fn is_known(scenario: &Scenario) -> bool {

@@ -17,7 +17,7 @@ use tollgate_test_support::{
 pub(crate) const SCRIPTS: &[&str] = &["evalsha", "eval"];
 
 /// A policy per algorithm, each with a name of its own.
-fn each_algorithm(quota: Quota) -> Vec<Policy> {
+pub(crate) fn each_algorithm(quota: Quota) -> Vec<Policy> {
     let policy = |(at, algorithm): (usize, Algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota);
     ALGORITHMS.into_iter().enumerate().map(policy).collect::<Result<_, _>>().expect("the quota is valid for all")
 }
@@ -48,9 +48,9 @@ pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Dep
 }
 
 /// Sends fifteen crowds of checks, some of them of the same key, and compares every answer.
-async fn agree(
+pub(crate) async fn agree(
     set: &PolicySet,
-    redis: &impl Store,
+    store: &impl Store,
     memory: &MemoryStore,
     clock: &Clock,
     dice: &mut Dice,
@@ -64,7 +64,7 @@ async fn agree(
             .map(|_| (Key::from((keys.0, keys.1, dice.below(40))), Cost::new(dice.pick(&[0, 1, 1, 1, least]))))
             .collect();
         let decisions =
-            in_order(checks.iter().map(|(key, cost)| redis.check(Check::new(set, key, *cost))).collect()).await;
+            in_order(checks.iter().map(|(key, cost)| store.check(Check::new(set, key, *cost))).collect()).await;
         for ((key, cost), decision) in checks.iter().zip(decisions) {
             let expected = memory.check(Check::new(set, key, *cost)).await.expect("a decision");
             assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
@@ -76,6 +76,11 @@ async fn agree(
 pub(super) async fn calls_of_every_rank_are_answered_as_in_process(deployment: &Deployment) {
     let clock = Clock::manual(START_US);
     let redis = deployment.builder("ranks").clock(clock.clone()).connect().await.expect("a store");
+    ranks_agree(&redis, &clock).await;
+}
+
+/// Makes calls of every rank on a store and in process, and compares every answer.
+pub(crate) async fn ranks_agree<S: Store + Clone>(store: &S, clock: &Clock) {
     let memory = MemoryStore::builder().clock(clock.clone()).build();
     for (seed, algorithm) in (0..).zip(ALGORITHMS) {
         let mut dice = Dice::new(seed);
@@ -83,8 +88,8 @@ pub(super) async fn calls_of_every_rank_are_answered_as_in_process(deployment: &
             let set = policies::set(&mut dice, algorithm, most);
             let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
             let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
-            let [redis, memory] =
-                [patient_limiter(redis.clone(), set.clone()), patient_limiter(memory.clone(), set.clone())];
+            let [store, memory] =
+                [patient_limiter(store.clone(), set.clone()), patient_limiter(memory.clone(), set.clone())];
             for step in 0..40 {
                 clock.set(clock.now_us() + dice.pick(&[0, 0, 1, period_us / 7, period_us]).min(1_000_000_000_000));
                 let key = Key::from((most, seed, dice.below(2)));
@@ -96,7 +101,7 @@ pub(super) async fn calls_of_every_rank_are_answered_as_in_process(deployment: &
                 let costs = Costs::new(Cost::new(cost)).with_priority(priority);
                 // A caller at no cost would wait for its turn in a queue, on a clock that stands still.
                 let call = if cost == 0 { dice.pick(&[0, 2, 3]) } else { dice.below(4) };
-                let answer = answer_to(&redis, call, &key, &costs, step).await;
+                let answer = answer_to(&store, call, &key, &costs, step).await;
                 let expected = answer_to(&memory, call, &key, &costs, step).await;
                 assert_eq!(answer, expected, "call {call} {costs:?} {set:?}");
             }

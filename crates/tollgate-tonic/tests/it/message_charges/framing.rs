@@ -128,7 +128,7 @@ async fn base64_messages_are_charged_inside_the_grpc_web_layer_and_rejected_outs
         assert_eq!(rejected.headers()["content-type"], "application/grpc-web-text+proto");
     }
     let exempt = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).exempt(|_| true);
-    let exempt = exempt.charge_messages(MessageCharge::sent());
+    let exempt = MessageLayer::new(exempt, MessageCharge::sent());
     let exempt = exempt.layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
     assert!(!exempt.oneshot(web_text("/echo.Echo/Server")).await.unwrap().headers().contains_key("grpc-status"));
     // The mistake is the same for every call, so it is logged once.

@@ -1,4 +1,4 @@
-//! `charge_messages` of the builder.
+//! `MessageLayer`.
 
 mod framing;
 mod handlers;
@@ -14,7 +14,7 @@ use tollgate_tests::RedisServer;
 use tollgate_tonic::{
     GrpcStatus, health_and_reflection,
     key::Metadata,
-    messages::{MessageCharge, MessageLayer, RateLimitBuilderExt},
+    messages::{MessageCharge, MessageLayer},
 };
 use tollgate_tower::{key::Global, rejection::Problem};
 use tonic::{
@@ -29,7 +29,7 @@ use crate::support::*;
 const FIVE: Policy = Policy::token_bucket("five", Quota::per_minute(5));
 
 fn layer(limiter: Limiter, charge: MessageCharge) -> MessageLayer<Metadata> {
-    tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).charge_messages(charge)
+    MessageLayer::new(tollgate_tonic::builder(limiter, Metadata::new("x-api-key")), charge)
 }
 
 /// Starts a server behind `layer`, and returns a client of it.
@@ -133,7 +133,7 @@ async fn messages_can_have_a_separate_quota() {
 async fn a_denied_message_has_the_status_options_of_the_layer() {
     let responder = GrpcStatus::new().domain("greeter.example.com").subject("project:42").pushback(true);
     let calls = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).respond_with(responder);
-    let mut client = client_of(Echoing, calls.charge_messages(MessageCharge::both())).await;
+    let mut client = client_of(Echoing, MessageLayer::new(calls, MessageCharge::both())).await;
     let (_, sent) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
     let received = client.client(request_from("other", messages(9))).await.unwrap_err();
     for status in [sent.unwrap(), received] {
@@ -148,7 +148,7 @@ async fn a_denied_message_has_the_status_options_of_the_layer() {
 async fn in_shadow_messages_are_charged_and_never_denied() {
     let limiter = limiter(FIVE);
     let shadow = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).shadow(true);
-    let mut client = client_of(Echoing, shadow.charge_messages(MessageCharge::both())).await;
+    let mut client = client_of(Echoing, MessageLayer::new(shadow, MessageCharge::both())).await;
     let (all, status) = texts(client.bidi(request_from("acme", messages(20))).await.unwrap().into_inner()).await;
     assert_eq!((all.len(), status.is_none()), (20, true));
     assert_eq!(remaining(&limiter, "acme").await, 0);
@@ -158,7 +158,8 @@ async fn in_shadow_messages_are_charged_and_never_denied() {
 async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() {
     let outer = limiter(FIVE);
     let key = || Metadata::new("x-api-key");
-    let exempt = tollgate_tonic::builder(limiter(FIVE), key()).exempt(|_| true).charge_messages(MessageCharge::sent());
+    let exempt = tollgate_tonic::builder(limiter(FIVE), key()).exempt(|_| true);
+    let exempt = MessageLayer::new(exempt, MessageCharge::sent());
     let mut stack = Server::builder().layer(layer(outer.clone(), MessageCharge::sent())).layer(exempt);
     let mut client = client(serve(stack.add_service(EchoServer::new(Echoing))).await).await;
     let (all, status) = texts(client.server(request_from("acme", message(3))).await.unwrap().into_inner()).await;
@@ -168,9 +169,8 @@ async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() 
 
 #[tokio::test]
 async fn messages_of_an_exempt_call_are_free() {
-    let layer = tollgate_tonic::builder(limiter(FIVE), Global)
-        .exempt(tollgate_tonic::services(["echo.Echo"]))
-        .charge_messages(MessageCharge::both());
+    let exempt = tollgate_tonic::builder(limiter(FIVE), Global).exempt(tollgate_tonic::services(["echo.Echo"]));
+    let layer = MessageLayer::new(exempt, MessageCharge::both());
     let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
     let (all, status) = texts(client(server).await.bidi(messages(20)).await.unwrap().into_inner()).await;
     assert_eq!((all.len(), status.is_none()), (20, true));
@@ -181,7 +181,7 @@ async fn a_message_that_waits_for_quota_delays_the_stream() {
     let limiter =
         Limiter::new(tollgate::MemoryStore::new(), Policy::token_bucket("fast", Quota::per_second(50).with_burst(1)));
     let waiting = tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).wait(Duration::from_secs(60));
-    let mut client = client_of(Echoing, waiting.charge_messages(MessageCharge::sent())).await;
+    let mut client = client_of(Echoing, MessageLayer::new(waiting, MessageCharge::sent())).await;
     let began = std::time::Instant::now();
     let (all, status) = texts(client.server(request_from("acme", message(6))).await.unwrap().into_inner()).await;
     assert_eq!((all.len(), status.is_none()), (6, true));
@@ -201,8 +201,8 @@ async fn an_outage_ends_the_stream_with_unavailable() {
 async fn on_one_port_messages_are_charged_and_http_is_served() {
     let layer = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key"))
         .respond_with(GrpcStatus::new().or_http(Problem::new()))
-        .exempt(health_and_reflection())
-        .charge_messages(MessageCharge::sent());
+        .exempt(health_and_reflection());
+    let layer = MessageLayer::new(layer, MessageCharge::sent());
     let router = axum::Router::new()
         .route("/", axum::routing::get(|| async { "hello" }))
         .merge(tonic::service::Routes::new(EchoServer::new(Echoing)).into_axum_router())

@@ -18,7 +18,7 @@ use tollgate::{Limiter, MemoryStore, Policy, Quota};
 use tollgate_tonic::{
     GrpcStatus,
     key::Metadata,
-    messages::{MessageCharge, RateLimitBuilderExt},
+    messages::{MessageCharge, MessageLayer},
 };
 use tonic::transport::Server;
 
@@ -148,7 +148,7 @@ async fn a_python_client_with_a_retry_policy_waits_as_long_as_the_pushback() {
 #[tokio::test]
 async fn a_python_client_decodes_the_denial_of_a_message() {
     let layer =
-        tollgate_tonic::builder(limiter(FOUR), Metadata::new("x-api-key")).charge_messages(MessageCharge::both());
+        MessageLayer::new(tollgate_tonic::builder(limiter(FOUR), Metadata::new("x-api-key")), MessageCharge::both());
     let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
     let Some(calls) = run("messages", server, None).await else { return };
     assert_eq!(calls.len(), 3);

@@ -43,7 +43,7 @@ impl ReserveOptions {
     ) -> StoreFuture<Reservation> {
         let mut reserve = limiter.reserve(key.clone(), estimate);
         if let Some(max_wait) = max_wait {
-            reserve = reserve.max_wait(max_wait);
+            reserve = reserve.wait(max_wait);
         }
         if let Some(time_to_live) = self.time_to_live {
             reserve = reserve.time_to_live(time_to_live);

@@ -78,7 +78,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
                 tracing::debug!("no wait helps the client, the request passes in shadow mode");
                 return Verdict::Admit(Admission::EXEMPT);
             }
-            Some((_, reason)) => return self.reject_unchecked(*reason, parts),
+            Some((_, reason)) => return self.reject_unchecked(reason, parts),
             None => {}
         }
         let (labels, rpc) = (LabelIndex::of(parts, &self.gate.labels), self.rpc_name(parts));

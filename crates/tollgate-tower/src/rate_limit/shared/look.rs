@@ -88,7 +88,7 @@ impl<K: KeyExtractor, R> Shared<K, R> {
         };
         if let Some((key, reason @ Reason::Forbidden)) = joint.refused() {
             let is_shadow = self.is_shadow(key);
-            return if is_shadow { Ok(()) } else { rejected(self.reject_unchecked(*reason, parts)) };
+            return if is_shadow { Ok(()) } else { rejected(self.reject_unchecked(reason, parts)) };
         }
         joint.enforce(|key| !self.is_shadow(key));
         for decision in joint.enforced() {

@@ -1,12 +1,7 @@
 //! Metrics through the `metrics` facade, behind the feature of that name. Their labels come from configuration, never
 //! from a request.
 
-#[cfg(not(feature = "metrics"))]
-mod off;
-#[cfg(feature = "metrics")]
+#[cfg_attr(not(feature = "metrics"), path = "off.rs")]
 mod series;
 
-#[cfg(not(feature = "metrics"))]
-pub(crate) use off::{LimiterMetrics, PermitMetrics, TenantMetrics};
-#[cfg(feature = "metrics")]
 pub(crate) use series::{LimiterMetrics, PermitMetrics, TenantMetrics};

@@ -1,6 +1,9 @@
 use std::{
     fmt,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use metrics::{
@@ -9,7 +12,9 @@ use metrics::{
 };
 
 use crate::{
-    Cost, Decision, Error, ErrorKind, PolicySet, runtime,
+    Cost, Decision, Error, ErrorKind, PolicySet,
+    lock::Lock,
+    runtime,
     store::{Deadline, Settlement},
 };
 
@@ -48,7 +53,7 @@ struct CheckSeries {
     /// For each policy of the first check, in the order of the set.
     denials: Box<[DenialCounter]>,
     /// For policies of other names, in the order of their first denial.
-    others: Mutex<Vec<DenialCounter>>,
+    others: Lock<Vec<DenialCounter>>,
 }
 
 /// Counts the denials of the policies with one name.
@@ -66,8 +71,34 @@ const OTHER: &str = "other";
 struct RemoteSeries {
     duration: Histogram,
     outages: Counter,
-    is_away: Gauge,
+    outage: OutageGauge,
     degraded: KindCounters,
+}
+
+/// Is 1 in an outage and 0 otherwise, also once the limiter is gone.
+struct OutageGauge {
+    gauge: Gauge,
+    is_away: AtomicBool,
+}
+
+impl OutageGauge {
+    fn new(gauge: Gauge) -> Self {
+        Self { gauge, is_away: AtomicBool::new(false) }
+    }
+
+    fn set(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::Relaxed);
+        self.gauge.set(f64::from(u8::from(is_away)));
+    }
+}
+
+impl Drop for OutageGauge {
+    /// Ends the outage that the limiter was in. Another limiter of the name may be in one of its own otherwise.
+    fn drop(&mut self) {
+        if *self.is_away.get_mut() {
+            self.set(false);
+        }
+    }
 }
 
 /// Stores one counter for each kind of error, registered with the first such error.
@@ -127,11 +158,11 @@ impl LimiterMetrics {
     pub(crate) fn outage_began(&self, name: &str) {
         let remote = self.remote(name);
         remote.outages.increment(1);
-        remote.is_away.set(1.0);
+        remote.outage.set(true);
     }
 
     pub(crate) fn outage_ended(&self, name: &str) {
-        self.remote(name).is_away.set(0.0);
+        self.remote(name).outage.set(false);
     }
 
     #[inline]
@@ -156,7 +187,7 @@ impl CheckSeries {
             denied: outcome("denied"),
             failed: outcome("failed"),
             denials: policies.iter().map(|policy| DenialCounter::new(name, policy.name())).collect(),
-            others: Mutex::default(),
+            others: Lock::default(),
         }
     }
 
@@ -180,7 +211,7 @@ impl CheckSeries {
     /// Counts a denial by a policy that the first check did not have: limiters may differ in their policies alone.
     #[cold]
     fn record_other(&self, name: &str, policy: &str) {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = self.others.lock();
         if let Some(denials) = self.denials.iter().chain(&*others).find(|denials| *denials.policy == *policy) {
             return denials.counter.increment(1);
         }
@@ -210,7 +241,7 @@ impl RemoteSeries {
         Self {
             duration: histogram!(DURATION, label()),
             outages: counter!(OUTAGES, label()),
-            is_away: gauge!(OUTAGE, label()),
+            outage: OutageGauge::new(gauge!(OUTAGE, label())),
             degraded: KindCounters::default(),
         }
     }
@@ -253,7 +284,7 @@ pub(crate) struct TenantMetrics(OnceLock<TenantSeries>);
 struct TenantSeries {
     succeeded: Counter,
     failed: Counter,
-    is_away: Gauge,
+    outage: OutageGauge,
     cached: Gauge,
 }
 
@@ -270,11 +301,11 @@ impl TenantMetrics {
     }
 
     pub(crate) fn outage_began(&self, name: &str) {
-        self.series(name).is_away.set(1.0);
+        self.series(name).outage.set(true);
     }
 
     pub(crate) fn outage_ended(&self, name: &str) {
-        self.series(name).is_away.set(0.0);
+        self.series(name).outage.set(false);
     }
 
     fn series(&self, name: &str) -> &TenantSeries {
@@ -292,7 +323,7 @@ impl TenantSeries {
         Self {
             succeeded: fetches("succeeded"),
             failed: fetches("failed"),
-            is_away: gauge!(TENANT_OUTAGE, [limiter()].to_vec()),
+            outage: OutageGauge::new(gauge!(TENANT_OUTAGE, [limiter()].to_vec())),
             cached: gauge!(CACHED, [limiter()].to_vec()),
         }
     }

@@ -98,11 +98,10 @@ impl Fallback {
     ///
     /// A remembered denial and leased units are no sign of the store.
     #[inline]
-    pub(crate) fn decided<'a>(&self, decision: &Decision, check: impl FnOnce() -> Check<'a>) {
+    pub(crate) fn decided(&self, decision: &Decision, check: Check<'_>) {
         let is_away = self.outage_phase.is_away() || self.overload_phase.is_away();
         let may_end = is_away && !decision.is_in_process();
         if may_end || LimiterMetrics::IS_ON || self.watch.is_some() {
-            let check = check();
             self.watch(check, decision);
             self.metrics.record_decision(&self.name, decision, check.deadline);
             if may_end {

@@ -5,16 +5,21 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
-    acquired::{Acquired, PermitDenied},
-    lease::Lease,
-    permit::Permit,
+    denied::PermitDenied,
+    granted::Granted,
+    permit::{Permit, Source},
     shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{
     Error, ErrorKind, Key, Limiter, Store,
     clock::Clock,
-    limiter::LimiterInner,
+    limiter::{
+        LimiterInner,
+        fifo::{Caller, until},
+    },
     model::Concurrency,
     runtime,
     store::{Deadline, ReplicaGroup, answer_by},
@@ -27,17 +32,17 @@ use crate::{
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
-/// use tollgate::{MemoryStore, permits::{Acquired, Concurrency, ConcurrencyLimiter}};
+/// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
 ///
 /// let streams = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 2));
 /// let first = streams.acquire("acme").await?;
 /// let second = streams.acquire("acme").await?;
-/// assert!(!first.is_denied() && !second.is_denied());
-/// assert!(streams.acquire("acme").await?.is_denied());
-/// assert!(!streams.acquire("other").await?.is_denied());
+/// assert!(first.is_ok() && second.is_ok());
+/// assert!(streams.acquire("acme").await?.is_err());
+/// assert!(streams.acquire("other").await?.is_ok());
 ///
 /// drop(first);
-/// let Acquired::Permit(permit) = streams.acquire("acme").await? else { panic!("a permit is free") };
+/// let permit = streams.acquire("acme").await?.expect("a permit is free");
 /// assert_eq!((permit.in_flight(), permit.limit()), (2, 2));
 /// # Ok(()) }
 /// ```
@@ -45,7 +50,7 @@ use crate::{
 /// # The bound
 ///
 /// The permits that the store has granted for a key never exceed the limit. A permit that could not be renewed for a
-/// whole [life](Concurrency::life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
+/// whole [life](Concurrency::with_life) is [lost](Permit::is_lost), before the store grants it to another replica. So with
 /// [`OnLoss::Cancel`](crate::permits::OnLoss::Cancel) the work in progress never exceeds the limit, whatever crashes or
 /// stalls. With [`OnLoss::Finish`](crate::permits::OnLoss::Finish) the work of lost permits is added to it.
 ///
@@ -55,7 +60,8 @@ use crate::{
 #[derive(Clone)]
 pub struct ConcurrencyLimiter {
     pub(super) shared: Arc<ConcurrencyInner>,
-    pub(super) limit: u32,
+    limit: u32,
+    longest_wait: Duration,
 }
 
 impl Limiter {
@@ -69,7 +75,7 @@ impl Limiter {
     /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("tokens", Quota::per_minute(10_000)));
     /// let streams = limiter.concurrency(Concurrency::new("streams", 2));
     /// assert!(limiter.check("acme").await?.is_allowed());
-    /// let permit = streams.acquire("acme").await?.into_result().expect("a permit is free");
+    /// let permit = streams.acquire("acme").await?.expect("a permit is free");
     /// assert_eq!(permit.in_flight(), 1);
     /// # Ok(()) }
     /// ```
@@ -91,7 +97,8 @@ impl ConcurrencyLimiter {
     }
 
     pub(crate) fn on(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Self {
-        Self { limit: policy.limit(), shared: ConcurrencyInner::new(limiter, policy, clock) }
+        let (limit, longest_wait) = (policy.limit(), policy.longest_wait());
+        Self { shared: ConcurrencyInner::new(limiter, policy, clock), limit, longest_wait }
     }
 
     /// Returns the policy.
@@ -110,7 +117,7 @@ impl ConcurrencyLimiter {
     ///
     /// Use it for limits that differ from tenant to tenant or that change. Permits that are held stay valid under a
     /// lowered limit, and no further permit is granted until fewer than the new limit are held. A replica learns how
-    /// many are held with its next call for the key, after a third of a [life](Concurrency::life) at the latest.
+    /// many are held with its next call for the key, after a third of a [life](Concurrency::with_life) at the latest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
@@ -119,18 +126,45 @@ impl ConcurrencyLimiter {
     ///
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
     /// let first = exports.acquire("acme").await?;
-    /// assert!(exports.acquire("acme").await?.is_denied());
+    /// assert!(exports.acquire("acme").await?.is_err());
     /// let two = exports.with_limit(NonZeroU32::new(2).expect("not zero"));
-    /// assert!(!two.acquire("acme").await?.is_denied());
+    /// assert!(two.acquire("acme").await?.is_ok());
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn with_limit(&self, limit: NonZeroU32) -> Self {
-        Self { shared: Arc::clone(&self.shared), limit: limit.get() }
+        Self { limit: limit.get(), ..self.clone() }
     }
 
-    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::max_wait) of the policy. By default it
-    /// does not wait.
+    /// Returns a limiter whose callers wait for up to `longest`, which shares everything else with this one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), tollgate::Error> {
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
+    ///
+    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+    /// let first = exports.acquire("acme").await?;
+    /// let work = async {
+    ///     tokio::time::sleep(Duration::from_secs(1)).await;
+    ///     drop(first);
+    /// };
+    /// let patient = exports.with_wait(Duration::from_secs(2));
+    /// let (second, ()) = tokio::join!(patient.acquire("acme"), work);
+    /// assert!(second?.is_ok());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_wait(&self, longest: Duration) -> Self {
+        Self { longest_wait: longest, ..self.clone() }
+    }
+
+    /// Takes a permit, and waits for one up to the [longest wait](Concurrency::wait) of the policy. By default it does
+    /// not wait.
+    ///
+    /// Callers of one key in this process are served in the order in which they came. The first of them takes the permit
+    /// that is given back in this process, and asks the store for those of other replicas, every 10 to 250 ms. No more
+    /// than [`max_waiting`](Concurrency::max_waiting) callers wait; one more is denied at once.
     ///
     /// In an outage, permits that are idle in this process are handed out first.
     /// [`Outage::Local`](crate::Outage::Local) then hands out this replica's share of the limit, at least one permit.
@@ -142,13 +176,19 @@ impl ConcurrencyLimiter {
     /// When the store failed, and the limiter is [closed](crate::Outage::Closed) in an outage.
     ///
     /// [`ErrorKind::Unsupported`] when the store has no permits, [`ErrorKind::Config`] when 64 other replicas hold
-    /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process.
+    /// permits of the key, and [`ErrorKind::NoRuntime`] outside a tokio runtime when the store is outside the process, or
+    /// the caller may have to wait.
     ///
     /// # Cancellation
     ///
     /// A dropped future leaves the queue, and gives back what the store granted to it.
-    pub async fn acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
-        self.acquire_within(key, self.shared.policy.longest_wait()).await
+    pub async fn acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
+        if self.longest_wait.is_zero() {
+            return self.try_acquire(key).await;
+        }
+        let pool = self.pool(key.into());
+        let outcome = self.wait(&pool).await;
+        self.counted(outcome)
     }
 
     /// Takes a permit, and does not wait for one.
@@ -158,47 +198,78 @@ impl ConcurrencyLimiter {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Acquired, Error> {
+    pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
         let pool = self.pool(key.into());
-        self.counted(if pool.queued.load(Ordering::Relaxed) > 0 {
-            Ok(self.denied(&pool, None))
+        self.counted(if pool.queue.callers() > 0 {
+            Ok(Err(self.denied(&pool, None)))
         } else {
             self.attempt(&pool, false).await
         })
     }
 
     /// Counts a denial or an error. A permit counts itself.
-    pub(super) fn counted(&self, outcome: Result<Acquired, Error>) -> Result<Acquired, Error> {
+    fn counted(&self, outcome: Result<Acquired, Error>) -> Result<Acquired, Error> {
         match &outcome {
-            Ok(Acquired::Permit(_)) => {}
-            Ok(Acquired::Denied(_)) => self.shared.metrics.denied(),
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => self.shared.metrics.denied(),
             Err(_) => self.shared.metrics.failed(),
         }
         outcome
     }
 
-    pub(super) fn pool(&self, key: Key) -> PoolRef {
+    fn pool(&self, key: Key) -> PoolRef {
         let pool = self.shared.pool(key);
         pool.limit.store(self.limit, Ordering::Relaxed);
         pool
     }
 
+    async fn wait(&self, pool: &PoolRef) -> Result<Acquired, Error> {
+        runtime::current()?;
+        let end = Instant::now().checked_add(self.longest_wait);
+        if pool.queue.callers() == 0 {
+            let acquired = self.attempt(pool, false).await?;
+            if acquired.is_ok() {
+                return Ok(acquired);
+            }
+        }
+        let Some(_place) = Place::join(pool) else {
+            return Ok(Err(self.denied(pool, None)));
+        };
+        let Some(_front) = pool.queue.front(end).await else {
+            return Ok(Err(self.denied(pool, None)));
+        };
+        loop {
+            let denied = match self.attempt(pool, true).await? {
+                Ok(permit) => return Ok(Ok(permit)),
+                Err(denied) => denied,
+            };
+            let pause = denied.retry_after().clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let again = Instant::now() + pause;
+            let is_last = end.is_some_and(|end| end <= again);
+            // A permit that is given back ends the pause.
+            let is_freed = until(if is_last { end } else { Some(again) }, pool.freed.notified()).await.is_some();
+            if is_last && !is_freed {
+                return Ok(Err(denied));
+            }
+        }
+    }
+
     /// Takes a permit from the pool, from the store, or without the store in an outage. `is_counted` is true when
     /// the demand of the caller is counted already.
-    pub(super) async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
+    async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
         if !is_counted
             && let Some(permit) = self.permit(pool, |state, now_us| state.pool.take_spare(now_us, self.limit))
         {
-            return Ok(permit);
+            return Ok(Ok(permit));
         }
         let demand = Demand::join(pool, !is_counted);
         if self.shared.limiter.is_in_process {
             let mut outcome = Ok(());
             let permit = self.permit(pool, |state, now_us| {
-                outcome = pool.turn_in_process(state);
+                outcome = pool.call_in_process(state);
                 state.pool.take(now_us, self.limit)
             });
-            return outcome.map(|()| permit.unwrap_or_else(|| self.denied(pool, None)));
+            return outcome.map(|()| permit.ok_or_else(|| self.denied(pool, None)));
         }
         runtime::current()?;
         let deadline = Deadline::after(self.shared.limiter.timeout);
@@ -206,29 +277,29 @@ impl ConcurrencyLimiter {
         // A permit may have come back meanwhile.
         let permit = self.permit(pool, |state, now_us| state.pool.take(now_us, self.limit));
         match (permit, asked) {
-            (Some(permit), _) => Ok(permit),
-            (None, Ok(())) => Ok(self.denied(pool, None)),
+            (Some(permit), _) => Ok(Ok(permit)),
+            (None, Ok(())) => Ok(Err(self.denied(pool, None))),
             (None, Err(error)) => self.without_store(pool, error, deadline),
         }
     }
 
     /// Calls the store, unless a call that began after the caller had joined has answered for it.
     async fn ask(&self, pool: &PoolRef, joined: u64, deadline: Deadline) -> Result<(), Error> {
-        let _turn = pool.turn.lock().await;
+        let _calling = pool.calling.lock().await;
         let is_answered = {
             let mut state = pool.lock();
             state.denied_in > joined || state.pool.has_free(self.shared.clock.now_us(), self.limit)
         };
-        if is_answered { Ok(()) } else { pool.turn(deadline).await }
+        if is_answered { Ok(()) } else { pool.call(deadline).await }
     }
 
     /// Returns the permit that `take` takes from the pool.
-    fn permit(&self, pool: &PoolRef, take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Lease>>) -> Option<Acquired> {
+    fn permit(&self, pool: &PoolRef, take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>) -> Option<Permit> {
         let mut state = pool.lock();
-        let lease = take(&mut state, self.shared.clock.now_us())?;
+        let granted = take(&mut state, self.shared.clock.now_us())?;
         let in_flight = state.pool.in_flight();
         drop(state);
-        Some(Acquired::Permit(Permit::leased(pool.clone(), lease, self.limit, in_flight)))
+        Some(Permit::new(pool.clone(), Source::Store(granted), self.limit, in_flight))
     }
 
     /// Answers for a store that failed.
@@ -240,50 +311,81 @@ impl ConcurrencyLimiter {
             let pool = shared.upgrade().map(|shared| shared.pool(key.clone()));
             async move {
                 if let Some(pool) = pool {
-                    let _turn = pool.turn.lock().await;
-                    let _ = pool.turn(Deadline::after(pool.shared.limiter.timeout)).await;
+                    let _calling = pool.calling.lock().await;
+                    let _ = pool.call(Deadline::after(pool.shared.limiter.timeout)).await;
                 }
             }
         };
         let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline, ask)? else {
             let in_flight = pool.lock().pool.in_flight();
-            return Ok(Acquired::Permit(Permit::open(pool.clone(), self.limit, in_flight, kind)));
+            return Ok(Ok(Permit::new(pool.clone(), Source::Open(kind), self.limit, in_flight)));
         };
         let mut state = pool.lock();
         let is_free = state.pool.take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1));
         let in_flight = state.pool.in_flight();
         drop(state);
         Ok(match is_free {
-            true => Acquired::Permit(Permit::shared(pool.clone(), self.limit, in_flight, kind)),
-            false => self.denied(pool, Some(kind)),
+            true => Ok(Permit::new(pool.clone(), Source::Share(kind), self.limit, in_flight)),
+            false => Err(self.denied(pool, Some(kind))),
         })
     }
 
-    pub(super) fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> Acquired {
+    fn denied(&self, pool: &PoolRef, degraded: Option<ErrorKind>) -> PermitDenied {
         let in_flight = pool.lock().pool.in_flight();
-        Acquired::Denied(PermitDenied {
+        PermitDenied {
             name: self.shared.policy.name().into(),
             limit: self.limit,
             in_flight,
             retry_after: self.shared.retry_after(in_flight).min(LONGEST_RETRY),
             degraded,
-        })
+        }
     }
 }
+
+/// The outcome of an acquire: a permit, or a denial.
+type Acquired = Result<Permit, PermitDenied>;
+
+/// The bounds of the pause after which the first caller of a queue asks the store again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest estimate. Work that takes hours is no reason to send a client away for hours.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
+/// A place in the queue of a key. Dropping it leaves the queue.
+struct Place<'a> {
+    pool: &'a PoolRef,
+    _waits: Caller<'a>,
+    _demand: Demand<'a>,
+}
+
+impl<'a> Place<'a> {
+    /// Joins the end of the queue, unless too many callers wait.
+    fn join(pool: &'a PoolRef) -> Option<Self> {
+        let waits = pool.shared.waiting.join()?;
+        pool.shared.metrics.waits();
+        pool.queue.join();
+        Some(Self { pool, _waits: waits, _demand: Demand::join(pool, true) })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pool.queue.leave();
+        self.pool.shared.metrics.waited();
+    }
+}
+
 /// A caller that waits for a permit of a pool. Dropping it leaves.
-pub(super) struct Demand<'a> {
+struct Demand<'a> {
     pool: &'a PoolRef,
     is_counted: bool,
     /// The number of calls that had begun as the caller joined.
-    pub(super) joined: u64,
+    joined: u64,
 }
 
 impl<'a> Demand<'a> {
-    pub(super) fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
+    fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
         let mut state = pool.lock();
         state.pool.demand += u32::from(is_counted);
         Self { pool, is_counted, joined: state.begun }
@@ -301,7 +403,7 @@ impl Drop for Demand<'_> {
         }
         if shared.limiter.is_in_process {
             // A store in the process always answers.
-            let _ = self.pool.turn_in_process(&mut state);
+            let _ = self.pool.call_in_process(&mut state);
         } else {
             drop(state);
             shared.upkeep.settle(self.pool.clone());

@@ -1,22 +1,21 @@
 //! Permits: how many at the same time.
 //!
-//! Calls run downward: [`limiter`] answers callers and [`queue`] lets them wait, [`turn`] calls the store, [`shared`] keeps
-//! the pools of all keys, [`upkeep`] renews them. [`pool`] is pure: with the state in the store room, it is the protocol.
+//! Calls run downward: [`limiter`] answers callers and lets them wait, [`call`] calls the store, [`shared`] keeps the pools
+//! of all keys, [`upkeep`] renews them. [`pool`] is pure: with the state in the store room, it is the protocol.
 
-mod acquired;
-mod lease;
+mod call;
+mod denied;
+mod granted;
 mod limiter;
-#[cfg(test)]
-mod model;
 mod permit;
 mod pool;
-mod queue;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod turn;
 mod upkeep;
 
-pub use acquired::{Acquired, PermitDenied};
+pub use denied::PermitDenied;
 pub use limiter::ConcurrencyLimiter;
 pub use permit::{Lost, Permit};
+
+use crate::store::PermitGrant;

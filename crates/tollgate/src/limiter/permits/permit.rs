@@ -2,18 +2,18 @@ use std::{
     fmt,
     future::{Future, pending, poll_fn},
     pin::pin,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::Poll,
 };
 
-use super::{lease::Lease, shared::PoolRef};
+use super::{granted::Granted, shared::PoolRef};
 use crate::{Error, ErrorKind, model::OnLoss, store::Deadline};
 
 /// A permit for one piece of work. Dropping it gives it back. [`ConcurrencyLimiter::acquire`] returns it.
 ///
 /// Keep the permit for as long as the work lasts. If a response is streamed, keep the permit in its body and not in the
 /// handler. Dropping never blocks, and works outside a runtime. The permits of a process that is killed lapse after the
-/// [life](crate::permits::Concurrency::life) of the limit.
+/// [life](crate::permits::Concurrency::with_life) of the limit.
 ///
 /// A permit is *lost* when it could not be renewed for a whole life. If the work must end then, run it with
 /// [`run`](Self::run), or check [`is_lost`](Self::is_lost).
@@ -28,9 +28,10 @@ pub struct Permit {
     acquired_us: u64,
 }
 
-enum Source {
+/// Says where a permit comes from.
+pub(super) enum Source {
     /// Granted by the store.
-    Lease(Arc<Lease>),
+    Store(Arc<Granted>),
     /// A part of this replica's share in an outage.
     Share(ErrorKind),
     /// Given away by an [open](crate::Outage::Open) outage.
@@ -44,19 +45,7 @@ enum Source {
 pub struct Lost(pub(super) ());
 
 impl Permit {
-    pub(super) fn leased(pool: PoolRef, lease: Arc<Lease>, limit: u32, in_flight: u64) -> Self {
-        Self::new(pool, Source::Lease(lease), limit, in_flight)
-    }
-
-    pub(super) fn shared(pool: PoolRef, limit: u32, in_flight: u64, kind: ErrorKind) -> Self {
-        Self::new(pool, Source::Share(kind), limit, in_flight)
-    }
-
-    pub(super) fn open(pool: PoolRef, limit: u32, in_flight: u64, kind: ErrorKind) -> Self {
-        Self::new(pool, Source::Open(kind), limit, in_flight)
-    }
-
-    fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
+    pub(super) fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
         pool.shared.metrics.acquired();
         let acquired_us = pool.shared.clock.now_us();
         Self { pool, source, limit, in_flight, acquired_us }
@@ -80,7 +69,7 @@ impl Permit {
     pub fn degraded(&self) -> Option<ErrorKind> {
         match self.source {
             Source::Share(kind) | Source::Open(kind) => Some(kind),
-            Source::Lease(_) | Source::Released => None,
+            Source::Store(_) | Source::Released => None,
         }
     }
 
@@ -88,7 +77,7 @@ impl Permit {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         match &self.source {
-            Source::Lease(lease) => lease.is_lost(self.pool.shared.clock.now_us()),
+            Source::Store(granted) => granted.is_lost(self.pool.shared.clock.now_us()),
             Source::Share(_) | Source::Open(_) | Source::Released => false,
         }
     }
@@ -97,8 +86,8 @@ impl Permit {
     /// outage, is never lost.
     pub async fn lost(&self) {
         match &self.source {
-            Source::Lease(lease) if !self.pool.shared.limiter.is_in_process => {
-                lease.lost(&self.pool.shared.clock).await;
+            Source::Store(granted) if !self.pool.shared.limiter.is_in_process => {
+                granted.lost(|| self.pool.shared.clock.now_us()).await;
             }
             _ => pending().await,
         }
@@ -115,7 +104,7 @@ impl Permit {
     ///
     /// const EXPORTS: Concurrency = Concurrency::new("exports", 2).on_loss(OnLoss::Cancel);
     /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), EXPORTS);
-    /// let permit = exports.acquire("acme").await?.into_result()?;
+    /// let permit = exports.acquire("acme").await??;
     /// assert_eq!(permit.run(async { "rows" }).await?, "rows");
     /// # Ok(()) }
     /// ```
@@ -168,15 +157,15 @@ impl Permit {
             Source::Released => return,
             Source::Open(_) => {}
             Source::Share(_) => state.pool.unshared -= 1,
-            Source::Lease(lease) => {
+            Source::Store(granted) => {
                 let now_us = shared.clock.now_us();
-                if !state.pool.give_back(&lease) || lease.is_lost(now_us) {
+                if !state.pool.give_back(&granted) || granted.is_lost(now_us) {
                     shared.metrics.lost();
                 }
                 shared.note_held(now_us.saturating_sub(self.acquired_us));
                 if shared.limiter.is_in_process {
                     // A store in the process always answers.
-                    let _ = pool.turn_in_process(&mut state);
+                    let _ = pool.call_in_process(&mut state);
                 } else {
                     is_surplus = state.pool.has_surplus(shared.rules);
                 }
@@ -184,7 +173,7 @@ impl Permit {
         }
         drop(state);
         shared.metrics.released();
-        if pool.queued.load(Ordering::Relaxed) > 0 {
+        if pool.queue.callers() > 0 {
             pool.freed.notify_one();
         }
         if is_surplus && settles {

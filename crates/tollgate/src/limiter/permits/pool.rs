@@ -1,17 +1,16 @@
-//! The permits of one key in this process. This file does no input and no output, so that a model can run it.
+//! The permits of one key in this process. This file does no input and no output, so that a test can run its schedules.
 
 use std::sync::Arc;
 
-use super::lease::Lease;
-use crate::store::permits::PermitGrant;
+use super::{PermitGrant, granted::Granted};
 
 /// Holds the permits that the store granted to this replica for one key, and hands them out.
 ///
 /// The pool never counts more permits than the store does: it counts less before it states a smaller total, and more
 /// after the reply that granted a larger one.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
-    lease: Option<Arc<Lease>>,
+pub(super) struct PermitPool {
+    granted: Option<Arc<Granted>>,
     /// The permits that the store granted.
     capacity: u32,
     /// The permits that were handed out.
@@ -44,7 +43,7 @@ pub(super) struct PoolRules {
 
 /// A call that is under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PermitTurn {
+pub(super) struct PoolCall {
     pub(super) sent_us: u64,
     pub(super) limit: u32,
     /// The most permits that may be in use when the reply arrives.
@@ -61,19 +60,19 @@ impl PoolRules {
     }
 }
 
-impl Pool {
+impl PermitPool {
     /// Hands out a permit without a call.
-    pub(super) fn take(&mut self, now_us: u64, limit: u32) -> Option<Arc<Lease>> {
+    pub(super) fn take(&mut self, now_us: u64, limit: u32) -> Option<Arc<Granted>> {
         if !self.has_free(now_us, limit) {
             return None;
         }
         self.used += 1;
         self.peak = self.peak.max(self.used);
-        self.lease.clone()
+        self.granted.clone()
     }
 
     /// Hands out a permit that nobody waits for.
-    pub(super) fn take_spare(&mut self, now_us: u64, limit: u32) -> Option<Arc<Lease>> {
+    pub(super) fn take_spare(&mut self, now_us: u64, limit: u32) -> Option<Arc<Granted>> {
         if self.free(limit) > self.demand { self.take(now_us, limit) } else { None }
     }
 
@@ -102,8 +101,8 @@ impl Pool {
     }
 
     /// Takes back a permit. Returns `false` for one that was lost.
-    pub(super) fn give_back(&mut self, lease: &Arc<Lease>) -> bool {
-        let is_mine = self.lease.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, lease));
+    pub(super) fn give_back(&mut self, granted: &Arc<Granted>) -> bool {
+        let is_mine = self.granted.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, granted));
         if is_mine {
             self.used -= 1;
         }
@@ -112,15 +111,15 @@ impl Pool {
 
     /// Loses the permits when they have lapsed.
     fn expire(&mut self, now_us: u64) {
-        if self.lease.as_ref().is_some_and(|lease| lease.is_lost(now_us)) {
+        if self.granted.as_ref().is_some_and(|granted| granted.is_lost(now_us)) {
             self.lose();
         }
     }
 
     /// Loses the permits, those in use and those that are idle.
     fn lose(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.lose();
+        if let Some(granted) = self.granted.take() {
+            granted.lose();
         }
         (self.capacity, self.used) = (0, 0);
     }
@@ -128,7 +127,7 @@ impl Pool {
     /// Begins a call. Permits that the call may give back are not handed out from now on.
     ///
     /// While more permits than the limit are held, it gives back all that are idle.
-    pub(super) fn begin(&mut self, now_us: u64, limit: u32, rules: PoolRules) -> PermitTurn {
+    pub(super) fn begin(&mut self, now_us: u64, limit: u32, rules: PoolRules) -> PoolCall {
         self.expire(now_us);
         let (needed, is_above) = (self.used.saturating_add(self.demand), self.is_above(limit));
         let extra = match () {
@@ -138,33 +137,33 @@ impl Pool {
         };
         self.capacity = self.capacity.min(if is_above { self.used } else { needed + extra });
         if self.capacity == 0 {
-            self.lease = None;
+            self.granted = None;
         }
         self.peak = self.used;
         self.unsure_until_us = self.unsure_until_us.max(now_us + rules.life_us);
         self.due_us = self.due_us.max(now_us + rules.life_us / 3);
-        PermitTurn { sent_us: now_us, limit, kept: self.capacity, used: self.used, needed, extra }
+        PoolCall { sent_us: now_us, limit, kept: self.capacity, used: self.used, needed, extra }
     }
 
     /// Ends a call with its reply. A reply that does not cover the permits in use loses all of them.
-    pub(super) fn end(&mut self, turn: PermitTurn, grant: &PermitGrant, now_us: u64, rules: PoolRules) {
+    pub(super) fn end(&mut self, call: PoolCall, grant: &PermitGrant, now_us: u64, rules: PoolRules) {
         self.expire(now_us);
         self.others_wait = grant.wanted > 0;
         (self.in_flight, self.held) = (grant.in_flight, grant.held);
         if grant.held < self.used || grant.held == 0 {
             self.lose();
             // What the store holds for this replica all the same is given back with the next call, at once.
-            let unsure_until_us = if grant.held > 0 { turn.sent_us + rules.life_us } else { 0 };
+            let unsure_until_us = if grant.held > 0 { call.sent_us + rules.life_us } else { 0 };
             (self.due_us, self.unsure_until_us) = (now_us, unsure_until_us);
             return;
         }
-        let until_us = turn.sent_us + rules.safe_life_us();
-        match &self.lease {
-            Some(lease) => lease.extend(until_us),
-            None => self.lease = Some(Arc::new(Lease::new(until_us))),
+        let until_us = call.sent_us + rules.safe_life_us();
+        match &self.granted {
+            Some(granted) => granted.renew(until_us),
+            None => self.granted = Some(Arc::new(Granted::new(until_us))),
         }
         self.capacity = grant.held;
-        (self.due_us, self.unsure_until_us) = (turn.sent_us + rules.life_us / 3, 0);
+        (self.due_us, self.unsure_until_us) = (call.sent_us + rules.life_us / 3, 0);
     }
 
     /// Ends a call without a reply. The next one follows after a tenth of the life.
@@ -191,13 +190,13 @@ impl Pool {
 
     /// Returns whether nothing is held and nobody waits.
     pub(super) fn is_idle(&self, now_us: u64) -> bool {
-        self.lease.is_none() && self.demand == 0 && self.unshared == 0 && !self.is_unsure(now_us)
+        self.granted.is_none() && self.demand == 0 && self.unshared == 0 && !self.is_unsure(now_us)
     }
 
     /// Returns the permits that this replica counts as its own.
     #[cfg(test)]
     pub(super) fn capacity(&self, now_us: u64) -> u32 {
-        let is_valid = self.lease.as_ref().is_some_and(|lease| !lease.is_lost(now_us));
+        let is_valid = self.granted.as_ref().is_some_and(|granted| !granted.is_lost(now_us));
         if is_valid { self.capacity } else { 0 }
     }
 

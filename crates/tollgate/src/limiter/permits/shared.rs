@@ -3,7 +3,7 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -12,11 +12,16 @@ use std::{
 use foldhash::fast::RandomState;
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 
-use super::pool::{Pool, PoolRules};
+use super::pool::{PermitPool, PoolRules};
 use crate::{
     Key,
     clock::{Clock, micros},
-    limiter::{LimiterInner, metrics::PermitMetrics},
+    limiter::{
+        LimiterInner,
+        fifo::{Callers, Fifo},
+        metrics::PermitMetrics,
+    },
+    lock::Lock,
     model::Concurrency,
     random,
 };
@@ -39,32 +44,30 @@ pub(super) struct ConcurrencyInner {
     /// The number of the last call.
     numbers: AtomicU64,
     hasher: RandomState,
-    shards: [Mutex<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
+    shards: [Lock<HashMap<Key, Arc<KeyPool>, RandomState>>; SHARDS],
     pools: AtomicUsize,
     /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
     mean_held_us: AtomicU64,
     /// The callers that wait, over all keys.
-    pub(super) waiting: AtomicUsize,
+    pub(super) waiting: Callers,
     pub(super) upkeep: Upkeep,
     pub(super) metrics: PermitMetrics,
 }
 
 /// Sends pools to the task that renews permits, while it runs.
 #[derive(Default)]
-pub(super) struct Upkeep(Mutex<Option<UnboundedSender<PoolRef>>>);
+pub(super) struct Upkeep(Lock<Option<UnboundedSender<PoolRef>>>);
 
 /// The permits of one key in this process.
 pub(super) struct KeyPool {
     pub(super) key: Key,
-    state: Mutex<KeyState>,
+    state: Lock<KeyState>,
     /// The limit of the caller that asked last.
     pub(super) limit: AtomicU32,
     /// Held during a call to the store: one call of a key is under way at a time.
-    pub(super) turn: tokio::sync::Mutex<()>,
-    /// Held by the first caller that waits. Tokio's mutex passes it on in the order of arrival.
-    pub(super) front: tokio::sync::Mutex<()>,
+    pub(super) calling: tokio::sync::Mutex<()>,
     /// The callers that wait.
-    pub(super) queued: AtomicUsize,
+    pub(super) queue: Fifo,
     /// Wakes the first of them when a permit comes back.
     pub(super) freed: Notify,
     /// The number of [`PoolRef`]s. Changed under the lock of the table.
@@ -74,7 +77,7 @@ pub(super) struct KeyPool {
 /// The state of a pool that is behind its lock.
 #[derive(Default)]
 pub(super) struct KeyState {
-    pub(super) pool: Pool,
+    pub(super) pool: PermitPool,
     /// The number of calls that have begun.
     pub(super) begun: u64,
     /// The number of the last call that left a caller without a permit.
@@ -90,17 +93,17 @@ pub(super) struct PoolRef {
 impl ConcurrencyInner {
     pub(super) fn new(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Arc<Self> {
         let is_in_process = limiter.is_in_process;
-        let life = if is_in_process { FOREVER } else { policy.life_time() };
+        let life = if is_in_process { FOREVER } else { policy.life() };
         let hasher = RandomState::default();
         Arc::new(Self {
             rules: PoolRules { is_pooled: !is_in_process && !policy.is_exact(), life_us: micros(life) },
             replica: random::bits(),
             numbers: AtomicU64::new(0),
-            shards: std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))),
+            shards: std::array::from_fn(|_| Lock::new(HashMap::with_hasher(hasher.clone()))),
             hasher,
             pools: AtomicUsize::new(0),
             mean_held_us: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
+            waiting: Callers::new(policy.most_waiting()),
             upkeep: Upkeep::default(),
             metrics: PermitMetrics::new(policy.name()),
             limiter,
@@ -128,7 +131,7 @@ impl ConcurrencyInner {
         let now_us = self.clock.now_us();
         let mut due = Vec::new();
         for shard in &self.shards {
-            lock(shard).retain(|_, pool| {
+            shard.lock().retain(|_, pool| {
                 let state = pool.lock();
                 if state.pool.is_due(now_us, self.rules) {
                     due.push(self.use_pool(Arc::clone(pool)));
@@ -156,7 +159,7 @@ impl ConcurrencyInner {
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<KeyPool>, RandomState>> {
         let hash = key.level(0).hash(&self.hasher);
-        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+        self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
 
     /// Returns the number of the next call.
@@ -194,7 +197,7 @@ impl Upkeep {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 
@@ -202,28 +205,22 @@ impl KeyPool {
     fn new(key: Key, limit: u32) -> Self {
         Self {
             key,
-            state: Mutex::default(),
+            state: Lock::default(),
             limit: AtomicU32::new(limit),
-            turn: tokio::sync::Mutex::default(),
-            front: tokio::sync::Mutex::default(),
-            queued: AtomicUsize::new(0),
+            calling: tokio::sync::Mutex::default(),
+            queue: Fifo::default(),
             freed: Notify::new(),
             users: AtomicUsize::new(0),
         }
     }
 
-    /// Locks the state. Every change is complete before the lock is released, so poisoning is ignored.
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     fn is_used(&self) -> bool {
         self.users.load(Ordering::Relaxed) > 0
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Deref for PoolRef {

@@ -35,7 +35,7 @@ struct Task {
 
 impl Task {
     async fn run(mut self) {
-        let life = self.shared.policy.life_time();
+        let life = self.shared.policy.life();
         let mut ticks = interval(life / 12);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     thread,
@@ -21,6 +21,7 @@ use super::{Options, SourceOutage};
 use crate::{
     Error, ErrorKind, Limiter,
     limiter::{Limited, Selection, metrics::TenantMetrics, outage::Phase},
+    lock::Lock,
 };
 
 /// Fetches the limits of a tenant.
@@ -133,7 +134,7 @@ impl<T> Drop for FetchGuard<T> {
 
 /// The limits of one tenant, and the state of their fetch.
 #[derive(Default)]
-pub(super) struct TenantEntry(Mutex<TenantState>);
+pub(super) struct TenantEntry(Lock<TenantState>);
 
 #[derive(Default)]
 struct TenantState {
@@ -176,7 +177,7 @@ pub(super) enum Lookup {
 impl TenantEntry {
     /// Says how a request gets the limits now. `may_fetch` is asked where a fetch is due.
     pub(super) fn look_up(&self, now: Instant, options: &Options, may_fetch: impl FnOnce() -> bool) -> Lookup {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let younger_than = |age| state.found.as_ref().filter(|found| found.is_younger(age, now));
         if let Some(found) = younger_than(options.refresh_after) {
             return Lookup::Known(found.limiter.clone());
@@ -201,7 +202,7 @@ impl TenantEntry {
 
     /// Returns the limits that were fetched last, unless they are too old to be used at all.
     pub(super) fn found(&self, now: Instant, options: &Options) -> Option<Limited> {
-        let state = self.lock();
+        let state = self.0.lock();
         state
             .found
             .as_ref()
@@ -211,7 +212,7 @@ impl TenantEntry {
 
     /// Stores what a fetch has found.
     pub(super) fn succeed(&self, limiter: Limited, now: Instant) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let before = state.found.take().map(|found| found.limiter);
         // Equal limits stay as they are, so that all requests go on using one policy set.
         let limiter = match (before, limiter) {
@@ -223,14 +224,9 @@ impl TenantEntry {
 
     /// Records a failed fetch. Returns whether it is the first failure since the last success.
     pub(super) fn fail(&self, retry_at: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.running = None;
         state.retry_at.replace(retry_at).is_none()
-    }
-
-    /// A poisoned lock is used on: each change leaves a whole state behind.
-    fn lock(&self) -> MutexGuard<'_, TenantState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -241,7 +237,7 @@ pub(super) struct SourceHealth {
     /// The number of tenants in a row whose fetch has failed.
     failed: AtomicU32,
     /// The earliest time of the next fetch while the source is away.
-    next_probe: Mutex<Instant>,
+    next_probe: Lock<Instant>,
     /// The fetches that run or wait for their turn.
     pending: AtomicUsize,
     /// The fetches that may run at a time.
@@ -261,7 +257,7 @@ impl SourceHealth {
             phase: Phase::new(now.into_std()),
             metrics: TenantMetrics::default(),
             failed: AtomicU32::new(0),
-            next_probe: Mutex::new(now),
+            next_probe: Lock::new(now),
             pending: AtomicUsize::new(0),
             permits: Semaphore::new(options.max_fetches.min(Semaphore::MAX_PERMITS)),
             max_pending: options.max_entries,
@@ -277,7 +273,7 @@ impl SourceHealth {
         if self.failed.load(Ordering::Relaxed) < AWAY {
             return true;
         }
-        let mut next_probe = self.next_probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next_probe = self.next_probe.lock();
         let may_fetch = now >= *next_probe;
         if may_fetch {
             *next_probe = now.checked_add(self.retry_delay).unwrap_or(now);

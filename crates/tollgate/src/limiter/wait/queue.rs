@@ -3,26 +3,23 @@
 //! Limiters that differ in their policies alone share the queues. A denial is passed to the callers behind, so
 //! callers with other policies have a queue of their own.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{Decision, Key, PolicySet, random};
+use crate::{
+    Decision, Key, PolicySet,
+    limiter::fifo::{Caller, Callers, Fifo},
+    lock::Lock,
+    random,
+};
 
 /// The queues of a limiter: one for each key and policy set that somebody waits for.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
-    queues: Mutex<HashMap<Key, KeyQueues>>,
+    pub(super) queues: Lock<HashMap<Key, KeyQueues>>,
     /// The number of waiting callers: in all queues together, and for their delays.
-    pub(super) waiting: AtomicUsize,
-    max_waiting: usize,
+    pub(super) waiting: Callers,
     pub(super) contests: Contests,
 }
 
@@ -34,9 +31,7 @@ pub(super) struct KeyQueues(Vec<WaitQueue>);
 #[derive(Debug)]
 struct WaitQueue {
     policies: PolicySet,
-    waiting: usize,
-    /// Held by the first caller of the queue. Tokio's mutex passes it on in the order of arrival.
-    front: Arc<tokio::sync::Mutex<()>>,
+    queue: Arc<Fifo>,
     /// The latest denial that the first caller received.
     last_denial: Option<Denial>,
 }
@@ -80,29 +75,18 @@ pub(super) struct QueueTicket<'a> {
     queues: &'a WaitQueues,
     key: &'a Key,
     policies: &'a PolicySet,
-    pub(super) front: Arc<tokio::sync::Mutex<()>>,
+    pub(super) queue: Arc<Fifo>,
+    _waits: Caller<'a>,
 }
 
 impl WaitQueues {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Mutex::default(), waiting: AtomicUsize::new(0), max_waiting, contests: Contests::default() }
+        Self { queues: Lock::default(), waiting: Callers::new(max_waiting), contests: Contests::default() }
     }
 
     /// Returns `true` when somebody waits for the key under these policies.
     pub(super) fn has(&self, key: &Key, policies: &PolicySet) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-            && self.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
-    }
-
-    /// Returns whether the most callers wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= self.max_waiting
-    }
-
-    /// Counts a caller that waits for its delay, until the returned value is dropped.
-    pub(super) fn count(&self) -> impl Drop + '_ {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Counted(&self.waiting)
+        self.waiting.callers() > 0 && self.queues.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
     }
 
     /// Adds a caller to the end of the queue.
@@ -115,32 +99,18 @@ impl WaitQueues {
         policies: &'a PolicySet,
         deadline: Option<Instant>,
     ) -> Result<QueueTicket<'a>, Option<Box<Denial>>> {
-        let mut queues = self.lock();
+        let mut queues = self.queues.lock();
         let queue = queues.get(key).and_then(|queues| queues.find(policies));
         let denial = queue.and_then(|queue| queue.last_denial.as_ref());
         let is_too_late = |queue: &WaitQueue, denial: &Denial| {
-            deadline.is_some_and(|deadline| denial.earliest_behind(queue.waiting) > deadline)
+            deadline.is_some_and(|deadline| denial.earliest_behind(queue.queue.callers()) > deadline)
         };
-        if self.is_full() || queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial)) {
+        let is_late = queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial));
+        let Some(waits) = (if is_late { None } else { self.waiting.join() }) else {
             return Err(denial.cloned().map(Box::new));
-        }
-        let front = queues.entry(key.clone()).or_default().join(policies);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Ok(QueueTicket { queues: self, key, policies, front })
-    }
-
-    /// Locks the queues. Poisoning is ignored: each queue is changed in one step, so a panic leaves every queue valid.
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Key, KeyQueues>> {
-        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// A caller that waits for its delay.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        };
+        let queue = queues.entry(key.clone()).or_default().join(policies);
+        Ok(QueueTicket { queues: self, key, policies, queue, _waits: waits })
     }
 }
 
@@ -153,47 +123,40 @@ impl KeyQueues {
         self.0.iter_mut().find(|queue| queue.policies == *policies)
     }
 
-    /// Adds a caller. Returns the lock that the first caller of its queue holds.
-    fn join(&mut self, policies: &PolicySet) -> Arc<tokio::sync::Mutex<()>> {
-        if let Some(queue) = self.find_mut(policies) {
-            queue.waiting += 1;
-            return Arc::clone(&queue.front);
+    /// Adds a caller. Returns its queue.
+    fn join(&mut self, policies: &PolicySet) -> Arc<Fifo> {
+        let queue = self.find(policies).map_or_else(Arc::default, |queue| Arc::clone(&queue.queue));
+        if queue.callers() == 0 {
+            self.0.push(WaitQueue { policies: policies.clone(), queue: Arc::clone(&queue), last_denial: None });
         }
-        let front = Arc::default();
-        let queue = WaitQueue { policies: policies.clone(), waiting: 1, front: Arc::clone(&front), last_denial: None };
-        self.0.push(queue);
-        front
-    }
-
-    /// Removes a caller.
-    fn leave(&mut self, policies: &PolicySet) {
-        if let Some(queue) = self.find_mut(policies) {
-            queue.waiting -= 1;
-        }
-        self.0.retain(|queue| queue.waiting > 0);
+        queue.join();
+        queue
     }
 }
 
 impl QueueTicket<'_> {
     /// Stores the denial of the first caller for the callers behind it.
     pub(super) fn set_last_denial(&self, denial: Denial) {
-        if let Some(queue) = self.queues.lock().get_mut(self.key).and_then(|queues| queues.find_mut(self.policies)) {
+        if let Some(queue) =
+            self.queues.queues.lock().get_mut(self.key).and_then(|queues| queues.find_mut(self.policies))
+        {
             queue.last_denial = Some(denial);
         }
     }
 
     /// Returns the latest denial of the queue.
     pub(super) fn last_denial(&self) -> Option<Denial> {
-        self.queues.lock().get(self.key)?.find(self.policies)?.last_denial.clone()
+        self.queues.queues.lock().get(self.key)?.find(self.policies)?.last_denial.clone()
     }
 }
 
 impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
-        let mut queues = self.queues.lock();
-        self.queues.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Some(of_key) = queues.get_mut(self.key) {
-            of_key.leave(self.policies);
+        let mut queues = self.queues.queues.lock();
+        if self.queue.leave()
+            && let Some(of_key) = queues.get_mut(self.key)
+        {
+            of_key.0.retain(|queue| queue.queue.callers() > 0);
             if of_key.0.is_empty() {
                 queues.remove(self.key);
             }
@@ -216,7 +179,7 @@ const MOST: usize = 1_024;
 /// the steps of one process keep their distance from those of another. So the same process would come first each time. Here a
 /// process that got a place lately comes behind the others, and each process draws its own time.
 #[derive(Debug, Default)]
-pub(crate) struct Contests(Mutex<HashMap<Key, Contest>>);
+pub(crate) struct Contests(Lock<HashMap<Key, Contest>>);
 
 #[derive(Debug)]
 struct Contest {
@@ -235,7 +198,7 @@ impl Contests {
     /// Returns the time by which a caller comes later that may wait for `max_wait`. It is nothing unless callers of this
     /// process were refused lately.
     pub(super) fn pause(&self, key: &Key, max_wait: Duration, now: Instant) -> Duration {
-        let mut contests = self.lock();
+        let mut contests = self.0.lock();
         let Some(contest) = contests.get_mut(key).filter(|contest| now <= contest.until) else { return Duration::ZERO };
         if now >= contest.lot_until {
             contest.lot = random::bits() as f64 / u64::MAX as f64;
@@ -250,7 +213,7 @@ impl Contests {
         if decision.is_degraded() {
             return;
         }
-        let mut contests = self.lock();
+        let mut contests = self.0.lock();
         let Some(retry) = decision.retry_after() else {
             if let Some(contest) = contests.get_mut(key) {
                 contest.won_until = now + contest.pace * 3 / 2;
@@ -270,10 +233,5 @@ impl Contests {
         } else if contests.len() < MOST {
             contests.insert(key.clone(), Contest { pace, until, won_until: now, lot: 0.0, lot_until: now });
         }
-    }
-
-    /// Poisoning is ignored: each contest is changed in one step.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Contest>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Cost, ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture};
+use crate::{Cost, Costs, ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]
@@ -275,7 +275,7 @@ async fn callers_of_a_token_bucket_go_into_debt_in_order_of_arrival() {
     assert_eq!((decision.retry_after(), waited), (Some(MS(1)), MS(0)));
     let (decision, waited) = in_time.await.unwrap();
     assert_eq!((decision.is_allowed(), waited), (true, MS(400)));
-    assert!(limiter.wait_queues().lock().is_empty());
+    assert!(limiter.wait_queues().queues.lock().is_empty());
     assert_eq!(store.checks.load(Ordering::Relaxed), 6, "each caller asks once");
 }
 
@@ -301,7 +301,7 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
         assert!(waiter.await.unwrap().0.is_allowed());
     }
     assert!(limiter.check("other").wait(MS(1_000)).await.unwrap().is_allowed());
-    assert_eq!(limiter.wait_queues().waiting.load(Ordering::Relaxed), 0);
+    assert_eq!(limiter.wait_queues().waiting.callers(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -356,6 +356,20 @@ async fn a_wait_of_zero_is_a_plain_check() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_check_that_spends_nothing_of_a_queue_does_not_wait_for_it() {
+    let tokens = Policy::token_bucket("tokens", Quota::per_second(10));
+    let limiter = Limiter::new(PausedStore::new(), [QUEUE, tokens]);
+    let _ = limiter.check("k").cost(5).await.unwrap();
+    for costs in [Costs::new(Cost::ZERO), [("queue", 0), ("tokens", 1)].into()] {
+        for max_wait in [Duration::ZERO, MS(100), MS(10_000)] {
+            let start = Instant::now();
+            let decision = limiter.check("k").cost(costs.clone()).wait(max_wait).await.unwrap();
+            assert_eq!((decision.is_allowed(), start.elapsed()), (true, Duration::ZERO), "{costs:?} {max_wait:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_caller_does_not_block_the_queue() {
     let window = Policy::window_from_first_hit("one", Quota::new(1, MS(100)));
     let limiter = Limiter::new(PausedStore::new(), window);
@@ -366,7 +380,7 @@ async fn a_cancelled_caller_does_not_block_the_queue() {
     let (decision, waited) = second.await.unwrap();
     assert!(decision.is_allowed());
     assert_eq!(waited, MS(100));
-    assert!(limiter.wait_queues().lock().is_empty());
+    assert!(limiter.wait_queues().queues.lock().is_empty());
 }
 
 /// A refund of a place in the middle would let two requests leave at one instant.
@@ -379,7 +393,7 @@ async fn a_cancelled_caller_gives_back_its_place_in_a_debt_only_if_it_is_the_las
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         let third = waiter(&limiter, MS(1_000)).await;
-        assert_eq!(limiter.wait_queues().waiting.load(Ordering::Relaxed), 2);
+        assert_eq!(limiter.wait_queues().waiting.callers(), 2);
         third.abort();
         assert!(third.await.unwrap_err().is_cancelled());
         let fourth = waiter(&limiter, MS(1_000)).await;

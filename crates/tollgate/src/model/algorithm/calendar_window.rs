@@ -43,7 +43,6 @@ impl Opening for Calendar {
         if is_next { periods.close } else { periods.begin }
     }
 
-    #[cfg(feature = "testing")]
     fn stored(policy: &Policy, start_us: u64) -> u64 {
         policy.periods(start_us).close
     }

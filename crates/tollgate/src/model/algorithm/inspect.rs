@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Meter, by_algorithm, debt::MARK};
+use super::{Algorithm, Meter, by_algorithm};
 use crate::Quota;
 
 /// The state of a policy for a key, read from the value that Redis stores.
@@ -85,17 +85,17 @@ pub enum StoredState {
     },
 }
 
-/// The end of the numbers that a double holds exactly.
-const EXACT: f64 = 9_007_199_254_740_992.0;
-
 impl StoredState {
     /// Reads the value of a key with this tag. Returns `None` for a value that no script writes.
     ///
-    /// A sliding log is a list: [`SlidingLog`](Self::SlidingLog) has its length. The values of a calendar window are
-    /// known with the feature `calendar`.
+    /// A sliding log is a list in Redis: [`SlidingLog`](Self::SlidingLog) has its length. The values of a calendar window
+    /// are known with the feature `calendar`.
     #[must_use]
     pub fn decode(tag: &str, value: &[u8]) -> Option<Self> {
-        by_algorithm!(Algorithm::of_tag(tag)?, Of => <Of as Meter>::decode(value))
+        by_algorithm!(Algorithm::of_tag(tag)?, Of => {
+            let (state, beside) = <Of as Meter>::of_bytes(value)?;
+            Some(state.shown(beside))
+        })
     }
 
     /// Returns the units that are spent at `now_us`. The key expires at `expires_us`.
@@ -244,27 +244,6 @@ fn sliding_window(after_us: u64, period_us: u64, current: u64, previous: u64) ->
 fn share(units: u64, left_us: u64, period_us: u64) -> u64 {
     let share = (u128::from(units) * u128::from(left_us)).div_ceil(u128::from(period_us));
     u64::try_from(share).unwrap_or(u64::MAX)
-}
-
-/// Splits a value into its first doubles and the rest.
-pub(super) fn doubles<const N: usize>(value: &[u8]) -> Option<([f64; N], &[u8])> {
-    let (words, rest) = value.split_at_checked(8 * N)?;
-    let (words, _) = words.as_chunks::<8>();
-    let mut doubles = [0.0; N];
-    for (double, word) in doubles.iter_mut().zip(words) {
-        *double = f64::from_le_bytes(*word);
-    }
-    Some((doubles, rest))
-}
-
-/// Reads a number that is marked in debt.
-pub(super) fn unmarked(double: f64) -> Option<u64> {
-    whole(double).map(|number| if number >= MARK { number - MARK } else { number })
-}
-
-/// Reads a whole number.
-pub(super) fn whole(double: f64) -> Option<u64> {
-    ((0.0..EXACT).contains(&double) && double.fract() == 0.0).then_some(double as u64)
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! A bucket to which n units are added at once every period. The first period starts with the first request.
 
-#[cfg(feature = "testing")]
-use super::stored::{Value, doubles};
 use super::{
     Meter, Refund, StoredState,
     debt::{MARK, MOST_BURSTS, MOST_US},
-    inspect::{self, unmarked, whole},
+    stored::{self, doubles, unmarked, whole},
     table::{Numbers, Words},
 };
 #[cfg(feature = "redis")]
@@ -52,7 +50,7 @@ impl State {
 }
 
 impl Meter for State {
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let mut state = *self;
         if state.used > policy.quota_ref().burst() {
             // The burst was lowered since the state was stored, or the state is in debt. What is read of it is cut at the start of
@@ -70,7 +68,7 @@ impl Meter for State {
         (Self { used: self.used - if was_marked { MARK } else { 0 }, ..*self }, was_marked)
     }
 
-    fn mark_held(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, was_marked: bool) {
+    fn mark_held(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, was_marked: bool) {
         if was_marked && self.used > 0 {
             self.used += MARK;
         } else {
@@ -97,7 +95,7 @@ impl Meter for State {
         self.used
     }
 
-    fn owe(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, cost: u64) -> bool {
+    fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
         (*self, _) = self.refill(policy.quota_ref(), now_us);
         self.used += cost.min(Self::most_spent(policy).saturating_sub(self.used));
         true
@@ -142,14 +140,17 @@ impl Meter for State {
         self.start_us + used.div_ceil(quota.amount()).saturating_mul(quota.period_us()).min(MOST_US)
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, _policy: &Policy) -> Value {
-        Value::Bytes(doubles(&[self.start_us, self.used]))
+    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+        doubles(&[self.start_us, self.used])
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        let ([start_us, missing], []) = inspect::doubles(value)? else { return None };
-        Some(StoredState::IntervalBucket { start_us: whole(start_us)?, missing: unmarked(missing)? })
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let ([start_us, used], []) = stored::split(bytes)? else { return None };
+        Some((Self { start_us: whole(start_us)?, used: whole(used)? }, 0.0))
+    }
+
+    fn shown(&self, _beside: f64) -> StoredState {
+        StoredState::IntervalBucket { start_us: self.start_us, missing: unmarked(self.used) }
     }
 
     #[cfg(feature = "testing")]

@@ -1,11 +1,10 @@
 //! A queue of b units that drains at n per W: the units missing in a [bucket](super::token_bucket) are those that wait.
 
-#[cfg(feature = "testing")]
-use super::stored::Value;
 use super::{
     Meter, Refund, StoredState,
+    rate::{self, Rate},
     table::{Numbers, Words},
-    token_bucket::{self, Bucket, Rate, ceiling_within},
+    token_bucket::{self, Bucket, ceiling_within},
 };
 use crate::{
     Policy,
@@ -22,12 +21,10 @@ fn ceiling(policy: &Policy, ask: Ask) -> Span {
 }
 
 impl Meter for Bucket {
-    const READS_OTHER_RATES: bool = true;
-
     #[inline]
-    fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool) {
         let mut state = *self;
-        let mended = Self::settle(&mut state, policy.quota_ref(), wrote.quota_ref(), !policy.is_leased(), now_us);
+        let mended = Self::settle(&mut state, policy.quota_ref(), other, !policy.is_leased(), now_us);
         (state, mended)
     }
 
@@ -37,16 +34,16 @@ impl Meter for Bucket {
         (state, is_marked)
     }
 
-    fn is_of_other(&self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        Rate::of(policy.quota_ref(), wrote.quota_ref()).is_other() && self.ahead(now_us) > (0, 0)
+    fn keeps_pace(&self, now_us: u64) -> bool {
+        self.ahead(now_us) > (0, 0)
     }
 
-    fn mark_held(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, was_marked: bool) {
-        Self::mark_held(self, &Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, was_marked);
+    fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
+        Self::mark_held(self, &Rate::of(policy, other), now_us, was_marked);
     }
 
-    fn kept_words(&self, policy: &Policy, wrote: &Policy, now_us: u64, ask: Ask) -> Option<Words> {
-        token_bucket::kept_words(self, policy, wrote, now_us, ask, ceiling(policy, ask))
+    fn kept_words(&self, policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words> {
+        rate::kept_words(self, policy, pace, now_us, ask, ceiling(policy, ask))
     }
 
     #[inline]
@@ -63,8 +60,8 @@ impl Meter for Bucket {
         0
     }
 
-    fn owe(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64) -> bool {
-        Self::owe(self, &Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, cost);
+    fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
+        Self::owe(self, &Rate::of(policy, other), now_us, cost);
         true
     }
 
@@ -78,7 +75,7 @@ impl Meter for Bucket {
     }
 
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let rate = Rate::of(refund.policy.quota_ref(), refund.wrote.quota_ref());
+        let rate = Rate::of(refund.policy, refund.other);
         let is_last = refund.end.is_none_or(|end| !rate.is_other() && self.ends_at(end));
         if is_last {
             self.subtract(rate.quota, rate.returned(refund.cost).min(self.ahead(refund.now_us)));
@@ -95,18 +92,21 @@ impl Meter for Bucket {
         Self::fresh_at(self)
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, policy: &Policy) -> Value {
-        Value::Bytes(self.to_bytes(policy.quota_ref()))
+    fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8> {
+        Self::to_bytes(self, policy.quota_ref(), other)
     }
 
-    #[cfg(feature = "testing")]
     fn expires_ms(&self, _policy: &Policy) -> u64 {
         token_bucket::expires_ms(self.full_us())
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        token_bucket::decode(value)
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let (bucket, pace, []) = Self::of_bytes(bytes)? else { return None };
+        Some((bucket, pace))
+    }
+
+    fn shown(&self, pace: f64) -> StoredState {
+        Self::shown(self, pace)
     }
 
     #[cfg(feature = "testing")]

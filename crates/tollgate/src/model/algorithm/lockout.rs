@@ -2,14 +2,10 @@
 
 use super::{
     Algorithm, Meter, Refund, StoredState,
-    inspect::{self, unmarked, whole},
+    debt::MARK,
+    stored::{self, doubles, unmarked, whole},
     table::{Numbers, Words},
     text::{arguments, shown},
-};
-#[cfg(feature = "testing")]
-use super::{
-    debt::MARK,
-    stored::{Value, doubles},
 };
 use crate::{Error, Policy, Quota, model::cost::Ask};
 
@@ -155,7 +151,7 @@ impl State {
 
 impl Meter for State {
     #[inline]
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let Some(mut failures) = self.0.clone() else { return (Self(None), false) };
         let is_mended = failures.settle(policy, now_us);
         (Self(Some(failures).filter(|failures| !failures.is_fresh())), is_mended)
@@ -181,7 +177,7 @@ impl Meter for State {
     }
 
     /// Counts failures. A lockout may be that of another amount, and stays.
-    fn owe(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, cost: u64) -> bool {
+    fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
         let mut is_written = false;
         self.change(|failures| {
             let is_open = failures.count > 0 && failures.until_us > now_us;
@@ -224,17 +220,29 @@ impl Meter for State {
         self.get().fresh_at(policy)
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, _policy: &Policy) -> Value {
+    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
         let Failures { start_us, count, until_us, is_locked_out, level, ended_us } = self.get();
         let mark = if is_locked_out { MARK } else { 0 };
-        Value::Bytes(doubles(&[start_us, until_us, count + mark, level, ended_us]))
+        doubles(&[start_us, until_us, count + mark, level, ended_us])
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        let ([_, until_us, failures, lockouts, _], []) = inspect::doubles(value)? else { return None };
-        let (until_us, failures, lockouts) = (whole(until_us)?, unmarked(failures)?, whole(lockouts)?);
-        (until_us > 0).then_some(StoredState::Lockout { until_us, failures, lockouts })
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let ([start_us, until_us, count, level, ended_us], []) = stored::split(bytes)? else { return None };
+        let count = whole(count)?;
+        let failures = Failures {
+            start_us: whole(start_us)?,
+            count: unmarked(count),
+            until_us: whole(until_us).filter(|&until_us| until_us > 0)?,
+            is_locked_out: count >= MARK,
+            level: whole(level).filter(|&level| level <= MOST_LEVEL)?,
+            ended_us: whole(ended_us)?,
+        };
+        Some((Self(Some(Box::new(failures))), 0.0))
+    }
+
+    fn shown(&self, _beside: f64) -> StoredState {
+        let Failures { until_us, count: failures, level: lockouts, .. } = self.get();
+        StoredState::Lockout { until_us, failures, lockouts }
     }
 
     #[cfg(feature = "testing")]

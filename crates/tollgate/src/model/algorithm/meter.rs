@@ -1,9 +1,5 @@
 //! The steps that every algorithm has.
 
-use std::ptr;
-
-#[cfg(feature = "testing")]
-use super::stored::Value;
 use super::{
     StoredState, debt,
     table::{Numbers, PolicyLevel, Words},
@@ -21,8 +17,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refund<'a> {
     pub(crate) policy: &'a Policy,
-    /// The policy under which the state was stored.
-    pub(crate) wrote: &'a Policy,
+    /// The pace at which the state was stored, if that is another one.
+    pub(crate) other: Option<f64>,
     pub(crate) now_us: u64,
     /// The time at which the units were spent.
     pub(crate) spent_us: u64,
@@ -35,16 +31,16 @@ pub(crate) struct Refund<'a> {
 ///
 /// Each algorithm has one type with this trait, in a file of its name. [`State`](super::State) calls it by a `match` over the
 /// [table](super::table), without a pointer. A *settled* state is one that [`settle`](Self::settle) returned. All methods
-/// but that one, [`looked_at`](Self::mark_as_debt) and the value expect a settled state.
+/// but that one, [`looked_at`](Self::mark_as_debt) and the bytes expect a settled state.
+///
+/// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if it is not that of the policy.
+/// Only a bucket knows its pace.
 pub(crate) trait Meter: Sized + Clone + Default {
     /// Is true when a state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
     const ADMITS_IN_DEBT: bool = false;
 
-    /// Is true when a check may read a state at the rate at which another quota stored it.
-    const READS_OTHER_RATES: bool = false;
-
-    /// Returns this state at `now_us` under `policy`, and whether it had to be mended. It was stored under the policy `wrote`.
-    fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool);
+    /// Returns this state at `now_us` under `policy`, and whether it had to be mended.
+    fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool);
 
     /// Returns whether settling moved this state out instead of copying it.
     fn is_moved(&self) -> bool {
@@ -65,16 +61,16 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// A settlement comes with the policy of its decision, which others may have changed since. It returns or charges its own
     /// units, and corrects nothing: what another quota admitted stays.
     fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
-        (self.settle(policy, policy, now_us).0, false)
+        (self.settle(policy, None, now_us).0, false)
     }
 
-    /// Returns whether a held state keeps the policy `wrote`: a bucket of another rate that is not full.
-    fn is_of_other(&self, _policy: &Policy, _wrote: &Policy, _now_us: u64) -> bool {
+    /// Returns whether a held state keeps another pace: a bucket that is not full.
+    fn keeps_pace(&self, _now_us: u64) -> bool {
         false
     }
 
     /// Marks a state that was [held](Self::hold), before it is stored.
-    fn mark_held(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, was_marked: bool) {
+    fn mark_held(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, was_marked: bool) {
         if was_marked {
             self.mark_as_debt();
         } else {
@@ -84,13 +80,13 @@ pub(crate) trait Meter: Sized + Clone + Default {
 
     /// Returns the words of a check that charges nothing to this stored state, which stays as it is. `None` when they are
     /// those of the settled state.
-    fn kept_words(&self, _policy: &Policy, _wrote: &Policy, _now_us: u64, _ask: Ask) -> Option<Words> {
+    fn kept_words(&self, _policy: &Policy, _pace: f64, _now_us: u64, _ask: Ask) -> Option<Words> {
         None
     }
 
     /// Charges a cost that need not fit to a held state, up to [the most](Self::most_spent). Returns whether the state is
-    /// written. It was stored under the policy `wrote`.
-    fn owe(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64, cost: u64) -> bool {
+    /// written.
+    fn owe(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, cost: u64) -> bool {
         let cost = cost.min(Self::most_spent(policy).saturating_sub(self.spent()));
         if cost > 0 {
             self.charge(policy, now_us, cost, &[]);
@@ -121,18 +117,21 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Returns the time at which this state equals a fresh one.
     fn fresh_at(&self, policy: &Policy) -> u64;
 
-    /// Returns the value that the script stores.
-    #[cfg(feature = "testing")]
-    fn to_value(&self, policy: &Policy) -> Value;
+    /// Returns the bytes that are stored: those that the script writes. Of a log, which is a list there, each entry follows
+    /// its length.
+    fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8>;
 
-    /// Returns the time at which Redis expires the key, in milliseconds since the Unix epoch.
-    #[cfg(feature = "testing")]
+    /// Returns the time at which the bytes expire, in milliseconds since the Unix epoch.
     fn expires_ms(&self, policy: &Policy) -> u64 {
         self.fresh_at(policy) / 1_000 + 1
     }
 
-    /// Reads the value that a script has stored. `None` for a value that no script writes, and for a list.
-    fn decode(value: &[u8]) -> Option<StoredState>;
+    /// Reads the bytes of a state, and the number behind it: the pace of a bucket, the length of a window, or 0. `None` for
+    /// bytes that are never stored.
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)>;
+
+    /// Returns this state as tools see it, with the number behind it.
+    fn shown(&self, beside: f64) -> StoredState;
 
     /// Returns the most units that are admitted in any half-open interval of `span_us`, for the laws. `None` where no formula
     /// is known.
@@ -189,18 +188,24 @@ pub(crate) trait Meter: Sized + Clone + Default {
     ///
     /// Inlined: the steps of each algorithm then compile into one function, without calls between them.
     #[inline(always)]
-    fn decide(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64, tag: &[u8]) -> (PolicyLevel, bool) {
-        let (mut state, mended) = self.settle(policy, wrote, now_us);
+    fn decide(
+        &mut self,
+        policy: &Policy,
+        other: Option<f64>,
+        now_us: u64,
+        cost: u64,
+        tag: &[u8],
+    ) -> (PolicyLevel, bool) {
+        let (mut state, mended) = self.settle(policy, other, now_us);
         let ask = Ask::from(cost);
         let fits = state.fits(policy, now_us, ask);
         let is_charged = fits && cost > 0;
         if is_charged {
             state.charge(policy, now_us, cost, tag);
         }
-        let is_free = !fits || cost == 0;
-        let kept = match Self::READS_OTHER_RATES && is_free && !ptr::eq(policy, wrote) {
-            true => self.kept_words(policy, wrote, now_us, ask),
-            false => None,
+        let kept = match other {
+            Some(pace) if !fits || cost == 0 => self.kept_words(policy, pace, now_us, ask),
+            _ => None,
         };
         let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
         let is_written = is_charged || (mended && cost > 0);

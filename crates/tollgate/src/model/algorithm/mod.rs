@@ -32,12 +32,12 @@ mod interval_bucket;
 mod leaky_bucket;
 mod lockout;
 mod meter;
+mod rate;
 mod sliding_buckets;
 mod sliding_log;
 mod sliding_window;
 mod state;
-#[cfg(feature = "testing")]
-mod stored;
+pub(crate) mod stored;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -52,8 +52,6 @@ use meter::Meter;
 pub(crate) use meter::Refund;
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::Settled;
-#[cfg(feature = "testing")]
-pub use stored::{Stored, Value};
 #[cfg(feature = "testing")]
 pub(crate) use table::bound;
 #[cfg(any(test, feature = "testing"))]

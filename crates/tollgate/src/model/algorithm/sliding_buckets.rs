@@ -3,16 +3,17 @@
 
 use std::collections::VecDeque;
 
-#[cfg(feature = "testing")]
-use super::stored::{Value, doubles};
 use super::{
     Algorithm, Meter, Refund, StoredState,
     debt::MOST_BURSTS,
-    inspect::{self, whole},
+    stored::{self, doubles, whole},
     table::Words,
     text::{arguments, shown},
 };
-use crate::{Error, Policy, model::cost::Ask};
+use crate::{
+    Error, Policy,
+    model::{cost::Ask, quota::MAX_EXACT},
+};
 
 /// The layout of the buckets in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl PartialEq for Filled {
 }
 
 impl Meter for State {
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let layout = policy.buckets();
         let Some(filled) = &mut self.0 else {
             return (Self(None), false);
@@ -150,30 +151,43 @@ impl Meter for State {
         self.0.as_ref().map_or(0, |filled| Buckets { width_us: filled.width_us, ..layout }.expires_us(filled.newest()))
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, _policy: &Policy) -> Value {
+    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
         let Some(filled) = &self.0 else {
-            return Value::Bytes(Vec::new());
+            return Vec::new();
         };
         let mut bytes = doubles(&[filled.width_us, filled.newest(), filled.total]);
         for (at, units) in &filled.buckets {
             bytes.extend((*at as u16).to_le_bytes());
             bytes.extend(units.to_le_bytes());
         }
-        Value::Bytes(bytes)
+        bytes
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        let ([width_us, newest, _], buckets) = inspect::doubles(value)?;
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let ([width_us, newest, _], buckets) = stored::split(bytes)?;
         let (width_us, newest) = (whole(width_us)?, whole(newest)?);
         let (buckets, []) = buckets.as_chunks::<6>() else { return None };
-        let buckets = buckets.iter().map(|[low, high, a, b, c, d]| {
-            // The lowest 16 bits of the number; no bucket is newer than the newest one.
-            let back = (newest as u16).wrapping_sub(u16::from_le_bytes([*low, *high]));
-            let units = u32::from_le_bytes([*a, *b, *c, *d]);
-            (newest.saturating_sub(back.into()), u64::from(units))
-        });
-        (width_us > 0).then(|| StoredState::SlidingBuckets { width_us, buckets: buckets.collect() })
+        let buckets: VecDeque<(u64, u32)> = buckets
+            .iter()
+            .map(|[low, high, a, b, c, d]| {
+                // The lowest 16 bits of the number; no bucket is newer than the newest one.
+                let back = (newest as u16).wrapping_sub(u16::from_le_bytes([*low, *high]));
+                (newest.saturating_sub(back.into()), u32::from_le_bytes([*a, *b, *c, *d]))
+            })
+            .collect();
+        let total = buckets.iter().map(|(_, units)| u64::from(*units)).sum();
+        let is_sound = width_us > 0 && newest.checked_mul(width_us).is_some_and(|last_us| last_us < MAX_EXACT);
+        let is_ordered = buckets.iter().is_sorted_by(|(one, _), (next, _)| one < next);
+        let filled = Filled { width_us, buckets, total, expired: 0, expired_units: 0 };
+        (is_sound && is_ordered && total > 0).then(|| (Self(Some(Box::new(filled))), 0.0))
+    }
+
+    fn shown(&self, _beside: f64) -> StoredState {
+        let buckets = self.0.iter().flat_map(|filled| &filled.buckets);
+        StoredState::SlidingBuckets {
+            width_us: self.0.as_ref().map_or(0, |filled| filled.width_us),
+            buckets: buckets.map(|&(at, units)| (at, units.into())).collect(),
+        }
     }
 
     #[cfg(feature = "testing")]

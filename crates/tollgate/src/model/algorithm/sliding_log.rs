@@ -3,9 +3,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-#[cfg(feature = "testing")]
-use super::stored::Value;
-use super::{Meter, Refund, StoredState, debt::MOST_BURSTS, table::Words};
+use super::{
+    Meter, Refund, StoredState,
+    debt::MOST_BURSTS,
+    stored::{self, whole},
+    table::Words,
+};
 use crate::{Policy, Quota, model::cost::Ask};
 
 /// The most units that are stored beyond the amount. Each is an entry of a list.
@@ -40,7 +43,7 @@ impl State {
 }
 
 impl Meter for State {
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let quota = policy.quota_ref();
         let Some(log) = &mut self.0 else {
             return (Self(None), false);
@@ -125,17 +128,32 @@ impl Meter for State {
         self.0.as_ref().map_or(0, |log| log.newest() + policy.quota_ref().period_us())
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, _policy: &Policy) -> Value {
-        let entries = self.0.iter().flat_map(|log| &log.entries);
-        let entry = |(at, tag): &(u64, Option<Arc<[u8]>>)| {
-            [&(*at as f64).to_le_bytes(), tag.as_deref().unwrap_or_default()].concat()
-        };
-        Value::List(entries.map(entry).collect())
+    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (at, tag) in self.0.iter().flat_map(|log| &log.entries) {
+            let tag = tag.as_deref().unwrap_or_default();
+            bytes.push((8 + tag.len()) as u8);
+            bytes.extend((*at as f64).to_le_bytes());
+            bytes.extend(tag);
+        }
+        bytes
     }
 
-    fn decode(_value: &[u8]) -> Option<StoredState> {
-        None
+    fn of_bytes(mut bytes: &[u8]) -> Option<(Self, f64)> {
+        let mut entries = VecDeque::new();
+        while let Some((&length, rest)) = bytes.split_first() {
+            let (entry, rest) = rest.split_at_checked(length.into())?;
+            let ([at], tag) = stored::split(entry)?;
+            entries.push_back((whole(at)?, (!tag.is_empty()).then(|| tag.into())));
+            bytes = rest;
+        }
+        let is_ordered = entries.iter().is_sorted_by(|(one, _), (next, _)| one >= next);
+        let used = entries.len();
+        (is_ordered && used > 0).then(|| (Self(Some(Box::new(Log { entries, used }))), 0.0))
+    }
+
+    fn shown(&self, _beside: f64) -> StoredState {
+        StoredState::SlidingLog { units: self.spent() }
     }
 
     #[cfg(feature = "testing")]

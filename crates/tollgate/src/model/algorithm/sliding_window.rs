@@ -6,14 +6,9 @@
 
 use super::{
     Meter, Refund, StoredState,
-    debt::MOST_BURSTS,
-    inspect::{self, unmarked, whole},
+    debt::{MARK, MOST_BURSTS},
+    stored::{self, doubles, unmarked, whole},
     table::{Numbers, Words},
-};
-#[cfg(feature = "testing")]
-use super::{
-    debt::MARK,
-    stored::{Value, doubles},
 };
 use crate::{Policy, Quota, model::cost::Ask};
 
@@ -66,7 +61,7 @@ impl Meter for State {
     const ADMITS_IN_DEBT: bool = true;
 
     #[inline]
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let (mut state, mut most) = (*self, policy.quota_ref().amount() as u32);
         if state.start_us >= IN_DEBT {
             state.start_us -= IN_DEBT;
@@ -146,17 +141,23 @@ impl Meter for State {
         }
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, _policy: &Policy) -> Value {
+    fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
         let (current, previous) = self.counts();
         let mark = if self.start_us >= IN_DEBT { MARK } else { 0 };
-        Value::Bytes(doubles(&[self.start_us & !IN_DEBT, current + mark, previous]))
+        doubles(&[self.start_us & !IN_DEBT, current + mark, previous])
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        let ([start_us, current, previous], []) = inspect::doubles(value)? else { return None };
-        let (current, previous) = (unmarked(current)?, whole(previous)?);
-        Some(StoredState::SlidingWindow { start_us: whole(start_us)?, current, previous })
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let ([start_us, current, previous], []) = stored::split(bytes)? else { return None };
+        let (start_us, current) = (whole(start_us)?, whole(current)?);
+        let start_us = if current >= MARK { start_us | IN_DEBT } else { start_us };
+        let (current, previous) = (unmarked(current).try_into().ok()?, whole(previous)?.try_into().ok()?);
+        Some((Self { start_us, current, previous }, 0.0))
+    }
+
+    fn shown(&self, _beside: f64) -> StoredState {
+        let (current, previous) = self.counts();
+        StoredState::SlidingWindow { start_us: self.start_us & !IN_DEBT, current, previous }
     }
 
     #[cfg(feature = "testing")]

@@ -1,7 +1,5 @@
 //! The state of any algorithm, and the steps of a decision.
 
-#[cfg(feature = "testing")]
-use super::stored::Value;
 use super::{
     Algorithm, Meter, Refund, State, by_algorithm, by_state,
     table::{PolicyLevel, Words},
@@ -22,13 +20,13 @@ impl State {
         by_algorithm!(algorithm, Of => Of::default().into())
     }
 
-    /// Brings this state to `now_us` under `policy`. It was stored under the policy `wrote`.
+    /// Brings this state to `now_us` under `policy`. It was stored at the pace `other`, if that is not the policy's.
     ///
     /// A state on the heap [is moved out](Self::is_moved) unless it had to be mended. The caller
     /// puts it back when it stores nothing.
-    pub(crate) fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> Settled {
+    pub(crate) fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> Settled {
         by_state!(self, state => {
-            let (state, mended) = Meter::settle(state, policy, wrote, now_us);
+            let (state, mended) = Meter::settle(state, policy, other, now_us);
             Settled { state: state.into(), mended }
         })
     }
@@ -38,12 +36,12 @@ impl State {
     pub(crate) fn decide(
         &mut self,
         policy: &Policy,
-        wrote: &Policy,
+        other: Option<f64>,
         now_us: u64,
         cost: u64,
         tag: &[u8],
     ) -> (PolicyLevel, bool) {
-        by_state!(self, state => Meter::decide(state, policy, wrote, now_us, cost, tag))
+        by_state!(self, state => Meter::decide(state, policy, other, now_us, cost, tag))
     }
 
     /// Returns `true` when settling moved this state out instead of copying it.
@@ -70,25 +68,26 @@ impl State {
         })
     }
 
-    /// Returns whether a held state keeps the policy `wrote`.
-    pub(crate) fn is_of_other(&self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        by_state!(self, state => Meter::is_of_other(state, policy, wrote, now_us))
+    /// Returns whether a held state keeps another pace.
+    pub(crate) fn keeps_pace(&self, now_us: u64) -> bool {
+        by_state!(self, state => Meter::keeps_pace(state, now_us))
     }
 
     /// Marks a held state, before it is stored.
-    pub(crate) fn mark_held(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, was_marked: bool) {
-        by_state!(self, state => Meter::mark_held(state, policy, wrote, now_us, was_marked));
+    pub(crate) fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
+        by_state!(self, state => Meter::mark_held(state, policy, other, now_us, was_marked));
     }
 
-    /// Returns the words of a check that charges nothing to this stored state, when they are not those of the settled state.
-    pub(crate) fn kept_words(&self, policy: &Policy, wrote: &Policy, now_us: u64, ask: Ask) -> Option<Words> {
-        by_state!(self, state => Meter::kept_words(state, policy, wrote, now_us, ask))
+    /// Returns the words of a check that charges nothing to this state, which was stored at another pace, when they are not those
+    /// of the settled state.
+    pub(crate) fn kept_words(&self, policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words> {
+        by_state!(self, state => Meter::kept_words(state, policy, pace, now_us, ask))
     }
 
     /// Charges `cost` to a held state although it need not fit, up to [the most](Meter::most_spent) that is spent in debt.
     /// Returns whether the state is written.
-    pub(crate) fn owe(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64) -> bool {
-        by_state!(self, state => Meter::owe(state, policy, wrote, now_us, cost))
+    pub(crate) fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
+        by_state!(self, state => Meter::owe(state, policy, other, now_us, cost))
     }
 
     /// Lets a settled state that was charged by a reservation remember what a late refund has to know.
@@ -125,15 +124,23 @@ impl State {
         by_state!(self, state => Meter::fresh_at(state, policy))
     }
 
-    /// Returns the time at which Redis expires the key, in milliseconds since the Unix epoch.
-    #[cfg(feature = "testing")]
+    /// Returns the time at which the stored bytes expire, in milliseconds since the Unix epoch.
     pub(crate) fn expires_ms(&self, policy: &Policy) -> u64 {
         by_state!(self, state => Meter::expires_ms(state, policy))
     }
 
-    /// Returns the value that the script stores.
-    #[cfg(feature = "testing")]
-    pub(crate) fn to_value(&self, policy: &Policy) -> Value {
-        by_state!(self, state => Meter::to_value(state, policy))
+    /// Returns the bytes that are stored.
+    pub(crate) fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8> {
+        by_state!(self, state => Meter::to_bytes(state, policy, other))
+    }
+
+    /// Reads the bytes of a state under `policy`, and the pace at which it was stored, if that is not the policy's.
+    pub(crate) fn of_bytes(policy: &Policy, bytes: &[u8]) -> Option<(Self, Option<f64>)> {
+        let (state, beside): (Self, f64) = by_algorithm!(policy.algorithm(), Of => {
+            let (state, beside) = <Of as Meter>::of_bytes(bytes)?;
+            (state.into(), beside)
+        });
+        let has_pace = policy.algorithm().is_queued(false);
+        Some((state, (has_pace && beside != policy.quota_ref().pace()).then_some(beside)))
     }
 }

@@ -1,24 +1,30 @@
-//! A state in the form in which Redis stores it. The tests compare the in-process store with the scripts by it.
+//! The numbers in the bytes of a state, as the scripts write and read them: doubles that are whole.
 
-/// Holds a state in the form in which Redis stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The value of the key.
-    pub value: Value,
-    /// The time at which the key expires, in milliseconds since the Unix epoch.
-    pub expires_ms: u64,
-}
+use super::debt::MARK;
+use crate::model::quota::MAX_EXACT;
 
-/// Holds the value of a Redis key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A string, for all algorithms but the sliding log.
-    Bytes(Vec<u8>),
-    /// A list, for a sliding log.
-    List(Vec<Vec<u8>>),
-}
-
-/// Returns the bytes of a state that is a few doubles.
-pub(super) fn doubles(words: &[u64]) -> Vec<u8> {
+/// Returns the bytes of numbers below 2^53.
+pub(crate) fn doubles(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|&word| (word as f64).to_le_bytes()).collect()
+}
+
+/// Splits bytes into their first doubles and the rest.
+pub(crate) fn split<const N: usize>(bytes: &[u8]) -> Option<([f64; N], &[u8])> {
+    let (words, rest) = bytes.split_at_checked(8 * N)?;
+    let (words, _) = words.as_chunks::<8>();
+    let mut doubles = [0.0; N];
+    for (double, word) in doubles.iter_mut().zip(words) {
+        *double = f64::from_le_bytes(*word);
+    }
+    Some((doubles, rest))
+}
+
+/// Reads a whole number.
+pub(crate) fn whole(double: f64) -> Option<u64> {
+    ((0.0..MAX_EXACT as f64).contains(&double) && double.fract() == 0.0).then_some(double as u64)
+}
+
+/// Returns a number without the mark of a debt.
+pub(super) fn unmarked(number: u64) -> u64 {
+    if number >= MARK { number - MARK } else { number }
 }

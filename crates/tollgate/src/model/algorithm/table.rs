@@ -438,7 +438,7 @@ pub(crate) fn later(
     };
     let now_us = at_us + passed_us;
     state.mark_debt(policy, at_us);
-    let state = state.settle(policy, policy, now_us).state;
+    let state = state.settle(policy, None, now_us).state;
     let mut later = PolicyLevel { fits: state.fits(policy, now_us, ask), words: state.words(policy, now_us, ask) };
     if !level.fits {
         later.words[3] = level.words[3].saturating_sub(passed_us);

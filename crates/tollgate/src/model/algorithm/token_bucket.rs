@@ -8,57 +8,52 @@
 //! and a remainder in 1/n µs. k periods then give exactly k·n units, for any n and W. Every stored
 //! number is an integer that a double represents exactly.
 
-use std::ptr;
-
-#[cfg(feature = "testing")]
-use super::stored::{Value, doubles};
 use super::{
     Meter, Refund, StoredState,
-    debt::{MARK, MOST_BURSTS, MOST_US},
-    inspect::{self, unmarked, whole},
+    debt::{MARK, MOST_BURSTS},
+    rate::{Rate, converted, kept_words},
+    stored::{self, doubles, unmarked, whole},
     table::{Numbers, PolicyLevel, Words},
-    trace::Traced,
+    trace::{Trace, Traced},
 };
 use crate::{
     Policy, Quota,
-    model::{
-        cost::Ask,
-        quota::{MAX_EXACT, Span},
-    },
+    model::{cost::Ask, quota::Span},
 };
 
 /// The time at which the bucket is full again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Bucket {
     /// Whole microseconds since the Unix epoch.
-    full_us: u64,
+    pub(super) full_us: u64,
     /// The remainder in 1/n µs, less than n. A stored state in debt is [marked](MARK) here.
-    part: u64,
+    pub(super) part: u64,
 }
 
 impl Bucket {
-    /// Brings the bucket to `now_us`. It was stored under the quota `wrote`. Returns `true` when it had to be mended.
+    /// Brings the bucket to `now_us`. It was stored at the pace `other`, if that is not the quota's. Returns `true` when it had to
+    /// be mended.
     ///
     /// A bucket of another rate that is full again within its own drain time is read, and not mended: it holds what others
     /// spent who know the other rate. One that holds more than the burst then has no room for any cost.
     #[inline]
-    pub(crate) fn settle(&mut self, quota: &Quota, wrote: &Quota, is_kept: bool, now_us: u64) -> bool {
+    pub(crate) fn settle(&mut self, quota: &Quota, other: Option<f64>, is_kept: bool, now_us: u64) -> bool {
         if self.full_us < now_us {
             (self.full_us, self.part) = (now_us, 0);
             return false;
         }
         let (mut mended, mut is_in_debt) = (false, false);
-        let is_other = !ptr::eq(wrote, quota) && wrote.pace() != quota.pace();
-        if self.part >= quota.amount() || is_other {
+        if self.part >= quota.amount() || other.is_some() {
             is_in_debt = self.part >= MARK;
             self.part %= MARK;
         }
         let top = quota.span(quota.burst());
-        if is_other || self.part >= quota.amount() {
+        if other.is_some() || self.part >= quota.amount() {
             let most = if is_in_debt { most(quota) } else { top };
-            let is_kept = is_kept && is_other && self.ahead(now_us).0 <= most.0;
+            let is_kept = is_kept && other.is_some() && self.ahead(now_us).0 <= most.0;
             // The rate has changed: keep the spent units, not the time in which they would have returned.
-            let ahead = converted(self.ahead_of_part(now_us, wrote), wrote, quota);
+            let pace = other.unwrap_or_else(|| quota.pace());
+            let ahead = converted(self.ahead_of_part(now_us, pace), pace, quota);
             (self.full_us, self.part) = (now_us + ahead, 0);
             if is_kept {
                 if self.ahead(now_us) > most {
@@ -79,45 +74,10 @@ impl Bucket {
         mended
     }
 
-    /// Returns the words of a check that charges nothing to this bucket, which the quota `wrote` stored and which stays as it
-    /// is. `None` when it has the rate of the quota, or is mended.
-    ///
-    /// The units return at the rate at which they were stored. So a cost that does not fit is admitted at the time that the words
-    /// tell, and not at that of this rate. Without a cost they are those of the units that are spent.
-    fn of_other_rate(mut self, quota: &Quota, wrote: &Quota, now_us: u64, ask: Ask, ceiling: Span) -> Option<Words> {
-        if wrote.pace() == quota.pace() || self.full_us < now_us {
-            return None;
-        }
-        let (is_in_debt, top) = (self.part >= MARK, quota.span(quota.burst()));
-        self.part %= MARK;
-        let most = if is_in_debt { most(quota) } else { top };
-        if self.ahead(now_us).0 > most.0 {
-            return None;
-        }
-        let stored = self.ahead_of_part(now_us, wrote);
-        if ask.cost == 0 {
-            let (whole, part) = (converted(stored, wrote, quota), 0).min(most);
-            return Some([whole, part, 0, 0]);
-        }
-        let step = quota.span(ask.cost);
-        let room =
-            (if is_in_debt { ceiling } else { ceiling.min(top) }).0.saturating_sub(step.0 + u64::from(step.1 > 0));
-        // The most that is stored when the cost fits: the quotient of doubles may be one too high or too low.
-        let mut least = ((room as f64 / quota.pace() * wrote.pace()) as u64).min(stored);
-        if converted(least, wrote, quota) > room {
-            least = least.saturating_sub(1);
-        } else if least < stored && converted(least + 1, wrote, quota) <= room {
-            least += 1;
-        }
-        let wait_us = stored.saturating_sub(least).max(1);
-        let (whole, part) = if ceiling < step { (0, 0) } else { less(quota, ceiling, step) };
-        Some([whole + wait_us, part, 0, 0])
-    }
-
     /// Returns the time until the bucket is full. Where many units accrue in a microsecond, a part of one is worth units too,
     /// and is rounded up.
-    fn ahead_of_part(&self, now_us: u64, wrote: &Quota) -> u64 {
-        self.full_us - now_us + u64::from(self.part > 0 && wrote.pace() < 1.0)
+    pub(super) fn ahead_of_part(&self, now_us: u64, pace: f64) -> u64 {
+        self.full_us - now_us + u64::from(self.part > 0 && pace < 1.0)
     }
 
     /// Brings the bucket to `now_us` for a [settlement](Rate). Returns whether it was marked.
@@ -209,10 +169,21 @@ impl Bucket {
         self.full_us
     }
 
-    /// Returns the bytes that the script stores under the current quota.
-    #[cfg(feature = "testing")]
-    pub(crate) fn to_bytes(self, quota: &Quota) -> Vec<u8> {
-        [self.full_us as f64, self.part as f64, quota.pace()].iter().flat_map(|word| word.to_le_bytes()).collect()
+    /// Returns the bytes of a bucket.
+    pub(crate) fn to_bytes(&self, quota: &Quota, other: Option<f64>) -> Vec<u8> {
+        let pace = other.unwrap_or_else(|| quota.pace());
+        [self.full_us as f64, self.part as f64, pace].iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Reads the bytes of a bucket: itself, its pace, and what follows.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<(Self, f64, &[u8])> {
+        let ([full_us, part, pace], rest) = stored::split(bytes)?;
+        let bucket = Self { full_us: whole(full_us)?, part: whole(part)? };
+        (pace > 0.0 && pace.is_finite()).then_some((bucket, pace, rest))
+    }
+
+    pub(super) fn shown(&self, pace: f64) -> StoredState {
+        StoredState::Bucket { full_us: self.full_us, part: unmarked(self.part), pace }
     }
 }
 
@@ -227,7 +198,7 @@ pub(super) fn ceiling_within(quota: &Quota, ask: Ask, most: impl FnOnce() -> Spa
 }
 
 /// Returns the time of the most units that are spent in debt.
-fn most(quota: &Quota) -> Span {
+pub(super) fn most(quota: &Quota) -> Span {
     bursts(quota, MOST_BURSTS)
 }
 
@@ -246,88 +217,9 @@ pub(super) fn add(quota: &Quota, a: Span, b: Span) -> Span {
 }
 
 #[inline]
-fn less(quota: &Quota, a: Span, b: Span) -> Span {
+pub(super) fn less(quota: &Quota, a: Span, b: Span) -> Span {
     let borrow = u64::from(a.1 < b.1);
     (a.0 - b.0 - borrow, a.1 + borrow * quota.amount() - b.1)
-}
-
-/// Returns the time of the units that were stored as `ahead`, at the rate of the quota.
-fn converted(ahead: u64, wrote: &Quota, quota: &Quota) -> u64 {
-    let units = ahead as f64 / wrote.pace();
-    let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
-    let ahead = if is_known { (units * quota.pace()).ceil() } else { 0.0 };
-    ahead.min(MAX_EXACT as f64) as u64
-}
-
-/// The rate at which the units of a settlement are measured: that of the stored bucket.
-///
-/// A settlement may come with a quota that is not in force any more. It then changes nothing but its own units: what is stored
-/// is not cut to the burst of its quota, and keeps its rate.
-pub(super) struct Rate<'a> {
-    pub(super) quota: &'a Quota,
-    /// The time of a unit at which the bucket was stored, if it is another one.
-    other: Option<f64>,
-}
-
-impl<'a> Rate<'a> {
-    pub(super) fn of(quota: &'a Quota, wrote: &Quota) -> Self {
-        let (pace, wrote) = (quota.pace(), wrote.pace());
-        Self { quota, other: (pace != wrote).then_some(wrote) }
-    }
-
-    pub(super) fn is_other(&self) -> bool {
-        self.other.is_some()
-    }
-
-    /// Returns the time of the whole burst. Of another quota it is not known.
-    pub(super) fn top(&self) -> Span {
-        if self.is_other() { (MAX_EXACT, 0) } else { self.quota.span(self.quota.burst()) }
-    }
-
-    /// Returns the time of the most units that are spent in debt.
-    fn most(&self) -> Span {
-        let units = self.quota.burst() * MOST_BURSTS;
-        self.other.map_or_else(|| most(self.quota), |pace| (bounded((units as f64 * pace).ceil()), 0))
-    }
-
-    /// Returns the time of units that are charged.
-    fn charged(&self, cost: u64) -> Span {
-        let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
-        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
-    }
-
-    /// Returns the time of units that are returned.
-    pub(super) fn returned(&self, cost: u64) -> Span {
-        let of_other = |pace: f64| (bounded(cost as f64 * pace), 0);
-        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
-    }
-
-    /// No more is spent, and the time of more units may exceed 64 bits.
-    fn most_units(&self, cost: u64) -> u64 {
-        cost.min(self.quota.burst() * MOST_BURSTS)
-    }
-
-    /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has accrued in that time, at the
-    /// faster of the two rates.
-    pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
-        let passed_us = match self.other {
-            Some(other) if other > self.quota.pace() => (passed_us as f64 / self.quota.pace() * other).ceil() as u64,
-            _ => passed_us,
-        };
-        step.0.checked_sub(passed_us).map_or((0, 0), |left| (left, step.1))
-    }
-}
-
-/// Returns a time at another rate.
-fn bounded(us: f64) -> u64 {
-    us.min(MOST_US as f64) as u64
-}
-
-/// Reads the value of a bucket. A trace, which only refunds read, may follow.
-pub(super) fn decode(value: &[u8]) -> Option<StoredState> {
-    let ([full_us, part, pace], trace) = inspect::doubles(value)?;
-    let is_bucket = matches!(trace.len(), 0 | 40) && pace > 0.0 && pace.is_finite();
-    is_bucket.then_some(StoredState::Bucket { full_us: whole(full_us)?, part: unmarked(part)?, pace })
 }
 
 /// Returns the most units that a bucket admits in an interval.
@@ -351,7 +243,6 @@ pub(super) fn args(quota: &Quota) -> [Option<u64>; 3] {
 
 /// Returns the expiry of a bucket that is stored until this time: the end of the second, so that further charges within it do
 /// not change the expiry.
-#[cfg(feature = "testing")]
 pub(super) fn expires_ms(ends_us: u64) -> u64 {
     (ends_us / 1_000_000 + 1) * 1_000
 }
@@ -362,19 +253,6 @@ pub(crate) fn unspend(quota: &Quota, words: &mut Words, units: u64) {
     let borrow = u64::from(words[1] < part);
     words[0] = words[0].saturating_sub(whole + borrow);
     words[1] = words[1] + borrow * quota.amount() - part;
-}
-
-/// Returns the words of a check that charges nothing to a bucket of another rate. Leased units are counted at one rate.
-pub(super) fn kept_words(
-    bucket: &Bucket,
-    policy: &Policy,
-    wrote: &Policy,
-    now_us: u64,
-    ask: Ask,
-    ceiling: Span,
-) -> Option<Words> {
-    let (quota, wrote) = (policy.quota_ref(), wrote.quota_ref());
-    if policy.is_leased() { None } else { bucket.of_other_rate(quota, wrote, now_us, ask, ceiling) }
 }
 
 /// Derives the numbers from the time until the bucket is full. The words are whole microseconds and a remainder.
@@ -484,19 +362,17 @@ fn ceiling(policy: &Policy, ask: Ask) -> Span {
 }
 
 impl Meter for State {
-    const READS_OTHER_RATES: bool = true;
-
     #[inline]
-    fn settle(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> (Self, bool) {
-        let (quota, wrote) = (policy.quota_ref(), wrote.quota_ref());
+    fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool) {
+        let quota = policy.quota_ref();
         match *self {
             Self::Plain(mut bucket) => {
-                let mended = bucket.settle(quota, wrote, !policy.is_leased(), now_us);
+                let mended = bucket.settle(quota, other, !policy.is_leased(), now_us);
                 (Self::Plain(bucket), mended)
             }
             Self::Traced(ref state) => {
                 let mut state = **state;
-                let mended = state.settle(quota, wrote, !policy.is_leased(), now_us);
+                let mended = state.settle(quota, other, !policy.is_leased(), now_us);
                 (state.into(), mended)
             }
         }
@@ -509,16 +385,16 @@ impl Meter for State {
         (state, is_marked)
     }
 
-    fn is_of_other(&self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        Rate::of(policy.quota_ref(), wrote.quota_ref()).is_other() && self.bucket().ahead(now_us) > (0, 0)
+    fn keeps_pace(&self, now_us: u64) -> bool {
+        self.bucket().ahead(now_us) > (0, 0)
     }
 
-    fn mark_held(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, was_marked: bool) {
-        self.bucket_mut().mark_held(&Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, was_marked);
+    fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
+        self.bucket_mut().mark_held(&Rate::of(policy, other), now_us, was_marked);
     }
 
-    fn kept_words(&self, policy: &Policy, wrote: &Policy, now_us: u64, ask: Ask) -> Option<Words> {
-        kept_words(self.bucket(), policy, wrote, now_us, ask, ceiling(policy, ask))
+    fn kept_words(&self, policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words> {
+        kept_words(self.bucket(), policy, pace, now_us, ask, ceiling(policy, ask))
     }
 
     #[inline]
@@ -535,8 +411,8 @@ impl Meter for State {
         0
     }
 
-    fn owe(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64) -> bool {
-        self.bucket_mut().owe(&Rate::of(policy.quota_ref(), wrote.quota_ref()), now_us, cost);
+    fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
+        self.bucket_mut().owe(&Rate::of(policy, other), now_us, cost);
         true
     }
 
@@ -554,7 +430,7 @@ impl Meter for State {
     }
 
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let rate = Rate::of(refund.policy.quota_ref(), refund.wrote.quota_ref());
+        let rate = Rate::of(refund.policy, refund.other);
         self.with_trace(|state| state.refund(&rate, refund));
         true
     }
@@ -572,16 +448,14 @@ impl Meter for State {
         }
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, policy: &Policy) -> Value {
+    fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8> {
         let trace = match self {
             Self::Traced(state) => state.trace.map(|trace| doubles(&trace.words())),
             Self::Plain(_) => None,
         };
-        Value::Bytes([self.bucket().to_bytes(policy.quota_ref()), trace.unwrap_or_default()].concat())
+        [self.bucket().to_bytes(policy.quota_ref(), other), trace.unwrap_or_default()].concat()
     }
 
-    #[cfg(feature = "testing")]
     fn expires_ms(&self, _policy: &Policy) -> u64 {
         expires_ms(match self {
             Self::Plain(bucket) => bucket.full_us(),
@@ -589,8 +463,14 @@ impl Meter for State {
         })
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        decode(value)
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let (bucket, pace, trace) = Bucket::of_bytes(bytes)?;
+        let trace = if trace.is_empty() { None } else { Some(Trace::of_bytes(trace)?) };
+        Some((Traced { bucket, trace }.into(), pace))
+    }
+
+    fn shown(&self, pace: f64) -> StoredState {
+        self.bucket().shown(pace)
     }
 
     #[cfg(feature = "testing")]
@@ -637,30 +517,32 @@ impl Meter for State {
 
     /// A traced bucket is decided in its place: to move it would cost an allocation.
     #[inline(always)]
-    fn decide(&mut self, policy: &Policy, wrote: &Policy, now_us: u64, cost: u64, tag: &[u8]) -> (PolicyLevel, bool) {
+    fn decide(
+        &mut self,
+        policy: &Policy,
+        other: Option<f64>,
+        now_us: u64,
+        cost: u64,
+        tag: &[u8],
+    ) -> (PolicyLevel, bool) {
         let traced = match self {
             // Without a ceiling, a token bucket decides as a leaky bucket does.
-            Self::Plain(bucket) => return bucket.decide(policy, wrote, now_us, cost, tag),
+            Self::Plain(bucket) => return bucket.decide(policy, other, now_us, cost, tag),
             Self::Traced(traced) => &mut **traced,
         };
         let quota = policy.quota_ref();
         let mut state = *traced;
-        let mended = state.settle(quota, wrote.quota_ref(), !policy.is_leased(), now_us);
+        let mended = state.settle(quota, other, !policy.is_leased(), now_us);
         let fits = state.bucket.fits(quota, now_us, cost, quota.span(quota.burst()));
         let is_charged = fits && cost > 0;
         if is_charged {
             state.bucket.charge(quota, cost);
         }
-        let words = match traced.bucket {
-            stored if !is_charged && !ptr::eq(policy, wrote) => {
-                let ask = Ask::from(cost).denied_unless(fits);
-                (cost == 0 || !fits)
-                    .then(|| kept_words(&stored, policy, wrote, now_us, ask, ceiling(policy, ask)))
-                    .flatten()
-            }
-            _ => None,
-        };
-        let words = words.unwrap_or_else(|| state.bucket.words(now_us));
+        let kept = other.filter(|_| !is_charged).and_then(|pace| {
+            let ask = Ask::from(cost).denied_unless(fits);
+            kept_words(&traced.bucket, policy, pace, now_us, ask, ceiling(policy, ask))
+        });
+        let words = kept.unwrap_or_else(|| state.bucket.words(now_us));
         let is_written = is_charged || (mended && cost > 0);
         if is_written {
             *traced = state;

@@ -8,7 +8,9 @@
 
 use super::{
     meter::Refund,
-    token_bucket::{Bucket, Rate},
+    rate::Rate,
+    stored::{self, whole},
+    token_bucket::Bucket,
 };
 use crate::Quota;
 
@@ -40,10 +42,10 @@ pub(crate) struct Traced {
 
 impl Traced {
     /// Brings the bucket to `now_us`, as [`Bucket::settle`] does.
-    pub(super) fn settle(&mut self, quota: &Quota, wrote: &Quota, is_kept: bool, now_us: u64) -> bool {
+    pub(super) fn settle(&mut self, quota: &Quota, other: Option<f64>, is_kept: bool, now_us: u64) -> bool {
         let full_us = self.bucket.full_us();
-        let mended = self.bucket.settle(quota, wrote, is_kept, now_us);
-        let is_converted = full_us >= now_us && wrote.pace() != quota.pace();
+        let mended = self.bucket.settle(quota, other, is_kept, now_us);
+        let is_converted = full_us >= now_us && other.is_some();
         self.recall(full_us, now_us, (mended || is_converted).then_some(quota));
         mended
     }
@@ -157,10 +159,15 @@ impl Trace {
         of(self.present).max(of(self.former))
     }
 
-    /// Returns the numbers that the script stores.
-    #[cfg(feature = "testing")]
+    /// Returns the numbers that are stored behind those of the bucket.
     pub(super) fn words(&self) -> [u64; 5] {
         let Self { returned, present, former } = *self;
         [returned, present.time_us, present.least, former.time_us, former.least]
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let ([returned, at, least, former_at, former_least], []) = stored::split(bytes)? else { return None };
+        let since = |time: f64, least: f64| Some(Since { time_us: whole(time)?, least: whole(least)? });
+        Some(Self { returned: whole(returned)?, present: since(at, least)?, former: since(former_at, former_least)? })
     }
 }

@@ -2,11 +2,9 @@
 
 use std::marker::PhantomData;
 
-#[cfg(feature = "testing")]
-use super::stored::{Value, doubles};
 use super::{
     Meter, Refund, StoredState,
-    inspect::{self, whole},
+    stored::{self, doubles, whole},
     table::{Numbers, Words},
 };
 #[cfg(feature = "testing")]
@@ -38,13 +36,12 @@ pub(crate) trait Opening: Clone + Default {
         (now_us + left_us).saturating_sub(policy.quota_ref().period_us())
     }
 
-    /// Returns the number that the script stores behind the start and the count.
-    #[cfg(feature = "testing")]
+    /// Returns the number that is stored behind the start and the count.
     fn stored(policy: &Policy, _start_us: u64) -> u64 {
         policy.quota_ref().period_us()
     }
 
-    /// Returns the length of a window that starts at `start_us`, from the number that the script stores behind the count.
+    /// Returns the length of a window that starts at `start_us`, from the number that is stored behind the count.
     fn length_us(_start_us: u64, stored: u64) -> Option<u64> {
         Some(stored)
     }
@@ -62,7 +59,7 @@ pub(crate) trait Opening: Clone + Default {
 
 impl<O: Opening> Meter for Window<O> {
     #[inline]
-    fn settle(&mut self, policy: &Policy, _wrote: &Policy, now_us: u64) -> (Self, bool) {
+    fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let (start_us, count, mended) = O::settle(policy, self.start_us, self.count, now_us);
         (Self { start_us, count, opening: PhantomData }, mended)
     }
@@ -99,16 +96,19 @@ impl<O: Opening> Meter for Window<O> {
         if self.count == 0 { 0 } else { O::end_us(policy, self.start_us, self.start_us) }
     }
 
-    #[cfg(feature = "testing")]
-    fn to_value(&self, policy: &Policy) -> Value {
-        Value::Bytes(doubles(&[self.start_us, self.count, O::stored(policy, self.start_us)]))
+    fn to_bytes(&self, policy: &Policy, _other: Option<f64>) -> Vec<u8> {
+        doubles(&[self.start_us, self.count, O::stored(policy, self.start_us)])
     }
 
-    fn decode(value: &[u8]) -> Option<StoredState> {
-        let ([start_us, count, stored], []) = inspect::doubles(value)? else { return None };
+    fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
+        let ([start_us, count, stored], []) = stored::split(bytes)? else { return None };
         let (start_us, count) = (whole(start_us)?, whole(count)?);
-        let period_us = O::length_us(start_us, whole(stored)?).filter(|&period_us| period_us > 0)?;
-        Some(StoredState::Window { start_us, count, period_us })
+        let length_us = O::length_us(start_us, whole(stored)?).filter(|&length_us| length_us > 0)?;
+        Some((Self { start_us, count, opening: PhantomData }, length_us as f64))
+    }
+
+    fn shown(&self, length_us: f64) -> StoredState {
+        StoredState::Window { start_us: self.start_us, count: self.count, period_us: length_us as u64 }
     }
 
     #[cfg(feature = "testing")]

@@ -1,13 +1,13 @@
 use std::{
     fmt,
     str::FromStr,
-    sync::{Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{PoisonError, RwLock},
 };
 
 use jiff::tz;
 
 use super::{CalendarUnit, Periods};
-use crate::Error;
+use crate::{Error, lock::Lock};
 
 /// A time zone, for [calendar windows](crate::Policy::calendar_window). Parse it from text.
 ///
@@ -40,7 +40,7 @@ struct Zone {
     name: String,
     zone: tz::TimeZone,
     /// The periods that were computed last, for each unit.
-    periods: [Mutex<Option<Periods>>; CalendarUnit::ALL.len()],
+    periods: [Lock<Option<Periods>>; CalendarUnit::ALL.len()],
 }
 
 /// The zones that the process has used, apart from UTC. There are some 600 names and 2 879 offsets, so what is leaked is
@@ -61,7 +61,7 @@ impl TimeZone {
     /// Returns the periods around a time. Those of the last call for the unit are kept.
     pub(crate) fn periods(self, unit: CalendarUnit, now_us: u64) -> Periods {
         let zone = self.zone();
-        let mut last = lock(&zone.periods[unit as usize]);
+        let mut last = zone.periods[unit as usize].lock();
         match *last {
             Some(periods) if periods.cover(now_us) => periods,
             _ => *last.insert(Periods::around(now_us, unit, &zone.zone)),
@@ -93,7 +93,7 @@ impl TimeZone {
 
 impl Zone {
     const fn new(name: String, zone: tz::TimeZone) -> Self {
-        Self { name, zone, periods: [const { Mutex::new(None) }; CalendarUnit::ALL.len()] }
+        Self { name, zone, periods: [const { Lock::new(None) }; CalendarUnit::ALL.len()] }
     }
 }
 
@@ -143,11 +143,6 @@ fn offset_minutes(text: &str) -> Option<i32> {
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let total = hours * 60 + minutes;
     (minutes < 60 && total <= MAX_OFFSET_MINUTES).then_some(sign * total)
-}
-
-/// Locks the periods of a unit. A panic cannot leave them half changed, so a poisoned lock is used as it is.
-fn lock(periods: &Mutex<Option<Periods>>) -> MutexGuard<'_, Option<Periods>> {
-    periods.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Display for TimeZone {

@@ -95,7 +95,7 @@ impl Account {
 
     /// Settles the state of the algorithm alone. Returns `true` when it had to be mended.
     pub fn settle_state(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        let Settled { state, mended } = self.state.settle(policy, wrote, now_us);
+        let Settled { state, mended } = self.state.settle(policy, policy.other_pace(wrote), now_us);
         self.state = state;
         mended
     }
@@ -113,7 +113,7 @@ impl Account {
         let returned = returned.min(*outstanding - spent);
         *outstanding -= spent + returned;
         if spent > 0 {
-            self.state.owe(policy, policy, now_us, spent);
+            self.state.owe(policy, None, now_us, spent);
         }
         spent + returned > 0
     }
@@ -130,7 +130,7 @@ impl Account {
     fn as_used(&self, policy: &Policy, now_us: u64) -> State {
         let mut state = self.state.clone();
         if self.outstanding() > 0 {
-            state.owe(policy, policy, now_us, self.outstanding());
+            state.owe(policy, None, now_us, self.outstanding());
         }
         state
     }
@@ -173,7 +173,7 @@ impl Account {
     /// Charges units to a settled state although they need not fit: the settlement of a reservation. Returns whether the
     /// state was changed.
     pub fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        self.state.owe(policy, policy, now_us, cost)
+        self.state.owe(policy, None, now_us, cost)
     }
 
     /// Marks a settled state that is in debt. The server does so when it stores the state: it corrects a state that holds
@@ -191,7 +191,7 @@ impl Account {
 
     /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled state.
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
-        self.state.refund(&Refund { policy, wrote: policy, now_us, spent_us, cost, end: None });
+        self.state.refund(&Refund { policy, other: None, now_us, spent_us, cost, end: None });
         if self.state.fresh_at(policy) <= now_us {
             // A fresh state is not stored, so that it is fresh also for a clock that goes back.
             self.state = State::fresh(policy.algorithm());
@@ -290,7 +290,7 @@ impl Account {
         let (end_us, before) = (self.end_us(), self.state.clone());
         let is_charged = previous > 0 && {
             self.settle_state(policy, wrote, end_us);
-            self.state.owe(policy, policy, end_us, previous)
+            self.state.owe(policy, None, end_us, previous)
         };
         if is_charged {
             self.state.mark_debt(policy, end_us);

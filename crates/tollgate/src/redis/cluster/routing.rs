@@ -69,7 +69,7 @@ impl Cluster {
         self.route(hash_slot::of(request.routed_key()), |handle, share| {
             let request = Arc::new(request.again(share));
             async move {
-                let mut check = PendingCheck::without_timer(&handle, request);
+                let mut check = PendingCheck::new(&handle, request);
                 std::future::poll_fn(|cx| check.poll_outcome(cx)).await
             }
         })
@@ -120,7 +120,6 @@ impl Cluster {
     }
 
     /// Returns the servers that are known to have slots.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn known_masters(&self) -> Vec<ServerHandle> {
         self.topology.known_masters()
     }

@@ -1,6 +1,6 @@
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -10,6 +10,7 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 use super::slot_map::{self, SlotMap, View};
 use crate::{
     Error, ErrorKind,
+    lock::Lock,
     redis::{
         connect::{Address, ConnectionSource, ConnectionTemplate, SharedConnection},
         dispatch::{ServerHandle, SlotShare, StoreConfig},
@@ -30,9 +31,9 @@ pub(super) struct Topology {
     seeds: Vec<Address>,
     known: ArcSwap<Known>,
     /// Held while the knowledge changes, so that each server has one connection.
-    change: Mutex<()>,
+    change: Lock<()>,
     /// The server that a redirect named last. It is asked first.
-    redirected_to: Mutex<Option<Address>>,
+    redirected_to: Lock<Option<Address>>,
     /// The number of refreshes.
     refreshes: watch::Sender<u64>,
     task: Background,
@@ -78,8 +79,8 @@ impl Topology {
             connect_timeout,
             seeds,
             known: ArcSwap::from_pointee(known),
-            change: Mutex::default(),
-            redirected_to: Mutex::default(),
+            change: Lock::default(),
+            redirected_to: Lock::default(),
             refreshes: watch::Sender::new(0),
             task: Background::new(),
         })
@@ -165,7 +166,7 @@ impl Topology {
                 Ok(())
             })?;
         }
-        *self.redirected_to.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.clone());
+        *self.redirected_to.lock() = Some(address.clone());
         self.request_refresh();
         Ok(())
     }
@@ -192,7 +193,6 @@ impl Topology {
     }
 
     /// Returns the servers that are known to have slots.
-    #[cfg(feature = "metrics")]
     pub(super) fn known_masters(&self) -> Vec<ServerHandle> {
         self.known.load().map.masters().map(|(_, handle)| handle.clone()).collect()
     }
@@ -263,7 +263,7 @@ impl Topology {
                 self.by_address(seed)?;
             }
         }
-        let redirected_to = self.redirected_to.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let redirected_to = self.redirected_to.lock().take();
         let known = self.known.load();
         let mut candidates: Vec<_> = known.map.members.iter().collect();
         fastrand::shuffle(&mut candidates);
@@ -277,7 +277,7 @@ impl Topology {
     }
 
     fn adopt(self: &Arc<Self>, view: &View) -> Result<(), Error> {
-        let _held = self.lock();
+        let _held = self.change.lock();
         let known = self.known.load();
         let map = known.map.with_view(view, Instant::now(), |address| self.connect(address))?;
         self.known.store(Arc::new(Known { map, is_described: true, failure: None }));
@@ -285,24 +285,19 @@ impl Topology {
     }
 
     fn failed(&self, error: Error) {
-        let _held = self.lock();
+        let _held = self.change.lock();
         let known = self.known.load();
         let known = Known { map: known.map.clone(), is_described: known.is_described, failure: Some(error) };
         self.known.store(Arc::new(known));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> Result<T, Error>) -> Result<T, Error> {
-        let _held = self.lock();
+        let _held = self.change.lock();
         let known = self.known.load();
         let mut map = known.map.clone();
         let outcome = change(&mut map)?;
         self.known.store(Arc::new(Known { map, is_described: known.is_described, failure: known.failure.clone() }));
         Ok(outcome)
-    }
-
-    /// The lock guards no data, so a poisoned lock is used as it is.
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {

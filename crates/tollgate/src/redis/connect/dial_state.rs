@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::redis::sync::{Mutex, MutexGuard};
+use crate::redis::sync::Lock;
 
 /// Holds the shared connection, or the dial that makes the next one. Callers wait with a `W` for the end of a dial.
 ///
 /// Dials are numbered, and a connection has the number of its dial. A result that comes late is recognised by its
 /// number: a dial that was replaced, or a connection that was.
-pub(in crate::redis) struct DialState<C, W>(Arc<Mutex<Inner<C, W>>>);
+pub(in crate::redis) struct DialState<C, W>(Arc<Lock<Inner<C, W>>>);
 
 struct Inner<C, W> {
     state: State<C, W>,
@@ -42,23 +42,23 @@ pub(in crate::redis) enum Lookup<C, W> {
 /// The right and the duty to dial. When it is dropped without a connection, the next caller dials.
 #[must_use = "the other callers wait until this caller dials"]
 pub(in crate::redis) struct Dial<C, W> {
-    inner: Arc<Mutex<Inner<C, W>>>,
+    inner: Arc<Lock<Inner<C, W>>>,
     number: u64,
 }
 
 impl<C, W> DialState<C, W> {
     pub(in crate::redis) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Inner { state: State::Down, dials: 0, first_to_server: 0 })))
+        Self(Arc::new(Lock::new(Inner { state: State::Down, dials: 0, first_to_server: 0 })))
     }
 
     pub(in crate::redis) fn is_up(&self) -> bool {
-        matches!(lock(&self.0).state, State::Up(_))
+        matches!(self.0.lock().state, State::Up(_))
     }
 
     /// Starts over because the server changed. The caller dials. The old connection, and a dial to the old server,
     /// are left to the callers that wait for an answer on them.
     pub(in crate::redis) fn renew(&self, waiter: W) -> Dial<C, W> {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         let dial = self.begin(&mut inner, waiter);
         inner.first_to_server = dial.number;
         dial
@@ -66,7 +66,7 @@ impl<C, W> DialState<C, W> {
 
     /// Returns the dial that replaces the connection or the dial with this number, unless another began since.
     pub(in crate::redis) fn redial(&self, number: u64, waiter: W) -> Option<Dial<C, W>> {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         (matches!(inner.state, State::Down) && inner.dials == number).then(|| self.begin(&mut inner, waiter))
     }
 
@@ -82,7 +82,7 @@ impl<C, W> DialState<C, W> {
 impl<C: Clone, W: Clone> DialState<C, W> {
     /// Returns the connection if it is up.
     pub(in crate::redis) fn connection(&self) -> Option<C> {
-        match &lock(&self.0).state {
+        match &self.0.lock().state {
             State::Up(connection) => Some(connection.clone()),
             State::Down | State::Dialing(..) => None,
         }
@@ -91,7 +91,7 @@ impl<C: Clone, W: Clone> DialState<C, W> {
     /// Returns the connection, or the one dial that makes it. If the caller has to dial, the others wait with
     /// `waiter`.
     pub(in crate::redis) fn connection_or_dial(&self, waiter: &W) -> Lookup<C, W> {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         match &inner.state {
             State::Up(connection) => Lookup::Up(connection.clone()),
             State::Dialing(_, waiter) => Lookup::Dialing(waiter.clone()),
@@ -109,7 +109,7 @@ impl<C: Numbered, W> DialState<C, W> {
 
     /// Drops the connection with this number. Returns whether it was the shared one.
     pub(in crate::redis) fn end(&self, number: u64) -> bool {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         let is_shared = matches!(&inner.state, State::Up(current) if current.number() == number);
         if is_shared {
             inner.state = State::Down;
@@ -121,7 +121,7 @@ impl<C: Numbered, W> DialState<C, W> {
     /// shared one, and the result of a dial under way is ignored. Returns whether the connection leads to the current
     /// server.
     pub(in crate::redis) fn restore(&self, connection: C) -> bool {
-        let mut inner = lock(&self.0);
+        let mut inner = self.0.lock();
         let is_current_server = connection.number() >= inner.first_to_server;
         if is_current_server && !matches!(inner.state, State::Up(_)) {
             inner.state = State::Up(connection);
@@ -141,7 +141,7 @@ impl<C, W> Dial<C, W> {
     }
 
     fn end(&self, end: State<C, W>) {
-        let mut inner = lock(&self.inner);
+        let mut inner = self.inner.lock();
         if matches!(inner.state, State::Dialing(number, _) if number == self.number) {
             inner.state = end;
         }
@@ -156,15 +156,10 @@ impl<C, W> Drop for Dial<C, W> {
 
 impl<C, W> fmt::Debug for DialState<C, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match lock(&self.0).state {
+        f.write_str(match self.0.lock().state {
             State::Down => "down",
             State::Dialing(..) => "dialing",
             State::Up(_) => "up",
         })
     }
-}
-
-/// A panic cannot leave a partial state behind this lock, so a poisoned lock is used as it is.
-fn lock<C, W>(inner: &Mutex<Inner<C, W>>) -> MutexGuard<'_, Inner<C, W>> {
-    inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

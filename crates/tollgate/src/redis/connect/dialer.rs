@@ -11,11 +11,10 @@ use tokio::{
     net::{TcpStream, lookup_host},
 };
 
-#[cfg(feature = "tls")]
-use super::tls::Certificates;
 use super::{
     bounded::Bounded,
     connection::{Driver, Watched, Wire},
+    tls::Certificates,
 };
 use crate::{
     Error, ErrorKind,
@@ -28,7 +27,6 @@ pub(in crate::redis) struct Dialer {
     /// The words for the server in errors and in the log.
     server: String,
     /// The certificates of the store. A client of the application has its own.
-    #[cfg(feature = "tls")]
     certificates: Option<Certificates>,
 }
 
@@ -50,15 +48,9 @@ impl Dialer {
             // A path is not shown: it may be meant to be secret.
             _ => "redis at a unix socket".to_owned(),
         };
-        Self {
-            client,
-            server,
-            #[cfg(feature = "tls")]
-            certificates: None,
-        }
+        Self { client, server, certificates: None }
     }
 
-    #[cfg(feature = "tls")]
     pub(in crate::redis) fn with_certificates(self, certificates: &Certificates) -> Self {
         Self { certificates: Some(certificates.clone()), ..self }
     }
@@ -105,22 +97,14 @@ impl Dialer {
             }
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => Box::new(Watched::new(tokio::net::UnixStream::connect(path).await?, wire)),
-            #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { host, port, insecure: false, .. } => {
-                let Some((connector, name)) = self.tls(host) else { return Ok(None) };
-                let stream = Watched::new(tcp(host, *port, info.tcp_settings()).await?, wire);
-                Box::new(connector.connect(name, stream).await?)
+                let connector = self.certificates.as_ref().and_then(|certificates| certificates.connector(host));
+                let Some(connector) = connector else { return Ok(None) };
+                connector.connect(Watched::new(tcp(host, *port, info.tcp_settings()).await?, wire)).await?
             }
             _ => return Ok(None),
         };
         Ok(Some(Bounded::new(stream, bound, wire)))
-    }
-
-    /// Returns the settings and the name for a TLS connection to this host, if the store has trusted certificates.
-    #[cfg(feature = "tls")]
-    fn tls(&self, host: &str) -> Option<(tokio_rustls::TlsConnector, rustls::pki_types::ServerName<'static>)> {
-        let config = self.certificates.as_ref()?.config()?;
-        Some((config.into(), rustls::pki_types::ServerName::try_from(host.to_owned()).ok()?))
     }
 }
 
@@ -137,7 +121,7 @@ fn unlimited() -> AsyncConnectionConfig {
 }
 
 /// A stream to a server, with TLS or without.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
@@ -164,7 +148,6 @@ pub(in crate::redis) type Address = (String, u16);
 /// Holds the settings for servers whose addresses become known at run time, from Sentinels or from a cluster.
 pub(in crate::redis) struct ConnectionTemplate {
     pub(in crate::redis) info: ConnectionInfo,
-    #[cfg(feature = "tls")]
     pub(in crate::redis) tls: Certificates,
 }
 
@@ -179,7 +162,6 @@ impl ConnectionTemplate {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let info = self.info.clone().set_addr(addr);
-        #[cfg(feature = "tls")]
         if let Some(client) = self.tls.client(&info, false)? {
             return Ok(Dialer::new(client).with_certificates(&self.tls));
         }

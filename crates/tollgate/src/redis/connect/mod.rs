@@ -8,7 +8,7 @@ mod keeper;
 mod pool;
 mod sentinel;
 mod shared;
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
 pub(in crate::redis) use connection::Connection;
@@ -17,5 +17,4 @@ pub(in crate::redis) use dialer::{Address, ConnectionTemplate, Dialer};
 pub(in crate::redis) use pool::Pool;
 pub(in crate::redis) use sentinel::{MasterWatch, Sentinels};
 pub(in crate::redis) use shared::{ConnectionSource, SharedConnection};
-#[cfg(feature = "tls")]
 pub(in crate::redis) use tls::Certificates;

@@ -1,9 +1,4 @@
-use std::{
-    collections::HashMap,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use redis::Value;
@@ -19,6 +14,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind,
+    lock::Lock,
     redis::protocol::{self, ReplyBound},
     runtime::{Background, Running},
 };
@@ -31,7 +27,7 @@ pub(in crate::redis) struct Sentinels {
     sentinels: Vec<Sentinel>,
     master_name: String,
     template: ConnectionTemplate,
-    known: Mutex<Known>,
+    known: Lock<Known>,
     announcements: watch::Sender<Option<Address>>,
     follower: Background,
 }
@@ -81,7 +77,7 @@ impl Sentinels {
             sentinels: dialers.into_iter().map(sentinel).collect(),
             master_name,
             template,
-            known: Mutex::default(),
+            known: Lock::default(),
             announcements: watch::Sender::new(None),
             follower: Background::new(),
         })
@@ -103,7 +99,7 @@ impl Sentinels {
         match redis::cmd("ROLE").query_async::<Value>(&mut opened.multiplexed).await {
             Ok(Value::Array(role)) if role.first().is_some_and(|role| !is_text(role, "master")) => {
                 // The announcement is wrong, or no longer true.
-                self.lock().announced = None;
+                self.known.lock().announced = None;
                 let message = format!("{}, which the sentinels name, is not a master", dialer.server());
                 return Err(Error::new(ErrorKind::ReadOnly, message));
             }
@@ -144,7 +140,7 @@ impl Sentinels {
                 failure.unwrap_or_else(|| Error::new(ErrorKind::Timeout, "no sentinel answered within the timeout"))
             );
         };
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         if epoch < known.epoch {
             return Err(Error::new(
                 ErrorKind::Unavailable,
@@ -188,7 +184,8 @@ impl Sentinels {
 
     /// Returns the master that a Sentinel announced a short time ago.
     fn announced(&self) -> Option<Address> {
-        self.lock()
+        self.known
+            .lock()
             .announced
             .as_ref()
             .filter(|(_, at)| at.elapsed() < ANNOUNCEMENT_LIFE)
@@ -198,15 +195,10 @@ impl Sentinels {
     fn announce(&self, master: Address) {
         // Every Sentinel announces the same change.
         let is_news = self.announced().as_ref() != Some(&master);
-        self.lock().announced = Some((master.clone(), Instant::now()));
+        self.known.lock().announced = Some((master.clone(), Instant::now()));
         if is_news {
             self.announcements.send_replace(Some(master));
         }
-    }
-
-    /// A panic cannot leave partial knowledge behind this lock, so a poisoned lock is used as it is.
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Starts a task that follows the master, unless one does.
@@ -284,7 +276,7 @@ impl MasterWatch {
             return None;
         }
         let master = self.sentinels.ask().await.ok().filter(|master| *master != current)?;
-        self.sentinels.lock().announced = Some((master.clone(), Instant::now()));
+        self.sentinels.known.lock().announced = Some((master.clone(), Instant::now()));
         Some(master)
     }
 }

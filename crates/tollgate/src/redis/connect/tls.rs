@@ -1,12 +1,14 @@
 use std::sync::{Arc, OnceLock};
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisResult, TlsCertificates};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
+use tokio_rustls::TlsConnector;
 
+use super::dialer::Stream;
 use crate::{Error, ErrorKind};
 
 /// Holds the trusted root certificates and the client certificate, both in PEM.
@@ -54,10 +56,11 @@ impl Certificates {
         Client::build_with_tls(info.clone(), certificates).map(Some).map_err(unusable)
     }
 
-    /// Returns the settings of a connection. Returns `None` without a trusted root certificate: the client library may have
-    /// roots of its own.
-    pub(super) fn config(&self) -> Option<Arc<ClientConfig>> {
-        self.config.get_or_init(|| self.make_config().map(Arc::new)).clone()
+    /// Returns what makes a TLS connection to this host. Returns `None` without a trusted root certificate: the client library
+    /// may have roots of its own.
+    pub(super) fn connector(&self, host: &str) -> Option<Connector> {
+        let config = self.config.get_or_init(|| self.make_config().map(Arc::new)).clone()?;
+        Some(Connector { tls: config.into(), name: ServerName::try_from(host.to_owned()).ok()? })
     }
 
     fn make_config(&self) -> Option<ClientConfig> {
@@ -73,6 +76,18 @@ impl Certificates {
         let Some((certificate, key)) = &self.identity else { return Some(config.with_no_client_auth()) };
         let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<_, _>>().ok()?;
         config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key).ok()?).ok()
+    }
+}
+
+/// Makes a TLS connection to a host.
+pub(super) struct Connector {
+    tls: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl Connector {
+    pub(super) async fn connect<S: Stream + 'static>(self, stream: S) -> RedisResult<Box<dyn Stream>> {
+        Ok(Box::new(self.tls.connect(self.name, stream).await?))
     }
 }
 

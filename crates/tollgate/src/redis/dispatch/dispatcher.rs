@@ -13,7 +13,7 @@ use std::{
 use super::{
     pacer::Pacer,
     queue::{NotQueued, Queue, Waiting},
-    request::{self, CheckRequest, DeadlineTimer, NoReply, QueuedCheck, ReplyReceiver, ReplySender},
+    request::{self, CheckRequest, NoReply, QueuedCheck, ReplyReceiver, ReplySender},
     worker,
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
         server::{Awaited, CallError, Outgoing, Sent, Server, ServerConfig},
     },
     runtime::{self, Background},
-    store::{self, Check, Deadline},
+    store::Deadline,
 };
 
 /// Sends the checks for one server, in few calls.
@@ -38,7 +38,6 @@ struct Dispatcher {
     inbox: Arc<Inbox>,
     server: Arc<Server>,
     deny_cache: Option<Arc<DenyCache>>,
-    timer: DeadlineTimer,
 }
 
 /// The duty of the worker: to serve the queue until it is closed.
@@ -49,11 +48,10 @@ const MOST_WAITING: usize = 32_768;
 
 impl Dispatcher {
     fn new(server: Arc<Server>, deny_cache: Option<Arc<DenyCache>>) -> Self {
-        Self { inbox: Inbox::new(), server, deny_cache, timer: DeadlineTimer::default() }
+        Self { inbox: Inbox::new(), server, deny_cache }
     }
 
     /// Returns the number of checks that wait to be sent.
-    #[cfg(feature = "metrics")]
     fn queued(&self) -> usize {
         self.inbox.queue.lock().len()
     }
@@ -167,7 +165,6 @@ impl ServerHandle {
     }
 
     /// Returns the number of checks that wait to be sent.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn queued(&self) -> usize {
         self.dispatcher.queued()
     }
@@ -357,8 +354,6 @@ pub(in crate::redis) struct PendingCheck {
     dispatcher: Arc<Dispatcher>,
     receiver: ReplyReceiver,
     state: State,
-    /// Is true when the deadline timer still has to be set.
-    needs_timer: bool,
 }
 
 #[derive(Debug)]
@@ -375,19 +370,9 @@ enum State {
 }
 
 impl PendingCheck {
-    /// Creates a check that ends by itself at its deadline.
-    pub(in crate::redis) fn with_timer(handle: &ServerHandle, request: Arc<CheckRequest>) -> Self {
-        Self::new(handle, request, true)
-    }
-
-    /// Creates a check whose caller keeps the deadline.
-    pub(in crate::redis) fn without_timer(handle: &ServerHandle, request: Arc<CheckRequest>) -> Self {
-        Self::new(handle, request, false)
-    }
-
-    fn new(handle: &ServerHandle, request: Arc<CheckRequest>, needs_timer: bool) -> Self {
+    pub(in crate::redis) fn new(handle: &ServerHandle, request: Arc<CheckRequest>) -> Self {
         let (sender, receiver) = request::channel(request);
-        Self { dispatcher: Arc::clone(&handle.dispatcher), state: State::NotQueued(sender), receiver, needs_timer }
+        Self { dispatcher: Arc::clone(&handle.dispatcher), state: State::NotQueued(sender), receiver }
     }
 
     fn request(&self) -> &Arc<CheckRequest> {
@@ -405,7 +390,6 @@ impl PendingCheck {
 
     /// Queues the check at the first call, and polls for the reply.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Result<Result<Decision, Error>, NoReply>> {
-        let mut runtime = None;
         if let State::Refused(_) = &self.state
             && let State::Refused(error) = std::mem::replace(&mut self.state, State::Over(0))
         {
@@ -414,15 +398,15 @@ impl PendingCheck {
         if let State::NotQueued(_) = &self.state
             && let State::NotQueued(sender) = std::mem::replace(&mut self.state, State::Over(0))
         {
-            let queued = runtime::current().and_then(|current| {
+            let queued = runtime::current().and_then(|_| {
                 // Reports of leased policies travel in batches only. A check without a deadline takes the queue, where it
                 // ends when the breaker opens.
                 let may_be_direct = !sender.request().policies.is_leased() && sender.request().has_end();
                 self.state = self.dispatcher.begin(sender, may_be_direct)?;
-                Ok(current)
+                Ok(())
             });
             match queued {
-                Ok(current) => runtime = Some(current),
+                Ok(()) => {}
                 Err(refusal) if refusal.kind() == ErrorKind::Overloaded => {
                     // Callers that check again at once would keep the worker from running.
                     self.state = State::Refused(refusal);
@@ -436,23 +420,14 @@ impl PendingCheck {
             Poll::Pending => Pin::new(&mut self.receiver).poll(cx),
             outcome => outcome,
         };
-        match &reply {
-            Poll::Pending => {
-                if std::mem::take(&mut self.needs_timer)
-                    && let Some(runtime) = runtime
-                {
-                    self.dispatcher.timer.add(&runtime, self.request());
-                }
+        if let Poll::Ready(outcome) = &reply {
+            match &self.state {
+                State::Direct(direct) => self.state = State::Over(direct.breaker_epoch()),
+                &State::Queued(epoch) => self.state = State::Over(epoch),
+                _ => {}
             }
-            Poll::Ready(outcome) => {
-                match &self.state {
-                    State::Direct(direct) => self.state = State::Over(direct.breaker_epoch()),
-                    &State::Queued(epoch) => self.state = State::Over(epoch),
-                    _ => {}
-                }
-                if let Ok(Ok(decision)) = outcome {
-                    self.decided(decision);
-                }
+            if let Ok(Ok(decision)) = outcome {
+                self.decided(decision);
             }
         }
         reply
@@ -482,11 +457,6 @@ impl PendingCheck {
         let server = &self.dispatcher.server;
         match no_reply {
             NoReply::NotExecuted(not_executed) => not_executed.error,
-            NoReply::Late => {
-                let deadline = self.request().deadline;
-                server.missed(deadline);
-                deadline.map_or_else(|| server.overtaken(), Deadline::error)
-            }
             NoReply::Dropped if matches!(self.state, State::Over(epoch) if server.breaker().epoch() != epoch) => {
                 server.overtaken()
             }
@@ -503,12 +473,6 @@ impl Future for PendingCheck {
             Ok(reply) => Poll::Ready(reply),
             Err(no_reply) => Poll::Ready(Err(self.error_of(no_reply))),
         }
-    }
-}
-
-impl store::PendingCheck<Decision> for PendingCheck {
-    fn check(&self) -> Check<'_> {
-        self.request().check()
     }
 }
 

@@ -3,9 +3,9 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::check::{Packed, for_each_number, has_part, invalid, level, packed, push_charge, time, word, write_subject};
+use super::check::{Packed, for_each_number, has_part, invalid, level, packed, push_charge, time, word};
 use crate::{
-    Cost, Decision, Error, ErrorKind, Key, PolicySet,
+    Cost, Decision, Error, ErrorKind, PolicySet,
     clock::micros,
     model::{
         Entry,
@@ -13,7 +13,7 @@ use crate::{
         decision::PolicyLevels,
         quota::Span,
     },
-    store::{PermitGrant, PermitOutcome, PermitRequest, ReservationId, Settlement},
+    store::{PermitGrant, PermitOutcome, PermitRequest, Settlement},
 };
 
 /// Packs the numbers of a refund of units that were spent at `spent`. −1 stands for the time of the refund, and −1 − x
@@ -49,21 +49,6 @@ pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: 
     push_charge(charge, policies, &mut push);
     for_each_number(policies, now, push);
     packed
-}
-
-/// Appends the end of the key of a record, from the hash tag on. The opening brace must be written.
-///
-/// It reads as the key of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm
-/// has this tag. The record of a key with branches lies in the slot of the first branch that is metered.
-pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
-    let branch = policies.first_branch(key);
-    write_subject(branch.as_bytes(), branch.outermost().len(), text);
-    if key.has_branches() {
-        text.extend_from_slice(key.as_bytes());
-        text.push(b':');
-    }
-    text.extend_from_slice(id.as_str().as_bytes());
-    text.extend_from_slice(format!(":{:016x}:r2", policies.mark()).as_bytes());
 }
 
 /// The bytes of a record before those of its policies.
@@ -135,9 +120,6 @@ pub(crate) fn entries(period_us: u64, reply: Value) -> Result<Vec<Entry>, Error>
     Ok(list.into_iter().filter_map(inside).collect())
 }
 
-/// The version of the stored form of permits.
-const TAG: &[u8] = b":p1";
-
 /// Packs the numbers of a call for permits, as doubles. A time of −1 stands for the server's own clock.
 pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
     let numbers = [
@@ -156,13 +138,6 @@ pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
         *bytes = number.to_le_bytes();
     }
     packed
-}
-
-/// Appends the end of the key of some permits, from the hash tag on. The opening brace must be written.
-pub(crate) fn write_permit_key(name: &str, key: &Key, text: &mut Vec<u8>) {
-    write_subject(key.as_bytes(), key.outermost().len(), text);
-    text.extend_from_slice(name.as_bytes());
-    text.extend_from_slice(TAG);
 }
 
 /// Reads the reply to a call for permits.

@@ -8,7 +8,7 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    Algorithm, Decision, Error, ErrorKind, Key, Policy, PolicySet,
+    Algorithm, Decision, Error, ErrorKind, Policy, PolicySet,
     model::{
         algorithm::{self, PolicyLevel},
         cost::{Ask, ChargeRef},
@@ -46,7 +46,6 @@ pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Pac
 }
 
 /// Packs the numbers of a check by a process whose clock differs from the time of the check.
-#[cfg(all(feature = "calendar", feature = "testing"))]
 pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
     packed(now, seen, charge, None, policies)
 }
@@ -131,31 +130,6 @@ fn calendar_numbers(policy: &Policy, now: f64) -> impl Iterator<Item = u64> {
 
 /// Ends the key of the outstanding units of a leased policy, behind the key of the policy.
 pub(crate) const OUTSTANDING: &[u8] = b":o";
-
-/// Appends the end of a key on the server, from the hash tag on: the metered levels, the name of the policy and the
-/// storage version. The opening brace must be written.
-///
-/// The hash tag is the outermost level alone, so the states of all levels lie in one slot. The state of a branch is
-/// that of the branch's key alone.
-#[inline]
-pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
-    let key = policy.branch_of(key);
-    write_subject(policy.metered(key).as_bytes(), key.outermost().len(), text);
-    text.extend_from_slice(policy.name().as_bytes());
-    text.push(b':');
-    let [algorithm, lease] = policy.tag();
-    text.extend_from_slice(algorithm.as_bytes());
-    text.extend_from_slice(lease.as_bytes());
-}
-
-/// Appends the levels of a key and a colon. The first `outermost` bytes are the hash tag, which ends there.
-#[inline]
-pub(super) fn write_subject(levels: &[u8], outermost: usize, text: &mut Vec<u8>) {
-    text.extend_from_slice(&levels[..outermost]);
-    text.push(b'}');
-    text.extend_from_slice(&levels[outermost..]);
-    text.push(b':');
-}
 
 /// The bound of all numbers of a script: from here on a double cannot hold every integer.
 const EXACT: i64 = MAX_EXACT as i64;

@@ -9,16 +9,10 @@ mod replies;
 mod script;
 mod script_error;
 
+pub(crate) use crate::store::names::{write_key, write_permit_key, write_record_key};
 pub(crate) use batch::{MixedArgs, MixedReply, Outcome, outcomes};
-pub(crate) use beside::{
-    entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement, write_permit_key,
-    write_record_key,
-};
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use check::numbers;
-#[cfg(all(feature = "calendar", feature = "testing"))]
-pub(crate) use check::pack_seen;
-pub(crate) use check::{OUTSTANDING, decision, pack, write_key};
+pub(crate) use beside::{entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement};
+pub(crate) use check::{OUTSTANDING, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{ErrorClass, Told, connecting, error, is_refused_in_move, rejects_connection};
 pub(in crate::redis) use replies::{ReplyBound, ReplyScanner};
 pub(crate) use script::Script;

@@ -65,7 +65,6 @@ impl Server {
     }
 
     /// Returns whether there is a connection.
-    #[cfg(feature = "metrics")]
     pub(in crate::redis) fn is_connected(&self) -> bool {
         self.shared.is_up()
     }

@@ -3,10 +3,13 @@ use std::sync::LazyLock;
 use foldhash::fast::RandomState;
 
 use super::{
-    decision::{self, OneTable},
     state_table::StateTable,
+    tables::{OneTable, check_in},
 };
-use crate::{Decision, Key, PolicySet, store::Check};
+use crate::{
+    Cost, Decision, Key, PolicySet,
+    store::{Check, step},
+};
 
 /// The states of a [`MemoryStore`](crate::MemoryStore) without a lock and without a clock.
 ///
@@ -28,19 +31,20 @@ impl Lockless {
 
     /// Decides at `now_us`.
     pub fn check(&mut self, check: Check<'_>, now_us: u64) -> Decision {
-        let levels = decision::check_in(&mut self.0, hash(check.key), check, now_us);
+        let levels = check_in(&mut self.0, hash(check.key), check, now_us);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Refunds at `now_us` the cost of `check`, as if it was spent then.
     pub fn refund(&mut self, check: Check<'_>, now_us: u64) {
         let mut table = OneTable { table: &mut self.0, hash: hash(check.key), key: check.key };
-        decision::refund(&mut table, check, now_us, now_us, None);
+        step::refund(&mut table, check, now_us, now_us, None);
     }
 
     /// Removes the states that belong to the key alone.
     pub fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        decision::reset(&mut OneTable { table: &mut self.0, hash: hash(key), key }, policies, key);
+        let mut table = OneTable { table: &mut self.0, hash: hash(key), key };
+        step::reset(&mut table, Check::new(policies, key, Cost::ZERO));
     }
 
     /// Returns the number of states.

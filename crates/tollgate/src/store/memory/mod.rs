@@ -1,9 +1,8 @@
 //! The in-process store.
 //!
-//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`decision`]
-//! decides over several policies.
+//! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`tables`] gives those of
+//! one key to the [`step`](super::step) that decides over several policies.
 
-mod decision;
 #[cfg(feature = "testing")]
 pub(crate) mod lockless;
 mod permit_table;
@@ -11,5 +10,6 @@ mod shards;
 mod state_table;
 mod store;
 mod sync;
+mod tables;
 
 pub use store::{MemoryStore, MemoryStoreBuilder};

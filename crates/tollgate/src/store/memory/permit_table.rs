@@ -63,11 +63,12 @@ impl PermitTable {
         grant
     }
 
-    /// Returns the state in the form in which Redis stores it.
+    /// Returns the state as it is stored elsewhere, and its expiry in milliseconds.
     #[cfg(feature = "testing")]
-    pub(super) fn stored(&self, hash: u64, key: &Key, name: &str) -> Option<crate::model::algorithm::Stored> {
+    pub(super) fn stored(&self, hash: u64, key: &Key, name: &str) -> Option<(Vec<u8>, u64)> {
         let timed = self.0.lock(hash);
-        timed.shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state.stored()
+        let state = &timed.shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state;
+        Some((state.to_bytes(), state.expires_ms()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Shards of a store, each behind its own lock. The lock type comes from `super::sync`, so that a
 //! model checker can run the same lines.
 
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{Lock, MutexGuard};
 
 /// Splits a store into shards with one lock each. The hash of the outermost level of a key selects
 /// its shard.
@@ -10,7 +10,7 @@ pub(super) struct Shards<S>(Box<[CacheLine<S>]>);
 /// Starts at a cache line of the processor. A shard that fills one line then touches no second one, and two threads with
 /// different shards do not share a line.
 #[repr(align(64))]
-struct CacheLine<S>(Mutex<Timed<S>>);
+struct CacheLine<S>(Lock<Timed<S>>);
 
 /// The locks of several shards at once.
 pub(super) struct LockedShards<'a, S> {
@@ -27,14 +27,14 @@ pub(super) struct Timed<S> {
 
 impl<S> Shards<S> {
     pub(super) fn new(count: usize, shard: impl Fn() -> S) -> Self {
-        let line = || CacheLine(Mutex::new(Timed { shard: shard(), newest_us: 0 }));
+        let line = || CacheLine(Lock::new(Timed { shard: shard(), newest_us: 0 }));
         Self(std::iter::repeat_with(line).take(count).collect())
     }
 
     /// Locks the shard of a key.
     #[inline]
     pub(super) fn lock(&self, hash: u64) -> MutexGuard<'_, Timed<S>> {
-        lock(&self.0[place(hash, self.0.len())].0)
+        self.0[place(hash, self.0.len())].0.lock()
     }
 
     /// Locks the shard of a key and returns the time. The time is never before the shard's latest
@@ -59,7 +59,7 @@ impl<S> Shards<S> {
         let mut places: Vec<usize> = hashes.iter().map(|&hash| place(hash, self.0.len())).collect();
         places.sort_unstable();
         places.dedup();
-        LockedShards { locked: places.into_iter().map(|at| (at, lock(&self.0[at].0))).collect(), count: self.0.len() }
+        LockedShards { locked: places.into_iter().map(|at| (at, self.0[at].0.lock())).collect(), count: self.0.len() }
     }
 
     /// Locks the shards of several keys together and returns the time, as [`lock_at`](Self::lock_at) does: the time is
@@ -76,7 +76,7 @@ impl<S> Shards<S> {
 
     /// Locks all shards, one after the other.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Timed<S>>> {
-        self.0.iter().map(|line| lock(&line.0))
+        self.0.iter().map(|line| line.0.lock())
     }
 }
 
@@ -95,10 +95,4 @@ fn place(hash: u64, count: usize) -> usize {
     // The upper half of the hash selects the shard: the table inside uses the low bits. The
     // multiplication scales it to the number of shards and is cheaper than a remainder.
     (((hash >> 32) * count as u64) >> 32) as usize
-}
-
-/// Ignores poisoning: a state is replaced as a whole, so a panic leaves every state valid.
-#[inline]
-fn lock<S>(shard: &Mutex<Timed<S>>) -> MutexGuard<'_, Timed<S>> {
-    shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -6,15 +6,14 @@ use hashbrown::HashTable;
 use crate::{
     Key, Policy,
     model::{
-        algorithm::{PolicyLevel, Settled, State, Words},
-        cost::Ask,
+        algorithm::{PolicyLevel, Settled, State},
         key::{KeyLevel, PADDING, hash_text},
     },
     store::{Check, reservation::Records},
 };
 
 /// The states of one shard. All policies of a key are in the same shard, with all levels of the key, so one lock
-/// covers a whole decision. Only the branches of a key may be in several shards: see [`decision`](super::decision).
+/// covers a whole decision. Only the branches of a key may be in several shards: see [`tables`](super::tables).
 ///
 /// The hash that a function takes is that of the outermost level. It is the hash of the whole key for a key of one level.
 /// The key that a function takes has no branches.
@@ -36,16 +35,6 @@ struct StateEntry {
 }
 
 const _: () = assert!(size_of::<StateEntry>() == 64);
-
-/// A state that was loaded for a decision.
-pub(super) struct LoadedState {
-    /// The bucket that holds the stored state; `None` when no state is stored.
-    index: Option<usize>,
-    pub(super) settled: Settled,
-    pub(super) fits: bool,
-    /// Is true when the state is stored. When it is not, a state that was moved out is put back unchanged.
-    pub(super) is_written: bool,
-}
 
 impl StateEntry {
     #[inline]
@@ -90,99 +79,42 @@ impl StateTable {
         let cost = check.cost.units();
         let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
-            let (level, is_written) = entry.state.decide(policy, &entry.policy, now_us, cost, check.tag);
+            let other = policy.other_pace(&entry.policy);
+            let (level, is_written) = entry.state.decide(policy, other, now_us, cost, check.tag);
             if is_written {
                 entry.set_policy(policy);
             }
             return level;
         }
         let mut state = State::fresh(policy.algorithm());
-        let (level, is_written) = state.decide(policy, policy, now_us, cost, check.tag);
+        let (level, is_written) = state.decide(policy, None, now_us, cost, check.tag);
         if is_written {
             self.insert(slot, check.key, policy, state, now_us);
         }
         level
     }
 
-    /// Loads a state for a decision over what is asked. A state that was moved out has to be written or put back.
-    pub(super) fn load(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, ask: Ask, now_us: u64) -> LoadedState {
+    /// Returns the place of the state of a key.
+    pub(super) fn find(&self, hash: u64, key: &Key, policy: &Policy) -> Option<usize> {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
-        let index = self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy));
-        let entry = index.and_then(|index| self.states.get_bucket_mut(index));
-        let Some(StateEntry { policy: wrote, state, .. }) = entry else {
-            let settled = State::fresh(policy.algorithm()).settle(policy, policy, now_us);
-            let fits = settled.state.fits(policy, now_us, ask);
-            return LoadedState { index, fits, settled, is_written: false };
-        };
-        let settled = state.settle(policy, wrote, now_us);
-        let fits = settled.state.fits(policy, now_us, ask);
-        LoadedState { index, fits, settled, is_written: false }
+        self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy))
     }
 
-    /// Returns the words of a check that charges nothing to a loaded state, when they are not those of the settled state.
-    pub(super) fn kept_words(&self, loaded: &LoadedState, policy: &Policy, ask: Ask, now_us: u64) -> Option<Words> {
-        let entry = loaded.index.and_then(|index| self.states.get_bucket(index))?;
-        if ptr::eq(&*entry.policy, policy) {
-            return None;
-        }
-        entry.state.kept_words(policy, &entry.policy, now_us, ask)
+    /// Returns the state at a place, and the pace at which it was stored, if that is not the policy's.
+    pub(super) fn state_at(&mut self, place: usize, policy: &Policy) -> Option<(&mut State, Option<f64>)> {
+        let entry = self.states.get_bucket_mut(place)?;
+        let other = policy.other_pace(&entry.policy);
+        Some((&mut entry.state, other))
     }
 
-    /// Changes the state of a key by a settlement. `change` gets it as it is held, and the policy that stored it, and returns
-    /// whether the state is written. A state that is fresh then is removed.
-    pub(super) fn settle(
-        &mut self,
-        hash: u64,
-        key: &Key,
-        policy: &Arc<Policy>,
-        now_us: u64,
-        change: impl FnOnce(&mut State, &Policy) -> bool,
-    ) {
-        let (slot, of_key) = (self.slot(hash, key, policy), probe(key, policy));
-        let entry = self.states.find_mut(slot, |entry| entry.is_of(of_key, policy));
-        let Some(StateEntry { policy: wrote, state: stored, .. }) = entry else {
-            let mut state = State::fresh(policy.algorithm()).hold(policy, now_us).0;
-            if change(&mut state, policy) {
-                state.mark_held(policy, policy, now_us, false);
-                if state.fresh_at(policy) > now_us {
-                    self.insert(slot, key, policy, state, now_us);
-                }
-            }
-            return;
-        };
-        let (mut state, was_marked) = stored.hold(policy, now_us);
-        let by = Arc::clone(if state.is_of_other(policy, wrote, now_us) { wrote } else { policy });
-        if !change(&mut state, &by) {
-            if state.is_moved() && !stored.is_moved() {
-                *stored = state;
-            }
-            return;
-        }
-        state.mark_held(policy, &by, now_us, was_marked);
-        let is_fresh = state.fresh_at(policy) <= now_us;
-        (*stored, *wrote) = (state, by);
-        if is_fresh {
-            self.remove(hash, key, policy);
-        }
-    }
-
-    /// Writes a state that was charged or mended, or puts back a state that was moved out. Returns a new state, which
-    /// [`add`](Self::add) stores after all others: an insertion may move the other states.
-    pub(super) fn write(&mut self, policy: &Arc<Policy>, loaded: LoadedState, now_us: u64) -> Option<State> {
-        let LoadedState { index, settled: Settled { mut state, mended }, is_written, .. } = loaded;
-        if is_written {
-            state.mark_debt(policy, now_us);
-        }
-        match index.and_then(|index| self.states.get_bucket_mut(index)) {
-            Some(entry) if is_written => {
-                entry.state = state;
+    /// Replaces the state at a place. It is one of the policy, unless it keeps its pace.
+    pub(super) fn replace(&mut self, place: usize, policy: &Arc<Policy>, state: State, keeps_pace: bool) {
+        if let Some(entry) = self.states.get_bucket_mut(place) {
+            entry.state = state;
+            if !keeps_pace {
                 entry.set_policy(policy);
             }
-            Some(entry) if !mended && state.is_moved() => entry.state = state,
-            None if is_written => return Some(state),
-            _ => {}
         }
-        None
     }
 
     /// Adds the state of a key that has none.
@@ -258,7 +190,7 @@ impl StateTable {
 impl StateEntry {
     /// Returns the spent share of the burst, in millionths.
     fn spent_share(&mut self, now_us: u64) -> u32 {
-        let Settled { state, mended } = self.state.settle(&self.policy, &self.policy, now_us);
+        let Settled { state, mended } = self.state.settle(&self.policy, None, now_us);
         let level = PolicyLevel { fits: true, words: state.words(&self.policy, now_us, 0) };
         if !mended && state.is_moved() {
             self.state = state;

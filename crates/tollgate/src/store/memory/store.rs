@@ -4,10 +4,10 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::{
-    decision::{self, BranchTables},
     permit_table::PermitTable,
     shards::Shards,
     state_table::StateTable,
+    tables::{self, BranchTables},
 };
 #[cfg(any(test, feature = "testing"))]
 use crate::Policy;
@@ -17,7 +17,7 @@ use crate::{
     Decision, Key, Store,
     clock::{Clock, micros},
     model::{Entry, algorithm::State, key::MAX_BRANCHES},
-    store::{Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture},
+    store::{Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture, step},
 };
 
 /// Stores counters inside the process.
@@ -120,7 +120,7 @@ impl MemoryStore {
         }
         let hash = self.hash(check.key);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let levels = decision::check_in(&mut timed.shard, hash, check, now_us);
+        let levels = tables::check_in(&mut timed.shard, hash, check, now_us);
         drop(timed);
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
@@ -129,33 +129,33 @@ impl MemoryStore {
     #[cold]
     fn decide_branches(&self, check: Check<'_>) -> Decision {
         let (levels, now_us) =
-            self.locked(check.key, |tables, now_us| (decision::check_all(tables, check, now_us, false), now_us));
+            self.locked(check.key, |tables, now_us| (step::check(tables, check, now_us, false), now_us));
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Returns what a check would decide.
     pub(crate) fn look_now(&self, check: Check<'_>) -> Decision {
-        let (levels, now_us) = self.locked(check.key, |tables, now_us| (decision::look(tables, check, now_us), now_us));
+        let (levels, now_us) = self.locked(check.key, |tables, now_us| (step::look(tables, check, now_us), now_us));
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Refunds the cost that `check` spent at `spent_us`, or now.
     pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: Option<u64>, decision: Option<&Decision>) {
         self.locked(check.key, |tables, now_us| {
-            decision::refund(tables, check, now_us, spent_us.unwrap_or(now_us), decision);
+            step::refund(tables, check, now_us, spent_us.unwrap_or(now_us), decision);
         });
     }
 
     /// Decides, charges and records at once.
     pub(crate) fn reserve_now(&self, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
-        let reserve = |tables: &mut BranchTables<'_>, now_us| decision::reserve(tables, check, id, life_us, now_us);
+        let reserve = |tables: &mut BranchTables<'_>, now_us| step::reserve(tables, check, id, life_us, now_us);
         let reserved = self.locked(check.key, reserve);
         Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
     }
 
     /// Settles a reservation at the costs of `check`, by the commit of this number.
     pub(crate) fn commit_now(&self, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
-        self.locked(check.key, |tables, now_us| decision::commit(tables, check, id, number, now_us))
+        self.locked(check.key, |tables, now_us| step::commit(tables, check, id, number, now_us))
     }
 
     /// Locks the tables of all branches of a key, and calls `step` with them and the time.
@@ -170,8 +170,8 @@ impl MemoryStore {
     pub(crate) fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
         let hash = self.hash(&key.branches()[0]);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
-        let record = timed.shard.records().get_mut(policies, key, id, now_us)?;
-        Some((record.to_bytes(), record.lapse_us / 1_000 + 1))
+        let record = timed.shard.records().get(policies, key, id, now_us)?;
+        Some((record.to_bytes(), record.expires_ms()))
     }
 
     /// Returns the hash of the outermost level. It selects the shard, so that all states of a decision have one lock.
@@ -193,20 +193,20 @@ impl MemoryStore {
         format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
     }
 
-    /// Returns the permits of a key in the form in which Redis stores them.
+    /// Returns the permits of a key as they are stored elsewhere.
     #[cfg(feature = "testing")]
-    pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<crate::model::algorithm::Stored> {
+    pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<(Vec<u8>, u64)> {
         self.0.permits.stored(key.level(0).hash(&self.0.hasher), key, name)
     }
 
-    /// Returns the state in the form in which Redis stores it.
+    /// Returns the state as it is stored elsewhere, and its expiry in milliseconds.
     #[cfg(feature = "testing")]
-    pub(crate) fn stored(&self, policy: &Policy, key: &Key) -> Option<crate::model::algorithm::Stored> {
+    pub(crate) fn stored(&self, policy: &Policy, key: &Key) -> Option<(Vec<u8>, u64)> {
         let key = policy.branch_of(key);
         let hash = self.hash(key);
         let timed = self.0.shards.lock(hash);
         let (state, policy) = timed.shard.state(hash, key, policy)?;
-        Some(crate::model::algorithm::Stored { value: state.to_value(policy), expires_ms: state.expires_ms(policy) })
+        Some((state.to_bytes(policy, None), state.expires_ms(policy)))
     }
 }
 
@@ -242,10 +242,9 @@ impl Store for MemoryStore {
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        let (policies, key) = (check.policies, check.key);
-        let hashes = self.branch_hashes(key);
-        let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key };
-        decision::reset(&mut tables, policies, key);
+        let hashes = self.branch_hashes(check.key);
+        let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key: check.key };
+        step::reset(&mut tables, check);
         StoreFuture::ready(Ok(()))
     }
 

@@ -11,10 +11,9 @@ use crate::{
     clock::Clock,
     limiter::permits::{
         Lost,
-        pool::{Pool, PoolRules},
+        pool::{PermitPool, PoolRules},
     },
     model::{Concurrency, OnLoss},
-    permits::Acquired,
     store::{PermitGrant, PermitOutcome, PermitRequest},
 };
 
@@ -25,16 +24,16 @@ async fn a_replica_that_stalls_for_a_life_loses_its_permits_before_another_gets_
     let policy = EXACT.on_loss(OnLoss::Cancel);
     let (first, second) = (server.replica(policy.clone(), &stalled), server.replica(policy, &time));
     let permits = [permit(&first).await, permit(&first).await];
-    assert!(second.acquire("acme").await.unwrap().is_denied());
+    assert!(second.acquire("acme").await.unwrap().is_err());
     // No task runs meanwhile: the whole process is stopped.
     for clock in [&time, &stalled] {
         clock.advance(Duration::from_millis(9_989));
     }
-    assert!(!permits[0].is_lost() && second.acquire("acme").await.unwrap().is_denied());
+    assert!(!permits[0].is_lost() && second.acquire("acme").await.unwrap().is_err());
     for clock in [&time, &stalled] {
         clock.advance(Duration::from_millis(1));
     }
-    assert!(permits[0].is_lost() && second.acquire("acme").await.unwrap().is_denied());
+    assert!(permits[0].is_lost() && second.acquire("acme").await.unwrap().is_err());
     let polled = AtomicU32::new(0);
     let work = permits[0].run(async { polled.fetch_add(1, Ordering::SeqCst) });
     assert_eq!(work.await, Err(Lost(())));
@@ -42,9 +41,9 @@ async fn a_replica_that_stalls_for_a_life_loses_its_permits_before_another_gets_
     permits[1].lost().await;
     time.advance(Duration::from_millis(10));
     let others = [permit(&second).await, permit(&second).await];
-    assert!(first.acquire("acme").await.unwrap().is_denied(), "what was lost does not come back");
+    assert!(first.acquire("acme").await.unwrap().is_err(), "what was lost does not come back");
     drop(permits);
-    assert!(first.acquire("acme").await.unwrap().is_denied(), "a lost permit is not given back twice");
+    assert!(first.acquire("acme").await.unwrap().is_err(), "a lost permit is not given back twice");
     drop(others);
 }
 
@@ -76,7 +75,7 @@ async fn a_lost_reply_costs_no_permit() {
         server.set(ANSWERS);
         // The store has granted it. The next call of the replica states what it really holds.
         let permits = [permit(&limiter).await, permit(&limiter).await];
-        assert!(limiter.acquire("acme").await.unwrap().is_denied());
+        assert!(limiter.acquire("acme").await.unwrap().is_err());
         drop(permits);
         tokio::time::sleep(Duration::from_secs(9)).await;
         let key = Key::new("acme");
@@ -125,8 +124,8 @@ async fn in_an_outage_permits_stay_valid_slack_is_used_and_then_the_outage_answe
         let mut degraded = Vec::new();
         for _ in 0..10 {
             match limiter.acquire("acme").await {
-                Ok(Acquired::Permit(permit)) => degraded.push(permit),
-                Ok(Acquired::Denied(denied)) => assert_eq!(denied.degraded(), Some(ErrorKind::CircuitOpen)),
+                Ok(Ok(permit)) => degraded.push(permit),
+                Ok(Err(denied)) => assert_eq!(denied.degraded(), Some(ErrorKind::CircuitOpen)),
                 Err(error) => assert_eq!((outage, error.kind()), (Outage::Closed, ErrorKind::CircuitOpen)),
             }
         }
@@ -188,10 +187,7 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
     drop(first);
     drop(held);
     assert_eq!(
-        futures_util::FutureExt::now_or_never(limiter.acquire("acme"))
-            .unwrap()
-            .map(|acquired| acquired.is_denied())
-            .ok(),
+        futures_util::FutureExt::now_or_never(limiter.acquire("acme")).unwrap().map(|acquired| acquired.is_err()).ok(),
         Some(false),
         "the pool still holds both: their release could not be sent"
     );
@@ -208,7 +204,7 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
 fn a_reply_that_does_not_cover_the_permits_in_use_loses_all_of_them() {
     let rules = PoolRules { is_pooled: true, life_us: 1_000 };
     let grant = |held| PermitGrant { held, in_flight: 2, wanted: 0, outcome: PermitOutcome::Decided };
-    let mut pool = Pool::default();
+    let mut pool = PermitPool::default();
     pool.demand = 2;
     let turn = pool.begin(10, 2, rules);
     pool.end(turn, &grant(2), 11, rules);

@@ -27,11 +27,11 @@ fn a_store_in_the_process_needs_no_runtime_and_counts_exactly() {
             std::task::Poll::Pending => panic!("a store in the process answers at once"),
         }
     };
-    let mut permits: Vec<_> = (0..8).map(|at| acquire(&both[at % 2]).into_result().unwrap()).collect();
-    let denied = acquire(&both[0]).into_result().unwrap_err();
+    let mut permits: Vec<_> = (0..8).map(|at| acquire(&both[at % 2]).unwrap()).collect();
+    let denied = acquire(&both[0]).unwrap_err();
     assert_eq!((denied.limit(), denied.in_flight()), (8, 8));
     permits.pop();
-    let again = acquire(&both[0]).into_result().unwrap();
+    let again = acquire(&both[0]).unwrap();
     assert_eq!((again.in_flight(), again.is_lost(), again.degraded()), (8, false, None));
     drop((permits, again));
     assert!(both.iter().all(|limiter| limiter.shared.is_empty()), "an idle key leaves nothing in the limiter");
@@ -57,7 +57,7 @@ async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_w
     permits.truncate(2);
     let mut others = Vec::new();
     let refused = loop {
-        match second.acquire("acme").await.unwrap().into_result() {
+        match second.acquire("acme").await.unwrap() {
             Ok(permit) => others.push(permit),
             Err(denied) => break denied,
         }
@@ -67,9 +67,9 @@ async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_w
     // The next renewal of the first replica gives them back.
     while others.len() < 6 {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        others.extend(second.acquire("acme").await.unwrap().into_result());
+        others.extend(second.acquire("acme").await.unwrap());
     }
-    assert!(second.acquire("acme").await.unwrap().is_denied());
+    assert!(second.acquire("acme").await.unwrap().is_err());
 }
 
 /// Returns a replica's limiter with a lower limit.
@@ -100,8 +100,8 @@ async fn law_p2_after_the_limit_was_lowered_no_permit_is_granted_until_fewer_are
             // Idle permits of another replica come back with its renewal.
             let max_wait = Duration::from_millis(if left < 3 { 10_000 } else { 50 });
             for replica in &replicas {
-                let acquired = replica.acquire_within("acme", max_wait).await.unwrap();
-                assert_eq!(acquired.is_denied(), left >= 3, "{policy:?}: {left} are held");
+                let acquired = replica.with_wait(max_wait).acquire("acme").await.unwrap();
+                assert_eq!(acquired.is_err(), left >= 3, "{policy:?}: {left} are held");
             }
         }
     }
@@ -113,7 +113,7 @@ fn law_p2_a_lowered_limit_counts_in_a_process_too() {
     let both = [(); 2].map(|()| ConcurrencyLimiter::new(store.clone(), POOLED));
     let acquire = |limiter: &ConcurrencyLimiter| {
         let acquired = futures_util::FutureExt::now_or_never(limiter.acquire("acme"));
-        acquired.expect("a store in the process answers at once").unwrap().into_result().ok()
+        acquired.expect("a store in the process answers at once").unwrap().ok()
     };
     let mut held: Vec<_> = (0..8).map(|at| acquire(&both[at % 2]).expect("a permit")).collect();
     let both = both.map(|limiter| lowered(&limiter, 3));
@@ -136,14 +136,14 @@ async fn an_exact_limit_leaves_no_permit_idle_and_one_call_serves_callers_that_w
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let replica = replicas[0].clone();
-        tasks.spawn(async move { replica.try_acquire("acme").await.unwrap().is_denied() });
+        tasks.spawn(async move { replica.try_acquire("acme").await.unwrap().is_err() });
     }
     drop(all);
     assert!(tasks.join_all().await.into_iter().all(|is_denied| is_denied));
     assert!(server.calls() - before <= 2, "{} calls for 20 denials", server.calls() - before);
     first.release().await.unwrap();
     let third = permit(&replicas[1]).await;
-    assert!(replicas[0].acquire("acme").await.unwrap().is_denied());
+    assert!(replicas[0].acquire("acme").await.unwrap().is_err());
     drop((second, third));
     settled(|| {
         server.store.permits(request(&EXACT_LIMIT, &Key::new("acme"))).into_ready().unwrap().unwrap().in_flight == 0
@@ -158,7 +158,7 @@ async fn held_permits_are_renewed_by_one_task_that_ends_when_nothing_is_held() {
     let limiter = server.replica(POOLED, &clock);
     let held = permit(&limiter).await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(tasks(), 1);
+    assert_eq!(tasks(), 2, "the renewal, and the timer of its calls");
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(!held.is_lost());
     let renewals = server.calls();
@@ -176,7 +176,7 @@ async fn held_permits_are_renewed_by_one_task_that_ends_when_nothing_is_held() {
 async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number() {
     let clock = Clock::tokio();
     let server = Server::new(&clock);
-    let policy = EXACT.max_wait(Duration::from_secs(60)).max_waiting(5);
+    let policy = EXACT.wait(Duration::from_secs(60)).max_waiting(5);
     for limiter in [server.replica(policy.clone(), &clock), ConcurrencyLimiter::new(MemoryStore::new(), policy)] {
         let mut held = vec![permit(&limiter).await, permit(&limiter).await];
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
@@ -191,20 +191,20 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let begun = Instant::now();
-        assert!(limiter.acquire("acme").await.unwrap().is_denied(), "the sixth caller does not wait");
-        assert!(limiter.try_acquire("acme").await.unwrap().is_denied());
+        assert!(limiter.acquire("acme").await.unwrap().is_err(), "the sixth caller does not wait");
+        assert!(limiter.try_acquire("acme").await.unwrap().is_err());
         assert_eq!(begun.elapsed(), Duration::ZERO);
         // A caller that goes away leaves its place.
         waiting[1].abort();
         for expected in [0, 2, 3, 4] {
             drop(held.remove(0));
-            assert!(limiter.try_acquire("acme").await.unwrap().is_denied(), "those that wait come first");
+            assert!(limiter.try_acquire("acme").await.unwrap().is_err(), "those that wait come first");
             let (at, permit) = order.recv().await.unwrap();
             assert_eq!(at, expected);
             held.push(permit);
         }
         let begun = Instant::now();
-        assert!(limiter.acquire_within("acme", Duration::from_secs(3)).await.unwrap().is_denied());
+        assert!(limiter.with_wait(Duration::from_secs(3)).acquire("acme").await.unwrap().is_err());
         let waited = begun.elapsed();
         assert!((3_000..3_100).contains(&waited.as_millis()), "{waited:?}");
     }
@@ -222,13 +222,14 @@ async fn a_waiting_caller_gets_the_permit_of_another_replica() {
     for policy in [EXACT, Concurrency::new("streams", 2)] {
         let replicas = [(); 2].map(|()| server.replica(policy.clone(), &clock));
         let held = [permit(&replicas[0]).await, permit(&replicas[0]).await];
-        let wait = replicas[1].acquire_within("acme", Duration::from_secs(20));
+        let patient = replicas[1].with_wait(Duration::from_secs(20));
+        let wait = patient.acquire("acme");
         let give_back = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(held);
         };
         let (acquired, ()) = tokio::join!(wait, give_back);
-        assert!(!acquired.unwrap().is_denied(), "{policy:?}");
+        assert!(acquired.unwrap().is_ok(), "{policy:?}");
         tokio::time::sleep(Duration::from_secs(20)).await;
     }
 }
@@ -263,10 +264,10 @@ async fn a_lowered_limit_grants_nothing_until_fewer_are_held() {
         }
         assert_eq!(denied(&two).await.limit(), 2);
         held.truncate(2);
-        assert!(two.acquire("acme").await.unwrap().is_denied());
+        assert!(two.acquire("acme").await.unwrap().is_err());
         held.truncate(1);
         held.push(permit(&two).await);
-        assert!(two.acquire("acme").await.unwrap().is_denied());
+        assert!(two.acquire("acme").await.unwrap().is_err());
         held.push(permit(&limiter).await);
         assert!(held.iter().all(|permit| !permit.is_lost()));
         drop(held);
@@ -279,10 +280,10 @@ async fn a_hundred_thousand_keys_leave_nothing_behind() {
     let limiter = ConcurrencyLimiter::new(MemoryStore::new(), POOLED);
     let mut permits = Vec::new();
     for key in 0..100_000_u64 {
-        permits.push(limiter.acquire(key).await.unwrap().into_result().unwrap());
+        permits.push(limiter.acquire(key).await.unwrap().unwrap());
     }
     for bytes in [&b"\0{}: \n"[..], b"", &[255; 1_000]] {
-        permits.push(limiter.acquire(Key::bytes(bytes)).await.unwrap().into_result().unwrap());
+        permits.push(limiter.acquire(Key::bytes(bytes)).await.unwrap().unwrap());
     }
     drop(permits);
     assert!(limiter.shared.is_empty());

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::{
     clock::Clock,
     limiter::permits::{
-        lease::Lease,
-        pool::{Pool, PoolRules},
+        granted::Granted,
+        pool::{PermitPool, PoolRules},
     },
     store::{PermitGrant, PermitOutcome},
 };
@@ -24,8 +24,8 @@ fn grant(held: u32, wanted: u64) -> PermitGrant {
 }
 
 /// Returns a pool that holds permits since the time 0.
-fn holding(held: u32, rules: PoolRules) -> Pool {
-    let mut pool = Pool::default();
+fn holding(held: u32, rules: PoolRules) -> PermitPool {
+    let mut pool = PermitPool::default();
     pool.demand = held;
     let turn = pool.begin(0, 9, rules);
     pool.end(turn, &grant(held, 0), 0, rules);
@@ -118,7 +118,7 @@ fn permits_that_have_lapsed_are_not_free_and_take_no_part_of_the_share() {
 
 #[test]
 fn the_share_of_an_outage_is_counted() {
-    let mut pool = Pool::default();
+    let mut pool = PermitPool::default();
     assert_eq!([(); 3].map(|()| pool.take_share(0, 2)), [true, true, false]);
     assert_eq!((pool.in_flight(), pool.is_idle(0)), (2, false));
     pool.unshared = 0;
@@ -143,7 +143,7 @@ fn a_reply_that_comes_after_the_end_of_the_lease_does_not_bring_back_its_permits
 async fn a_holder_is_told_when_the_lease_ends_or_the_store_has_lost_it() {
     let clock = Clock::tokio();
     for is_lost_at_once in [true, false] {
-        let (began, lease) = (Instant::now(), Arc::new(Lease::new(clock.now_us() + 2_500_000)));
+        let (began, lease) = (Instant::now(), Arc::new(Granted::new(clock.now_us() + 2_500_000)));
         let losing = Arc::clone(&lease);
         let lose = async move {
             if is_lost_at_once {
@@ -151,7 +151,7 @@ async fn a_holder_is_told_when_the_lease_ends_or_the_store_has_lost_it() {
                 losing.lose();
             }
         };
-        tokio::join!(lease.lost(&clock), lose);
+        tokio::join!(lease.lost(|| clock.now_us()), lose);
         let waited = began.elapsed().as_millis();
         let expected = if is_lost_at_once { 100..=102 } else { 2_500..=2_510 };
         assert!(expected.contains(&waited), "{waited} ms");

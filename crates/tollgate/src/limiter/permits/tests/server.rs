@@ -94,11 +94,11 @@ pub(super) static POOLED_LIMIT: Concurrency = POOLED;
 pub(super) static EXACT_LIMIT: Concurrency = EXACT;
 
 pub(super) async fn permit(limiter: &ConcurrencyLimiter) -> Permit {
-    limiter.acquire("acme").await.expect("an answer").into_result().expect("a permit")
+    limiter.acquire("acme").await.expect("an answer").expect("a permit")
 }
 
 pub(super) async fn denied(limiter: &ConcurrencyLimiter) -> PermitDenied {
-    limiter.acquire("acme").await.expect("an answer").into_result().expect_err("a denial")
+    limiter.acquire("acme").await.expect("an answer").expect_err("a denial")
 }
 
 /// Lets the other tasks run until the condition holds. Time stands still.
@@ -124,7 +124,7 @@ pub(super) fn request<'a>(policy: &'a Concurrency, key: &'a Key) -> PermitReques
         needed: 0,
         extra: 0,
         waits: false,
-        life: policy.life_time(),
+        life: policy.life(),
         deadline: None,
     }
 }

@@ -5,7 +5,7 @@ use foldhash::fast::RandomState;
 use super::*;
 use crate::{Cost, Policy, Quota};
 
-pub(in crate::redis::dispatch) fn request_within(timeout: Duration) -> Arc<CheckRequest> {
+fn request_within(timeout: Duration) -> Arc<CheckRequest> {
     let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
     let key = Key::new("acme");
     let check = Check::new(&policies, &key, Cost::ONE).with_deadline(Deadline::after(timeout));
@@ -31,19 +31,6 @@ fn a_reply_is_received_once() {
     sender.send(unavailable());
     assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(error))) if error.to_string() == "away"));
     assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Dropped))));
-}
-
-#[test]
-fn the_first_of_reply_and_deadline_counts() {
-    let (sender, mut receiver) = sides();
-    receiver.request().expire();
-    assert!(!sender.is_awaited(), "an expired check is not sent");
-    sender.send(unavailable());
-    assert!(matches!(poll(&mut receiver), Poll::Ready(Err(NoReply::Late))));
-    let (sender, mut receiver) = sides();
-    sender.send(unavailable());
-    receiver.request().expire();
-    assert!(matches!(poll(&mut receiver), Poll::Ready(Ok(Err(_)))));
 }
 
 #[test]

@@ -15,18 +15,19 @@
 //! | `<words>`, `<slots>`, `<width>` | the words of a policy or of all, their places in the replies, and how many they are |
 //! | `<fits>` | the verdicts of all policies |
 //!
-//! A section is searched for in `leased.lua` if the policies are leased, in the frame, in the file of the algorithm, and in
-//! `shared.lua`. In the file, `NAME_capped` comes before NAME under a ceiling, and `NAME_alone` if one word may be the reply.
+//! A section is searched for in `leased.lua` if the policies are leased, in the frame, in `correct.lua` for a refund or a commit,
+//! in the file of the algorithm, and in `shared.lua`. In the file, `NAME_capped` comes before NAME under a ceiling, and `NAME_alone` if one word may be the reply.
 //!
 //! In a script over several policies, the numbers of a policy, and the names that its sections declare without
 //! indentation, end in the number of the policy.
 
 use std::collections::{HashMap, HashSet};
 
-use super::parts::Part;
+use super::{COMMIT, REFUND, parts::Part};
 use crate::model::algorithm::source;
 
 const ARGUMENTS: &str = source!("arguments");
+const CORRECT: &str = source!("correct");
 const LEASED: &str = source!("leased");
 const MULDIV: &str = source!("muldiv");
 const SHARED: &str = source!("shared");
@@ -53,7 +54,8 @@ impl<'a> Frame<'a> {
     pub(super) fn new(source: &'static str, parts: &'a [Part], before: &'static str) -> Self {
         let (mut all, mut names) = (Vec::new(), Vec::new());
         for part in parts {
-            let outer = sections(&[source, if part.leased { LEASED } else { "" }]);
+            let corrects = if [COMMIT, REFUND].contains(&source) { CORRECT } else { "" };
+            let outer = sections(&[corrects, source, if part.leased { LEASED } else { "" }]);
             let own = sections(&[SHARED, MULDIV, part.like.unwrap_or_default(), part.source]);
             let lines = outer.values().chain(own.values()).flat_map(|section| section.lines());
             let lines = lines.filter(|line| !line.starts_with("local function"));

@@ -5,19 +5,17 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::clock::Clock;
-
 /// The permits that the store granted to this replica for one key, until they are lost. Permits of the same grant
 /// share it.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct Granted {
     /// The time on the clock of this replica at which the permits lapse unless they are renewed.
     until_us: AtomicU64,
     is_lost: AtomicBool,
     lost: Notify,
 }
 
-impl Lease {
+impl Granted {
     pub(super) fn new(until_us: u64) -> Self {
         Self { until_us: AtomicU64::new(until_us), is_lost: AtomicBool::new(false), lost: Notify::new() }
     }
@@ -32,8 +30,8 @@ impl Lease {
         self.until_us.load(Ordering::Acquire)
     }
 
-    /// Extends the lease to `until_us`, unless it is longer already.
-    pub(super) fn extend(&self, until_us: u64) {
+    /// Renews the permits until `until_us`, unless they last longer already.
+    pub(super) fn renew(&self, until_us: u64) {
         self.until_us.fetch_max(until_us, Ordering::AcqRel);
     }
 
@@ -44,10 +42,10 @@ impl Lease {
     }
 
     /// Waits until the permits are lost. Without a runtime, waits for the store to say so.
-    pub(super) async fn lost(&self, clock: &Clock) {
+    pub(super) async fn lost(&self, now_us: impl Fn() -> u64) {
         loop {
             let lost = self.lost.notified();
-            let now_us = clock.now_us();
+            let now_us = now_us();
             if self.is_lost(now_us) {
                 return;
             }

@@ -1,20 +1,31 @@
 //! A model of the schedules: the pure functions of the server and of the replicas, with crashes, stalls, calls that are
 //! lost, late or repeated, replies that are lost or late, clocks that differ, and servers that lose their state.
 
-mod parts;
-
-use std::{sync::LazyLock, time::Duration};
-
-use self::parts::{Dice, Message, Replica};
-use super::pool::{PermitTurn, Pool, PoolRules};
-use crate::{
-    Key,
-    model::Concurrency,
-    store::permits::{PermitGrant, PermitOutcome, PermitRequest, PermitState},
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
 };
 
+use tollgate::{
+    Key,
+    permits::Concurrency,
+    store::{PermitGrant, PermitOutcome},
+    testing::{self, PermitState},
+};
+use tollgate_test_support::{Dice, START_US};
+
+/// The permits of a replica are the files of the library.
+#[allow(dead_code, reason = "the library uses what is left over here")]
+#[path = "../../../crates/tollgate/src/limiter/permits/granted.rs"]
+mod granted;
+#[allow(dead_code, reason = "the library uses what is left over here")]
+#[path = "../../../crates/tollgate/src/limiter/permits/pool.rs"]
+mod pool;
+
+use granted::Granted;
+use pool::{PermitPool, PoolCall, PoolRules};
+
 const LIFE_US: u64 = 1_000_000;
-pub(super) const START_US: u64 = 4_000_000_000_000_000;
 const MOST: u64 = 8;
 const RUNS: u64 = 1_400;
 const STEPS: u64 = 400;
@@ -48,9 +59,56 @@ struct World {
     withheld: u64,
 }
 
+/// A replica: its pool, and the permits that it has handed out.
+struct Replica {
+    name: u64,
+    rules: PoolRules,
+    pool: PermitPool,
+    permits: Vec<Arc<Granted>>,
+    limit: u32,
+    number: u64,
+    /// The call that is under way, by its number.
+    call: Option<(u64, PoolCall)>,
+    /// The look at the server by which the last reply was made.
+    answered: u64,
+    /// The clock runs faster or slower by this many parts of 10 000, and from its own start.
+    skew: i64,
+    offset_us: u64,
+}
+
+/// A message in the network.
+#[derive(Clone, Copy)]
+enum Message {
+    Call {
+        name: u64,
+        number: u64,
+        call: PoolCall,
+        is_pooled: bool,
+    },
+    /// `look` is the look at the server by which it was made.
+    Reply {
+        name: u64,
+        number: u64,
+        grant: PermitGrant,
+        look: u64,
+    },
+}
+
+impl Replica {
+    fn now_us(&self, now_us: u64) -> u64 {
+        let passed = (now_us - START_US) as i64;
+        self.offset_us + (passed + passed * self.skew / 10_000) as u64
+    }
+
+    fn live(&self, now_us: u64) -> u32 {
+        let now_us = self.now_us(now_us);
+        self.permits.iter().filter(|granted| !granted.is_lost(now_us)).count() as u32
+    }
+}
+
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = Dice::new(seed);
         let most = 1 + dice.below(MOST) as u32;
         let mut world = Self {
             is_faulty: seed % 2 == 1,
@@ -80,15 +138,15 @@ impl World {
 
     fn replica(&mut self) -> Replica {
         self.names += 1;
-        let is_pooled = !self.dice.once_in(3);
+        let is_pooled = self.dice.below(3) > 0;
         Replica {
             name: self.names,
             rules: PoolRules { is_pooled, life_us: LIFE_US },
-            pool: Pool::default(),
+            pool: PermitPool::default(),
             permits: Vec::new(),
             limit: self.most,
             number: 0,
-            turn: None,
+            call: None,
             answered: 0,
             skew: self.dice.below(9) as i64 - 4,
             offset_us: 1 + self.dice.below(1_000_000_000_000),
@@ -118,7 +176,7 @@ impl World {
             1 => 1,
             2 => self.dice.below(LIFE_US / 3),
             // A stall of everything that is longer than a life.
-            3 if self.dice.once_in(8) => LIFE_US + self.dice.below(LIFE_US),
+            3 if self.dice.below(8) == 0 => LIFE_US + self.dice.below(LIFE_US),
             // Around the instant at which a lease ends on the clock of its replica or at the server.
             4 => LIFE_US / 1_000 * 999 + self.dice.below(3),
             5 => LIFE_US / 1_000 - 1 + self.dice.below(3),
@@ -135,8 +193,8 @@ impl World {
         let replica = &mut self.replicas[at];
         let now_us = replica.now_us(self.now_us);
         match replica.pool.take_spare(now_us, replica.limit) {
-            Some(lease) => {
-                replica.permits.push(lease);
+            Some(granted) => {
+                replica.permits.push(granted);
                 self.law_p2(at);
             }
             None => {
@@ -148,16 +206,16 @@ impl World {
 
     fn call(&mut self, at: usize) {
         let replica = &mut self.replicas[at];
-        if replica.turn.is_some() {
+        if replica.call.is_some() {
             return;
         }
         replica.number += 1;
-        let turn = replica.pool.begin(replica.now_us(self.now_us), replica.limit, replica.rules);
-        replica.turn = Some((replica.number, turn));
+        let call = replica.pool.begin(replica.now_us(self.now_us), replica.limit, replica.rules);
+        replica.call = Some((replica.number, call));
         self.network.push(Message::Call {
             name: replica.name,
             number: replica.number,
-            turn,
+            call,
             is_pooled: replica.rules.is_pooled,
         });
     }
@@ -165,8 +223,8 @@ impl World {
     fn give_back(&mut self) {
         let at = self.at();
         let replica = &mut self.replicas[at];
-        if let Some(lease) = replica.permits.pop() {
-            replica.pool.give_back(&lease);
+        if let Some(granted) = replica.permits.pop() {
+            replica.pool.give_back(&granted);
             if replica.pool.has_surplus(replica.rules) {
                 self.call(at);
             }
@@ -188,13 +246,13 @@ impl World {
         }
         let at = self.dice.below(self.network.len() as u64) as usize;
         let message = self.network[at];
-        if !self.dice.once_in(12) {
+        if self.dice.below(12) > 0 {
             self.network.swap_remove(at);
         }
         match message {
-            Message::Call { name, number, turn, is_pooled } => {
-                let grant = self.decide(name, number, turn, is_pooled);
-                if !self.dice.once_in(8) {
+            Message::Call { name, number, call, is_pooled } => {
+                let grant = self.decide(name, number, call, is_pooled);
+                if self.dice.below(8) > 0 {
                     self.network.push(Message::Reply { name, number, grant, look: self.looks });
                 }
             }
@@ -206,33 +264,23 @@ impl World {
         }
     }
 
-    fn decide(&mut self, replica: u64, number: u64, turn: PermitTurn, waits: bool) -> PermitGrant {
-        let request = PermitRequest {
-            policy: &POLICY,
-            key: &KEY,
-            limit: turn.limit,
-            replica,
-            number,
-            kept: turn.kept,
-            used: turn.used,
-            needed: turn.needed,
-            extra: turn.extra,
-            waits,
-            life: Duration::from_micros(LIFE_US),
-            deadline: None,
-        };
+    fn decide(&mut self, replica: u64, number: u64, call: PoolCall, waits: bool) -> PermitGrant {
+        let mut request = testing::permit_request(&POLICY, &KEY);
+        (request.replica, request.number, request.limit) = (replica, number, call.limit);
+        (request.kept, request.used, request.needed, request.extra) = (call.kept, call.used, call.needed, call.extra);
+        (request.waits, request.life) = (waits, Duration::from_micros(LIFE_US));
         let before = self.server.clone();
         let grant = self.server.decide(self.server_us(), &request);
         self.look();
         let was_held = before.held(replica);
         if grant.outcome != PermitOutcome::Overtaken && u64::from(grant.held) > was_held {
-            assert!(grant.in_flight <= turn.limit.into(), "granted above the limit: {request:?} {grant:?}");
+            assert!(grant.in_flight <= call.limit.into(), "granted above the limit: {request:?} {grant:?}");
         }
-        let is_above = grant.outcome != PermitOutcome::Overtaken && grant.in_flight > turn.limit.into();
-        assert!(!is_above || grant.held <= turn.kept, "idle permits are left above the limit: {request:?} {grant:?}");
-        self.withheld += u64::from(is_above && grant.held < turn.needed);
+        let is_above = grant.outcome != PermitOutcome::Overtaken && grant.in_flight > call.limit.into();
+        assert!(!is_above || grant.held <= call.kept, "idle permits are left above the limit: {request:?} {grant:?}");
+        self.withheld += u64::from(is_above && grant.held < call.needed);
         // A lost state may be restored from an older copy.
-        if self.dice.once_in(4) {
+        if self.dice.below(4) == 0 {
             self.backup = before;
         }
         grant
@@ -240,23 +288,23 @@ impl World {
 
     fn receive(&mut self, at: usize, number: u64, grant: &PermitGrant, look: u64) {
         let replica = &mut self.replicas[at];
-        let Some((_, turn)) = replica.turn.take_if(|(current, _)| *current == number) else { return };
+        let Some((_, call)) = replica.call.take_if(|(current, _)| *current == number) else { return };
         let now_us = replica.now_us(self.now_us);
-        replica.pool.end(turn, grant, now_us, replica.rules);
+        replica.pool.end(call, grant, now_us, replica.rules);
         replica.answered = look;
         self.grants += u64::from(grant.outcome == PermitOutcome::Decided && grant.held > 0);
         self.lost += u64::from(grant.outcome == PermitOutcome::Lost);
         while self.replicas[at].pool.demand > 0
             && let limit = self.replicas[at].limit
-            && let Some(lease) = self.replicas[at].pool.take(now_us, limit)
+            && let Some(granted) = self.replicas[at].pool.take(now_us, limit)
         {
-            self.replicas[at].permits.push(lease);
+            self.replicas[at].permits.push(granted);
             self.replicas[at].pool.demand -= 1;
             self.law_p2(at);
         }
         let replica = &mut self.replicas[at];
         // Callers that were denied go away, or wait and ask again.
-        if self.dice.once_in(2) {
+        if self.dice.below(2) == 0 {
             replica.pool.demand = 0;
         } else if replica.pool.demand > 0 {
             self.call(at);
@@ -267,7 +315,7 @@ impl World {
     fn give_up(&mut self) {
         let at = self.at();
         let replica = &mut self.replicas[at];
-        if replica.turn.take().is_some() {
+        if replica.call.take().is_some() {
             replica.pool.fail(replica.now_us(self.now_us), replica.rules);
             replica.pool.demand = 0;
         }
@@ -337,19 +385,19 @@ impl World {
         for at in 0..3 {
             let replica = &mut self.replicas[at];
             replica.limit = self.most;
-            if replica.turn.take().is_some() {
+            if replica.call.take().is_some() {
                 replica.pool.fail(replica.now_us(self.now_us), replica.rules);
             }
             replica.pool.demand = 0;
-            for lease in std::mem::take(&mut replica.permits) {
-                replica.pool.give_back(&lease);
+            for granted in std::mem::take(&mut replica.permits) {
+                replica.pool.give_back(&granted);
             }
         }
         // A clock that went back prolongs permits by a life, counted from the next call.
         self.replicas[0].pool.demand = 1;
         self.exchange(0);
-        while let Some(lease) = self.replicas[0].permits.pop() {
-            self.replicas[0].pool.give_back(&lease);
+        while let Some(granted) = self.replicas[0].permits.pop() {
+            self.replicas[0].pool.give_back(&granted);
         }
         for _ in 0..12 {
             self.now_us += LIFE_US / 4;
@@ -381,8 +429,8 @@ impl World {
         self.call(at);
         while let Some(message) = self.network.pop() {
             match message {
-                Message::Call { name, number, turn, is_pooled } => {
-                    let grant = self.decide(name, number, turn, is_pooled);
+                Message::Call { name, number, call, is_pooled } => {
+                    let grant = self.decide(name, number, call, is_pooled);
                     self.network.push(Message::Reply { name, number, grant, look: self.looks });
                 }
                 Message::Reply { number, grant, look, .. } => {

@@ -1,21 +1,22 @@
 use std::{fmt, time::Duration};
 
-use super::Permit;
 use crate::ErrorKind;
 
-/// The outcome of an acquire: a permit, or a denial.
-#[derive(Debug)]
-#[must_use = "a permit that is dropped is given back"]
-pub enum Acquired {
-    /// The permit. Dropping it gives it back.
-    Permit(Permit),
-    /// No permit is free.
-    Denied(PermitDenied),
-}
-
-/// Reports that no permit was free.
+/// Reports that no permit was free. [`ConcurrencyLimiter::acquire`](crate::permits::ConcurrencyLimiter::acquire) returns it.
 ///
 /// The message names the limit. It does not contain the key.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
+///
+/// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
+/// let permit = exports.acquire("acme").await??;
+/// let denied = exports.acquire("acme").await?.unwrap_err();
+/// assert_eq!(denied.to_string(), "concurrency limit exports reached: 1 of 1 in flight, retry after about 1s");
+/// drop(permit);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct PermitDenied {
     pub(super) name: Box<str>,
@@ -23,38 +24,6 @@ pub struct PermitDenied {
     pub(super) in_flight: u64,
     pub(super) retry_after: Duration,
     pub(super) degraded: Option<ErrorKind>,
-}
-
-impl Acquired {
-    /// Returns whether no permit was free.
-    #[must_use]
-    pub fn is_denied(&self) -> bool {
-        matches!(self, Self::Denied(_))
-    }
-
-    /// Returns the permit, and turns a denial into an error for `?`.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use tollgate::{MemoryStore, permits::{Concurrency, ConcurrencyLimiter}};
-    ///
-    /// let exports = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("exports", 1));
-    /// let permit = exports.acquire("acme").await?.into_result()?;
-    /// let denied = exports.acquire("acme").await?.into_result().unwrap_err();
-    /// assert_eq!(denied.to_string(), "concurrency limit exports reached: 1 of 1 in flight, retry after about 1s");
-    /// drop(permit);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`PermitDenied`] when no permit was free.
-    pub fn into_result(self) -> Result<Permit, PermitDenied> {
-        match self {
-            Self::Permit(permit) => Ok(permit),
-            Self::Denied(denied) => Err(denied),
-        }
-    }
 }
 
 impl PermitDenied {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{
-    pool::PermitTurn,
+    pool::PoolCall,
     shared::{KeyState, PoolRef},
     upkeep,
 };
@@ -16,31 +16,31 @@ use crate::{
 };
 
 impl PoolRef {
-    /// Calls the store, and waits for the reply until the deadline. The caller holds the lock of the turn.
+    /// Calls the store, and waits for the reply until the deadline. The caller holds the lock `calling`.
     ///
     /// A call whose future is dropped counts as one without a reply.
-    pub(super) async fn turn(&self, deadline: Deadline) -> Result<(), Error> {
+    pub(super) async fn call(&self, deadline: Deadline) -> Result<(), Error> {
         upkeep::start(&self.shared);
-        let turn = self.begin(&mut self.lock());
+        let call = self.begin(&mut self.lock());
         let unanswered = Unanswered { pool: self };
-        match answer_by(Some(deadline), self.send(turn, Some(deadline))).await {
+        match answer_by(Some(deadline), self.send(call, Some(deadline))).await {
             Ok(grant) => {
                 std::mem::forget(unanswered);
                 self.shared.limiter.fallback.answered(deadline.start());
-                self.end(&mut self.lock(), turn, &grant)
+                self.end(&mut self.lock(), call, &grant)
             }
             Err(error) => Err(error),
         }
     }
 
     /// Calls a store in the process, which answers at once.
-    pub(super) fn turn_in_process(&self, state: &mut KeyState) -> Result<(), Error> {
-        let turn = self.begin(state);
-        let answer = self.send(turn, None).into_ready().unwrap_or_else(|_| {
+    pub(super) fn call_in_process(&self, state: &mut KeyState) -> Result<(), Error> {
+        let call = self.begin(state);
+        let answer = self.send(call, None).into_ready().unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Unavailable, "a store in the process did not answer at once"))
         });
         match answer {
-            Ok(grant) => self.end(state, turn, &grant),
+            Ok(grant) => self.end(state, call, &grant),
             Err(error) => {
                 state.pool.fail(self.shared.clock.now_us(), self.shared.rules);
                 Err(error)
@@ -50,44 +50,44 @@ impl PoolRef {
 
     /// Gives back what is idle, when a call is due.
     pub(super) async fn settle(&self, deadline: Deadline) -> Result<(), Error> {
-        let _turn = self.turn.lock().await;
+        let _calling = self.calling.lock().await;
         if self.lock().pool.is_due(self.shared.clock.now_us(), self.shared.rules) {
-            self.turn(deadline).await?;
+            self.call(deadline).await?;
         }
         Ok(())
     }
 
-    fn begin(&self, state: &mut KeyState) -> PermitTurn {
+    fn begin(&self, state: &mut KeyState) -> PoolCall {
         state.begun += 1;
         state.pool.begin(self.shared.clock.now_us(), self.limit.load(Ordering::Relaxed), self.shared.rules)
     }
 
-    fn send(&self, turn: PermitTurn, deadline: Option<Deadline>) -> StoreFuture<PermitGrant> {
+    fn send(&self, call: PoolCall, deadline: Option<Deadline>) -> StoreFuture<PermitGrant> {
         let shared = &self.shared;
         shared.limiter.store.permits(PermitRequest {
             policy: &shared.policy,
             key: &self.key,
-            limit: turn.limit,
+            limit: call.limit,
             replica: shared.replica,
             number: shared.next_number(),
-            kept: turn.kept,
-            used: turn.used,
-            needed: turn.needed,
-            extra: turn.extra,
+            kept: call.kept,
+            used: call.used,
+            needed: call.needed,
+            extra: call.extra,
             waits: shared.rules.is_pooled,
             life: std::time::Duration::from_micros(shared.rules.life_us),
             deadline,
         })
     }
 
-    fn end(&self, state: &mut KeyState, turn: PermitTurn, grant: &PermitGrant) -> Result<(), Error> {
-        state.pool.end(turn, grant, self.shared.clock.now_us(), self.shared.rules);
+    fn end(&self, state: &mut KeyState, call: PoolCall, grant: &PermitGrant) -> Result<(), Error> {
+        state.pool.end(call, grant, self.shared.clock.now_us(), self.shared.rules);
         if grant.outcome == PermitOutcome::TooManyReplicas {
             let name = self.shared.policy.name();
             let message = format!("64 other replicas hold permits of this key of concurrency {name}");
             return Err(Error::config(message));
         }
-        if grant.held < turn.needed {
+        if grant.held < call.needed {
             state.denied_in = state.begun;
         }
         Ok(())

@@ -1,7 +1,8 @@
-use std::{fmt, sync::OnceLock, time::Duration};
+use std::{fmt, sync::OnceLock};
 
 use metrics::{Counter, Gauge, Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
+use super::StoreState;
 use crate::model::lease::LeaseCounts;
 
 const SERVERS: &str = "tollgate_store_servers";
@@ -24,20 +25,6 @@ pub(crate) struct StoreMetrics {
     leases: OnceLock<LeaseSeries>,
 }
 
-/// Describes the servers of a store at one time.
-#[derive(Debug, Default)]
-pub(crate) struct StoreState {
-    pub(crate) servers: usize,
-    /// The servers to which there is a connection.
-    pub(crate) connected: usize,
-    /// The servers whose circuit breaker is open.
-    pub(crate) breakers_open: usize,
-    /// The checks that wait to be sent.
-    pub(crate) queued: usize,
-    pub(crate) round_trip: Option<Duration>,
-    pub(crate) replicas: Option<u32>,
-}
-
 struct LeaseSeries {
     held: Gauge,
     granted: Counter,
@@ -56,6 +43,8 @@ struct Gauges {
 }
 
 impl StoreMetrics {
+    pub(crate) const IS_ON: bool = true;
+
     /// Sets all gauges. `name` is the prefix of the store.
     pub(crate) fn record(&self, name: &str, state: &StoreState) {
         let gauges = self.gauges.get_or_init(|| Gauges::new(name));

@@ -1,0 +1,134 @@
+//! The rate at which a bucket was stored, when it is not that of the policy: the quota has changed since, or others know another.
+
+use super::{
+    debt::{MARK, MOST_BURSTS, MOST_US},
+    table::Words,
+    token_bucket::{Bucket, less, most},
+};
+use crate::{
+    Policy, Quota,
+    model::{
+        cost::Ask,
+        quota::{MAX_EXACT, Span},
+    },
+};
+
+/// The rate at which the units of a settlement are measured: that of the stored bucket.
+///
+/// A settlement may come with a quota that is not in force any more. It then changes nothing but its own units: what is stored
+/// is not cut to the burst of its quota, and keeps its rate.
+pub(super) struct Rate<'a> {
+    pub(super) quota: &'a Quota,
+    /// The time of a unit at which the bucket was stored, if it is another one.
+    other: Option<f64>,
+}
+
+impl<'a> Rate<'a> {
+    pub(super) fn of(policy: &'a Policy, other: Option<f64>) -> Self {
+        Self { quota: policy.quota_ref(), other }
+    }
+
+    pub(super) fn is_other(&self) -> bool {
+        self.other.is_some()
+    }
+
+    /// Returns the time of the whole burst. Of another quota it is not known.
+    pub(super) fn top(&self) -> Span {
+        if self.is_other() { (MAX_EXACT, 0) } else { self.quota.span(self.quota.burst()) }
+    }
+
+    /// Returns the time of the most units that are spent in debt.
+    pub(super) fn most(&self) -> Span {
+        let units = self.quota.burst() * MOST_BURSTS;
+        self.other.map_or_else(|| most(self.quota), |pace| (bounded((units as f64 * pace).ceil()), 0))
+    }
+
+    /// Returns the time of units that are charged.
+    pub(super) fn charged(&self, cost: u64) -> Span {
+        let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
+        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+    }
+
+    /// Returns the time of units that are returned.
+    pub(super) fn returned(&self, cost: u64) -> Span {
+        let of_other = |pace: f64| (bounded(cost as f64 * pace), 0);
+        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+    }
+
+    /// No more is spent, and the time of more units may exceed 64 bits.
+    fn most_units(&self, cost: u64) -> u64 {
+        cost.min(self.quota.burst() * MOST_BURSTS)
+    }
+
+    /// Returns how much of `step` the bucket has to miss still after `passed_us`: no more has accrued in that time, at the
+    /// faster of the two rates.
+    pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
+        let passed_us = match self.other {
+            Some(other) if other > self.quota.pace() => (passed_us as f64 / self.quota.pace() * other).ceil() as u64,
+            _ => passed_us,
+        };
+        step.0.checked_sub(passed_us).map_or((0, 0), |left| (left, step.1))
+    }
+}
+
+/// Returns a time at another rate.
+fn bounded(us: f64) -> u64 {
+    us.min(MOST_US as f64) as u64
+}
+
+/// Returns the time of the units that were stored as `ahead` at this pace, at the rate of the quota.
+pub(super) fn converted(ahead: u64, pace: f64, quota: &Quota) -> u64 {
+    let units = ahead as f64 / pace;
+    let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
+    let ahead = if is_known { (units * quota.pace()).ceil() } else { 0.0 };
+    ahead.min(MAX_EXACT as f64) as u64
+}
+
+/// Returns the words of a check that charges nothing to a bucket of another pace. Leased units are counted at one rate.
+pub(super) fn kept_words(
+    bucket: &Bucket,
+    policy: &Policy,
+    pace: f64,
+    now_us: u64,
+    ask: Ask,
+    ceiling: Span,
+) -> Option<Words> {
+    if policy.is_leased() { None } else { bucket.of_other_rate(policy.quota_ref(), pace, now_us, ask, ceiling) }
+}
+
+impl Bucket {
+    /// Returns the words of a check that charges nothing to this bucket, which was stored at this pace and stays as it is.
+    /// `None` when it is mended.
+    ///
+    /// The units return at the rate at which they were stored. So a cost that does not fit is admitted at the time that the words
+    /// tell, and not at that of this rate. Without a cost they are those of the units that are spent.
+    fn of_other_rate(mut self, quota: &Quota, pace: f64, now_us: u64, ask: Ask, ceiling: Span) -> Option<Words> {
+        if self.full_us < now_us {
+            return None;
+        }
+        let (is_in_debt, top) = (self.part >= MARK, quota.span(quota.burst()));
+        self.part %= MARK;
+        let most = if is_in_debt { most(quota) } else { top };
+        if self.ahead(now_us).0 > most.0 {
+            return None;
+        }
+        let stored = self.ahead_of_part(now_us, pace);
+        if ask.cost == 0 {
+            let (whole, part) = (converted(stored, pace, quota), 0).min(most);
+            return Some([whole, part, 0, 0]);
+        }
+        let step = quota.span(ask.cost);
+        let room =
+            (if is_in_debt { ceiling } else { ceiling.min(top) }).0.saturating_sub(step.0 + u64::from(step.1 > 0));
+        // The most that is stored when the cost fits: the quotient of doubles may be one too high or too low.
+        let mut least = ((room as f64 / quota.pace() * pace) as u64).min(stored);
+        if converted(least, pace, quota) > room {
+            least = least.saturating_sub(1);
+        } else if least < stored && converted(least + 1, pace, quota) <= room {
+            least += 1;
+        }
+        let wait_us = stored.saturating_sub(least).max(1);
+        let (whole, part) = if ceiling < step { (0, 0) } else { less(quota, ceiling, step) };
+        Some([whole + wait_us, part, 0, 0])
+    }
+}

@@ -1,0 +1,150 @@
+//! A store over anything that keeps bytes under keys: a database, a file, a service.
+
+mod lanes;
+mod store;
+mod values;
+
+use std::{fmt, future::Future};
+
+pub use store::KeyValueStore;
+
+use crate::Error;
+
+/// Keeps bytes under keys, and writes some of them if nobody has changed what was read.
+///
+/// Implement it to keep the state of policies elsewhere: in a database that a service has already, in a file. A
+/// [`KeyValueStore`] makes a [`Store`](crate::Store) of it. Wrap a store instead to count or to trace its calls: see
+/// [`Store`](crate::Store).
+///
+/// # Write a store of your own
+///
+/// The two methods are the two trips of a batch of checks. A database can make one transaction of both:
+///
+/// ```
+/// use std::{collections::BTreeMap, sync::Mutex, time::SystemTime};
+/// use tollgate::{
+///     Error, Limiter, Policy, Quota,
+///     store::{KeyValue, KeyValueStore, Snapshot, Write},
+/// };
+///
+/// /// Keeps everything in a map.
+/// #[derive(Default)]
+/// struct Map(Mutex<BTreeMap<Vec<u8>, Vec<u8>>>);
+///
+/// impl KeyValue for Map {
+///     /// What was read, to see whether it is still the same.
+///     type Read = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+///
+///     async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Self::Read>, Error> {
+///         let map = self.0.lock().unwrap();
+///         let values: Vec<_> = keys.iter().map(|key| map.get(key).cloned()).collect();
+///         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+///         let read = keys.iter().cloned().zip(values.clone()).collect();
+///         Ok(Snapshot { now_us: now.as_micros() as u64, values, read })
+///     }
+///
+///     async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
+///         let mut map = self.0.lock().unwrap();
+///         if read.iter().any(|(key, value)| map.get(key) != value.as_ref()) {
+///             return Ok(false);
+///         }
+///         for Write { key, value, .. } in writes {
+///             // A real store also removes what has expired.
+///             match value {
+///                 Some(value) => map.insert(key, value),
+///                 None => map.remove(&key),
+///             };
+///         }
+///         Ok(true)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tollgate::Error> {
+/// let store = KeyValueStore::new(Map::default());
+/// let limiter = Limiter::new(store.clone(), Policy::token_bucket("api", Quota::per_hour(2)));
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// assert!(limiter.check("acme").await?.is_allowed());
+/// assert!(limiter.check("acme").await?.is_denied());
+/// assert!(store.backend().0.lock().unwrap().contains_key(&b"{acme}:api:t1"[..]));
+/// # Ok(()) }
+/// ```
+///
+/// What an implementation has to know:
+///
+/// - **One step.** [`write`](Self::write) writes all or nothing, and only while *each* key that was read is as it was
+///   read: also one that is not written, and one that was missing. Either it compares (the values, or versions of rows)
+///   and returns `false` when something has changed: the calls are then decided again. Or it keeps others away, by a
+///   transaction and its locks. Keys are sorted, so locks are taken in one order.
+/// - **One instant.** The values and the time of a [`Snapshot`] are of one instant. The time is that of all processes: the
+///   database's clock. Limits hold when it goes back, see law 10 of [`Store`](crate::Store).
+/// - **Expiry.** A value may be removed when its time has come, and not before. A value that has expired and is still there
+///   does no harm.
+/// - **Durability.** What was written before a crash and is lost gives its units a second time.
+/// - **Errors** have the [kind](crate::ErrorKind) that tells a limiter's [`Outage`](crate::Outage) what happened: for
+///   example [`ConnectionRefused`](crate::ErrorKind::ConnectionRefused), or
+///   [`ConnectionLost`](crate::ErrorKind::ConnectionLost) when it is not known whether something was written. A message
+///   contains no key and no secret.
+/// - **Cancellation.** A limiter stops waiting at its [deadline](crate::LimiterBuilder::deadline), but the futures of
+///   these methods run to their end in a task. Set a time limit in the client of the database, too.
+///
+/// The bytes are those that a [`RedisStore`](crate::RedisStore) stores, so [`StoredState`](crate::store::StoredState)
+/// reads them. Treat them as opaque: other versions of this crate may write other ones, under other keys.
+///
+/// `examples/sqlite_store.rs` of the repository is such a store in a file.
+pub trait KeyValue: Send + Sync + 'static {
+    /// What a write has to know of the read before it: the values or their versions, or an open transaction.
+    ///
+    /// It is dropped without a write when nothing changes, as after a denial. A transaction then ends.
+    type Read: Send;
+
+    /// Reads the values of these keys, which are sorted and different, and the time.
+    ///
+    /// # Errors
+    ///
+    /// The limiter applies its [`Outage`](crate::Outage) to each call of the batch.
+    fn read(&self, keys: &[Vec<u8>]) -> impl Future<Output = Result<Snapshot<Self::Read>, Error>> + Send;
+
+    /// Writes all of this if every key that was read is as it was read, and nothing otherwise. Returns whether it was
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`read`](Self::read). The calls of the batch are not decided again, because they may have been charged.
+    fn write(&self, read: Self::Read, writes: Vec<Write>) -> impl Future<Output = Result<bool, Error>> + Send;
+}
+
+/// What a [`KeyValue`] has read at one instant.
+pub struct Snapshot<R> {
+    /// The time of the store, in microseconds since the Unix epoch; below 2⁵³.
+    pub now_us: u64,
+    /// The value of each key, in the order of the keys. `None` for a key that is missing.
+    pub values: Vec<Option<Vec<u8>>>,
+    /// What the write has to know.
+    pub read: R,
+}
+
+impl<R> fmt::Debug for Snapshot<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("now_us", &self.now_us).finish_non_exhaustive()
+    }
+}
+
+/// A value that a [`KeyValue`] writes.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Write {
+    /// The key, which was read before: the limited key, the name of the policy, and a tag of the algorithm.
+    pub key: Vec<u8>,
+    /// The value: 24 to 64 bytes for a state of most [algorithms](crate::Algorithm). `None` removes the key.
+    pub value: Option<Vec<u8>>,
+    /// The time at which the value may be removed, in milliseconds since the Unix epoch. 0 without a value.
+    pub expires_ms: u64,
+}
+
+impl fmt::Debug for Write {
+    /// Leaves out the key and the value: both may identify a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.value.as_ref().map(Vec::len);
+        f.debug_struct("Write").field("bytes", &length).field("expires_ms", &self.expires_ms).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use super::{
+    KeyValue,
+    lanes::Lanes,
+    values::{Values, View},
+};
+use crate::{
+    Cost, Decision, PolicySet, Store,
+    clock::micros,
+    model::{Entry, algorithm::State},
+    store::{
+        Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture, names,
+        permits::PermitState,
+        step::{self, States},
+    },
+};
+
+/// Makes a [`Store`] of a [`KeyValue`].
+///
+/// It has every algorithm, and keeps every law of [`Store`]: it decides by the functions of
+/// [`MemoryStore`](crate::MemoryStore). What it lacks is what makes a [`RedisStore`](crate::RedisStore) fast, and what
+/// needs a clock of its own:
+///
+/// | feature | here |
+/// |---|---|
+/// | checks, peeks, costs, ceilings, priorities, levels, branches | yes; branches in one step |
+/// | refunds, resets, reservations and their debts, permits, entries of a log | yes |
+/// | a batch of calls in two round trips | yes: up to 128 calls that wait in a lane |
+/// | calls that others were faster than | decided again, until the deadline of the call |
+/// | deadlines and [outages](crate::Outage) | by the limiter, as for every store |
+/// | a [sliding log](crate::Algorithm::SlidingLog) | each check reads and writes the whole log: keep it short |
+/// | [leased](crate::Policy::leased) policies | each check asks the store; the limiter logs a warning when it is built |
+/// | [counted replicas](crate::limiter::Replicas::Counted) | not counted: an outage divides by no number |
+/// | [published](crate::LimiterBuilder::published) limits, shares set by operators | not shown, not set |
+/// | remembered denials, circuit breaker | no: each call asks the store |
+///
+/// Calls of one key wait in one *lane*. A task decides all that wait there together, and there is one of them at a time.
+/// So the number of lanes is the number of batches that are under way: connections, or transactions.
+///
+/// Clones share everything. See [`KeyValue`] for an example.
+pub struct KeyValueStore<K>(Arc<Lanes<K>>);
+
+/// The number of lanes by default.
+const LANES: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
+
+impl<K: KeyValue> KeyValueStore<K> {
+    /// Creates a store with 16 lanes.
+    #[must_use]
+    pub fn new(backend: K) -> Self {
+        Self::with_lanes(backend, LANES)
+    }
+
+    /// Creates a store with so many lanes. One is right for a file, in which one transaction writes at a time.
+    #[must_use]
+    pub fn with_lanes(backend: K, lanes: NonZeroUsize) -> Self {
+        Self(Arc::new(Lanes::new(backend, lanes)))
+    }
+
+    /// Returns what keeps the bytes.
+    #[must_use]
+    pub fn backend(&self) -> &K {
+        &self.0.backend
+    }
+
+    /// Takes a step over the states of a check, and the record of the reservation with this id.
+    fn step<T: Send + 'static>(
+        &self,
+        check: Check<'_>,
+        id: Option<&ReservationId>,
+        mut step: impl FnMut(&mut View<'_>, Check<'_>, u64) -> T + Send + 'static,
+    ) -> StoreFuture<T> {
+        let Check { policies, key, deadline, .. } = check;
+        let states = policies.iter().map(|policy| name(|text| names::write_key(policy, key, text)));
+        let record = id.map(|id| name(|text| names::write_record_key(policies, key, id, text)));
+        let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
+        let check = check.keep();
+        StoreFuture::pending(async move {
+            let key = check.key.clone();
+            let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
+                step(&mut View::new(values, names), check.check(), now_us)
+            };
+            lanes.ask(&key, names, deadline, step).await
+        })
+    }
+
+    /// Refunds the cost of `check`, which was spent at `spent_us` or now.
+    pub(crate) fn refund_at(
+        &self,
+        check: Check<'_>,
+        spent_us: Option<u64>,
+        decision: Option<&Decision>,
+    ) -> StoreFuture<()> {
+        let decision = decision.cloned();
+        self.step(check, None, move |states, check, now_us| {
+            step::refund(states, check, now_us, spent_us.unwrap_or(now_us), decision.as_ref());
+        })
+    }
+}
+
+impl<K: KeyValue> Store for KeyValueStore<K> {
+    fn check(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
+        self.step(check, None, |states, check, now_us| {
+            let levels = step::check(states, check, now_us, false);
+            Decision::from_levels(check.policies, levels, check.charge(), now_us)
+        })
+    }
+
+    fn look(&self, check: Check<'_>) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
+        self.step(check, None, |states, check, now_us| {
+            let levels = step::look(states, check, now_us);
+            Decision::from_levels(check.policies, levels, check.charge(), now_us)
+        })
+    }
+
+    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
+        match check.policies.is_blocked() {
+            true => StoreFuture::ready(Ok(())),
+            false => self.refund_at(check, decision.map(Decision::at_us), decision),
+        }
+    }
+
+    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
+        self.step(check, None, |states, check, _| step::reset(states, check))
+    }
+
+    fn entries(&self, check: Check<'_>, limit: usize) -> StoreFuture<Vec<Entry>> {
+        let log = match check.policies.log() {
+            Ok(log) => log.clone(),
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        let (alone, period_us) = (PolicySet::from(log.clone()), log.quota().period_us());
+        let check = Check { policies: &alone, each: None, cost: Cost::ZERO, ..check };
+        self.step(check, None, move |states, _, now_us| {
+            let place = states.find(0, &log);
+            match place.and_then(|place| states.state(0, &log, place)) {
+                Some((State::SlidingLog(state), _)) => {
+                    let entries = state.entries(period_us, now_us).take(limit);
+                    entries.map(|(at_us, tag)| Entry::new(at_us, tag)).collect()
+                }
+                _ => Vec::new(),
+            }
+        })
+    }
+
+    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
+        let PermitRequest { policy, key, limit, replica, number, kept, used, needed, extra, waits, life, deadline } =
+            request;
+        let names = vec![name(|text| names::write_permit_key(policy.name(), key, text))];
+        let (lanes, policy, key) = (Arc::clone(&self.0), policy.clone(), key.clone());
+        StoreFuture::pending(async move {
+            let of = key.clone();
+            let step = move |values: &mut Values, names: &[Vec<u8>], now_us: u64| {
+                let (policy, key) = (&policy, &key);
+                let request = PermitRequest {
+                    policy,
+                    key,
+                    limit,
+                    replica,
+                    number,
+                    kept,
+                    used,
+                    needed,
+                    extra,
+                    waits,
+                    life,
+                    deadline,
+                };
+                let stored = values.get(&names[0]).and_then(PermitState::of_bytes).unwrap_or_default();
+                let mut state = stored.clone();
+                let grant = state.decide(now_us, &request);
+                if state != stored {
+                    let bytes = (!state.is_empty()).then(|| state.to_bytes());
+                    values.set(&names[0], bytes, state.expires_ms());
+                }
+                grant
+            };
+            lanes.ask(&of, names, deadline, step).await
+        })
+    }
+
+    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+        if let Some(blocked) = check.blocked() {
+            return StoreFuture::ready(Ok(blocked));
+        }
+        let (life_us, of) = (micros(time_to_live), id.clone());
+        self.step(check, Some(id), move |states, check, now_us| {
+            let reserved = step::reserve(states, check, &of, life_us, now_us);
+            Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
+        })
+    }
+
+    fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
+        if check.policies.is_blocked() {
+            return StoreFuture::ready(Ok(Settlement::Lapsed));
+        }
+        let of = id.clone();
+        self.step(check, Some(id), move |states, check, now_us| step::commit(states, check, &of, 1, now_us))
+    }
+}
+
+/// Returns the name that `write` ends.
+fn name(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut text = b"{".to_vec();
+    write(&mut text);
+    text
+}
+
+impl<K> Clone for KeyValueStore<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K> fmt::Debug for KeyValueStore<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyValueStore").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! The step from states to decisions over several policies: all are charged, or none. Every store that decides in Rust takes it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{
+    Check, ReservationId, Settlement,
+    reservation::{Change, Record, Reserved},
+};
+use crate::{
+    Decision, Policy,
+    model::{
+        algorithm::{PolicyLevel, Refund, Settled, State},
+        decision::PolicyLevels,
+    },
+};
+
+/// Holds the states of a key, and its reservations. Nobody else changes them during a step.
+///
+/// `at` is the place of the policy in the set of the check. The place of a stored state holds until a state is
+/// [set](Self::set) that had none, or [removed](Self::remove).
+pub(crate) trait States {
+    /// Returns the place of the state of a policy.
+    fn find(&mut self, at: usize, policy: &Policy) -> Option<usize>;
+
+    /// Returns a stored state, and the pace at which it was stored, if that is not the policy's.
+    ///
+    /// A state that was moved out is put back here. Nothing else may be changed.
+    fn state(&mut self, at: usize, policy: &Policy, place: usize) -> Option<(&mut State, Option<f64>)>;
+
+    /// Stores a state that has changed, at its place if it has one.
+    fn set(
+        &mut self,
+        at: usize,
+        policy: &Arc<Policy>,
+        place: Option<usize>,
+        state: State,
+        other: Option<f64>,
+        now_us: u64,
+    );
+
+    /// Removes the state of a policy.
+    fn remove(&mut self, at: usize, policy: &Policy);
+
+    /// Returns the record of a reservation that has not lapsed.
+    fn record(&mut self, check: Check<'_>, id: &ReservationId, now_us: u64) -> Option<Record>;
+
+    /// Stores the record of a reservation.
+    fn set_record(&mut self, check: Check<'_>, id: &ReservationId, record: Record);
+}
+
+/// A state that was loaded for a check.
+struct Loaded {
+    place: Option<usize>,
+    settled: Settled,
+    fits: bool,
+    /// Is true when the state is stored. When it is not, a state that was moved out is put back unchanged.
+    is_written: bool,
+}
+
+/// Decides over all policies of the check, and charges all or none. The charge of a reservation is remembered, because its
+/// commit may return units late.
+pub(crate) fn check(states: &mut impl States, check: Check<'_>, now_us: u64, is_reserved: bool) -> PolicyLevels {
+    let policies = check.policies.shared();
+    let mut loaded: SmallVec<[Loaded; 4]> = policies
+        .iter()
+        .enumerate()
+        .map(|(at, policy)| {
+            let place = states.find(at, policy);
+            let settled = match place.and_then(|place| states.state(at, policy, place)) {
+                Some((state, other)) => state.settle(policy, other, now_us),
+                None => State::fresh(policy.algorithm()).settle(policy, None, now_us),
+            };
+            let fits = settled.state.fits(policy, now_us, check.charge().ask(at));
+            Loaded { place, settled, fits, is_written: false }
+        })
+        .collect();
+    let is_admitted = loaded.iter().all(|loaded| loaded.fits);
+    let levels = PolicyLevels::collect(policies.iter().zip(&mut loaded).enumerate().map(|(at, (policy, loaded))| {
+        let (cost, ask) = (check.cost_of(at).units(), check.charge().ask(at).denied_unless(loaded.fits));
+        let is_free = !loaded.fits || cost == 0;
+        let stored = loaded.place.filter(|_| is_free).and_then(|place| states.state(at, policy, place));
+        let kept = stored.and_then(|(state, other)| state.kept_words(policy, other?, now_us, ask));
+        let Loaded { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
+        let is_charged = is_admitted && cost > 0;
+        if is_charged {
+            state.charge(policy, now_us, cost, check.tag);
+            if is_reserved {
+                state.remember(now_us);
+            }
+        }
+        // A peek changes no stored state.
+        *is_written = is_charged || (*mended && cost > 0);
+        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask));
+        (&**policy, PolicyLevel { fits: *fits, words })
+    }));
+    write(states, policies, loaded, now_us);
+    levels
+}
+
+/// Stores the states that were charged or mended, and puts back the states that were moved out.
+fn write(states: &mut impl States, policies: &[Arc<Policy>], loaded: SmallVec<[Loaded; 4]>, now_us: u64) {
+    // New states are stored last, because that may move the other states.
+    let mut new = SmallVec::<[_; 4]>::new();
+    for (at, (policy, loaded)) in policies.iter().zip(loaded).enumerate() {
+        let Loaded { place, settled: Settled { mut state, mended }, is_written, .. } = loaded;
+        if is_written {
+            state.mark_debt(policy, now_us);
+            match place {
+                Some(_) => states.set(at, policy, place, state, None, now_us),
+                None => new.push((at, policy, state)),
+            }
+        } else if !mended && state.is_moved() {
+            if let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place)) {
+                *stored = state;
+            }
+        }
+    }
+    for (at, policy, state) in new {
+        states.set(at, policy, None, state, None, now_us);
+    }
+}
+
+/// Returns what [`check`] would decide, and changes nothing.
+pub(crate) fn look(states: &mut impl States, check: Check<'_>, now_us: u64) -> PolicyLevels {
+    let each = check.policies.shared().iter().enumerate();
+    PolicyLevels::collect(each.map(|(at, policy)| {
+        let ask = check.charge().ask(at);
+        let place = states.find(at, policy);
+        let stored = place.and_then(|place| states.state(at, policy, place));
+        let stored = stored.map(|(state, other)| (state.looked_at(), other));
+        let state = match stored.clone() {
+            Some((mut state, other)) => state.settle(policy, other, now_us).state,
+            None => State::fresh(policy.algorithm()).settle(policy, None, now_us).state,
+        };
+        let fits = state.fits(policy, now_us, ask);
+        let kept = stored.filter(|_| !fits || ask.cost == 0);
+        let kept = kept.and_then(|(state, other)| state.kept_words(policy, other?, now_us, ask));
+        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask.denied_unless(fits)));
+        (&**policy, PolicyLevel { fits, words })
+    }))
+}
+
+/// Refunds the cost of `check`, which was spent at `spent_us`. `decision` has the places in a queue.
+pub(crate) fn refund(
+    states: &mut impl States,
+    check: Check<'_>,
+    now_us: u64,
+    spent_us: u64,
+    decision: Option<&Decision>,
+) {
+    change(states, check, now_us, spent_us, |at| {
+        let cost = check.cost_of(at).units();
+        let ahead = || decision.and_then(|decision| decision.ahead_of(at));
+        let end = || ahead().map(|(whole, part)| (spent_us + whole, part));
+        if cost == 0 { Change::None } else { Change::Refund(cost, end()) }
+    });
+}
+
+/// Decides a check and records what it charges, or repeats the answer of the reservation that is held.
+pub(crate) fn reserve(
+    states: &mut impl States,
+    check: Check<'_>,
+    id: &ReservationId,
+    life_us: u64,
+    now_us: u64,
+) -> Reserved {
+    if let Some(record) = states.record(check, id, now_us) {
+        return record.repeated(check.policies);
+    }
+    let levels = self::check(states, check, now_us, true);
+    if levels.fit() {
+        states.set_record(check, id, Record::new(check, &levels, now_us, life_us));
+    }
+    Reserved { levels, charge: check.charge().to_owned(), at_us: now_us }
+}
+
+/// Settles a reservation at the costs of `check`, by the commit of this number.
+pub(crate) fn commit(
+    states: &mut impl States,
+    check: Check<'_>,
+    id: &ReservationId,
+    number: u64,
+    now_us: u64,
+) -> Settlement {
+    let Some(mut record) = states.record(check, id, now_us) else {
+        return Settlement::Lapsed;
+    };
+    let settlement = record.settle(number);
+    if settlement == Settlement::Settled {
+        states.set_record(check, id, record.clone());
+        change(states, check, now_us, record.at_us, |at| {
+            record.change(at, &check.policies.shared()[at], check.cost_of(at))
+        });
+    }
+    settlement
+}
+
+/// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh then is removed.
+fn change(states: &mut impl States, check: Check<'_>, now_us: u64, spent_us: u64, change: impl Fn(usize) -> Change) {
+    for (at, policy) in check.policies.shared().iter().enumerate() {
+        let change = change(at);
+        if change == Change::None {
+            continue;
+        }
+        let place = states.find(at, policy);
+        let stored = place.and_then(|place| states.state(at, policy, place));
+        let ((mut state, was_marked), other) = match stored {
+            Some((state, other)) => (state.hold(policy, now_us), other),
+            None => (State::fresh(policy.algorithm()).hold(policy, now_us), None),
+        };
+        let other = other.filter(|_| state.keeps_pace(now_us));
+        let is_written = match change {
+            Change::None => false,
+            Change::Owe(cost) => state.owe(policy, other, now_us, cost),
+            Change::Refund(cost, end) => state.refund(&Refund { policy, other, now_us, spent_us, cost, end }),
+        };
+        if is_written {
+            state.mark_held(policy, other, now_us, was_marked);
+            if state.fresh_at(policy) > now_us {
+                states.set(at, policy, place, state, other, now_us);
+            } else if place.is_some() {
+                states.remove(at, policy);
+            }
+        } else if let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place)) {
+            if state.is_moved() && !stored.is_moved() {
+                *stored = state;
+            }
+        }
+    }
+}
+
+/// Removes the states that belong to the key of the check, or to one branch of it, alone.
+pub(crate) fn reset(states: &mut impl States, check: Check<'_>) {
+    for (at, policy) in check.policies.iter().enumerate().filter(|(_, policy)| policy.is_own(check.key)) {
+        states.remove(at, policy);
+    }
+}

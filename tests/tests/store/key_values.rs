@@ -1,0 +1,141 @@
+//! The adapter that makes a store of bytes under keys, over a map that several processes would share.
+
+use std::time::Duration;
+
+use tokio::runtime;
+use tollgate::{
+    Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, Store,
+    permits::{Acquired, Concurrency},
+    reservation::{ReservationId, Settlement},
+    store::{Check, Clock, Deadline, KeyValueStore},
+    testing::ALGORITHMS,
+};
+use tollgate_test_support::{Dice, Map, START_US, patient_limiter, policies, remaining};
+
+use crate::suite::decisions::{agree, each_algorithm, in_order, ranks_agree};
+
+fn map() -> Map {
+    Map::new(Clock::manual(START_US))
+}
+
+#[tokio::test]
+async fn decisions_over_a_map_are_those_of_the_in_process_store() {
+    let clock = Clock::manual(START_US);
+    let store = KeyValueStore::new(Map::new(clock.clone()).with_conflicts(4));
+    let memory = tollgate::MemoryStore::builder().clock(clock.clone()).build();
+    for (seed, algorithm) in (0..).zip(ALGORITHMS) {
+        let mut dice = Dice::new(seed);
+        for most in [1, 4] {
+            let set = policies::set(&mut dice, algorithm, most);
+            agree(&set, &store, &memory, &clock, &mut dice, (most, seed)).await;
+        }
+    }
+    let store = KeyValueStore::new(Map::new(clock.clone()).with_conflicts(4));
+    ranks_agree(&store, &clock).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_share_a_map_admit_a_burst_exactly() {
+    let map = map();
+    let processes: Vec<_> = (0..4).map(|_| KeyValueStore::new(map.clone())).collect();
+    for policy in each_algorithm(Quota::per_day(100)) {
+        let limiters: Vec<_> = processes.iter().map(|store| patient_limiter(store.clone(), policy.clone())).collect();
+        let check = |at: usize| tokio::spawn(limiters[at % 4].check("hot").into_future());
+        let tasks: Vec<_> = (0..600).map(check).collect();
+        let mut passed = 0;
+        for task in tasks {
+            passed += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+        }
+        assert_eq!(passed, 100, "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn checks_that_wait_are_read_and_written_together_and_a_denial_writes_nothing() {
+    let map = map();
+    let limiter = patient_limiter(KeyValueStore::new(map.clone()), Policy::token_bucket("api", Quota::per_day(50)));
+    let checks = (0..100).map(|_| limiter.check("hot").into_future()).collect();
+    let decisions = in_order(checks).await;
+    let admitted: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+    assert_eq!(admitted, (0..100).map(|at| at < 50).collect::<Vec<_>>(), "in the order in which they came");
+    assert_eq!((map.reads(), map.writes()), (1, (1, 0)), "one batch");
+    assert!(limiter.check("hot").await.expect("a decision").is_denied());
+    assert!(limiter.peek("hot").await.is_ok());
+    assert_eq!((map.reads(), map.writes()), (3, (1, 0)), "a denial and a peek write nothing");
+    let state = map.get(b"{hot}:api:t1").expect("a state");
+    assert_eq!(
+        state.expires_ms,
+        (START_US + 86_400_000_000) / 1_000_000 * 1_000 + 1_000,
+        "it expires when it is fresh"
+    );
+}
+
+#[tokio::test]
+async fn everything_beside_checks_works_over_a_map() {
+    let map = map().with_conflicts(3);
+    let store = KeyValueStore::new(map.clone());
+    let set = [Policy::token_bucket("api", Quota::per_day(10)), Policy::sliding_log("log", Quota::per_day(20))];
+    let limiter = patient_limiter(store.clone(), set);
+    let decision = limiter.check("acme").cost(Cost::new(4)).tag("ann").await.expect("a decision");
+    let entries = limiter.entries("acme", 2).await.expect("entries");
+    assert_eq!((entries.len(), entries[0].tag()), (2, &b"ann"[..]));
+    limiter.refund("acme", Cost::ONE).of(&decision).await.expect("a refund");
+    assert_eq!(remaining(&limiter, "acme").await, 7);
+
+    let id = ReservationId::try_new("order-1").expect("an id");
+    let reserve = || async { limiter.reserve("acme", Cost::new(5)).id(id.clone()).await.expect("a decision") };
+    let (first, again) = (reserve().await, reserve().await);
+    assert!(first.decision().is_allowed() && again.decision().is_allowed());
+    assert_eq!(remaining(&limiter, "acme").await, 2, "the same id charges once");
+    assert_eq!(first.commit(Cost::new(6)).await.expect("settled"), Settlement::Settled);
+    assert_eq!(again.commit(Cost::new(9)).await.expect("settled"), Settlement::AlreadySettled);
+    assert_eq!(remaining(&limiter, "acme").await, 1);
+    limiter.reset("acme").await.expect("a reset");
+    assert_eq!(remaining(&limiter, "acme").await, 10);
+
+    let exports = patient_limiter(store, Policy::token_bucket("any", Quota::per_day(1)));
+    let exports = exports.concurrency(Concurrency::new("exports", 2));
+    let held = [exports.try_acquire("acme").await, exports.try_acquire("acme").await];
+    assert!(held.iter().all(|held| matches!(held, Ok(Acquired::Permit(_)))), "{held:?}");
+    assert!(matches!(exports.try_acquire("acme").await, Ok(Acquired::Denied(_))));
+    assert!(map.keys().contains(&b"{acme}:exports:p1".to_vec()));
+}
+
+#[tokio::test]
+async fn a_failure_of_the_map_has_its_kind_and_is_an_outage() {
+    for kind in [ErrorKind::ConnectionRefused, ErrorKind::Busy, ErrorKind::Authentication] {
+        let store = KeyValueStore::new(map().failing(kind));
+        let policy = Policy::token_bucket("api", Quota::per_day(1));
+        let closed = Limiter::builder(store.clone()).policies(policy.clone()).on_outage(Outage::Closed).build();
+        assert_eq!(closed.check("acme").await.expect_err("no decision").kind(), kind);
+        let local = Limiter::builder(store).policies(policy).on_outage(Outage::local(1)).build();
+        let decision = local.check("acme").await.expect("a decision of the outage");
+        assert_eq!(decision.degraded(), Some(kind));
+    }
+}
+
+#[tokio::test]
+async fn a_check_that_others_are_always_faster_than_ends_at_its_deadline() {
+    let store = KeyValueStore::new(map().with_conflicts(1));
+    let (policies, key) = (PolicySet::from(Policy::token_bucket("api", Quota::per_day(1))), Key::new("acme"));
+    let check = Check::new(&policies, &key, Cost::ONE);
+    let error = store.check(check.with_deadline(Deadline::after(Duration::from_millis(5)))).await.expect_err("late");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let error = store.check(check).await.expect_err("it ends without a deadline, too");
+    assert_eq!((error.kind(), error.kind().is_unavailable()), (ErrorKind::Overloaded, true));
+}
+
+#[test]
+fn the_adapter_needs_a_runtime_and_outlives_the_one_that_it_was_first_used_on() {
+    let store = KeyValueStore::new(map());
+    let (policies, key) = (PolicySet::from(Policy::token_bucket("api", Quota::per_day(9))), Key::new("acme"));
+    let check = || store.check(Check::new(&policies, &key, Cost::ONE));
+    let mut outside = Box::pin(check());
+    let polled = outside.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert!(matches!(polled, std::task::Poll::Ready(Err(error)) if error.kind() == ErrorKind::NoRuntime));
+    for spent in 1..=3 {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let decision = runtime.block_on(check()).expect("a decision");
+        assert_eq!(decision.states().next().expect("a state").remaining(), 9 - spent);
+    }
+}
