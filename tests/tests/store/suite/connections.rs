@@ -1,6 +1,6 @@
 //! Connections of a store, also when a server forgets or breaks one.
 
-use std::{thread, time::Duration};
+use std::thread;
 
 use tokio::{runtime, task};
 use tollgate::{Policy, Quota};
