@@ -8,9 +8,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    denied::PermitDenied,
-    granted::Granted,
-    permit::{Permit, Source},
+    permit::{Permit, PermitDenied, Source},
+    pool::Granted,
     shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{

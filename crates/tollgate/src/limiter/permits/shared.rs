@@ -1,6 +1,5 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fmt,
     ops::Deref,
     sync::{
         Arc, MutexGuard,
@@ -56,7 +55,7 @@ pub(super) struct ConcurrencyInner {
 
 /// Sends pools to the task that renews permits, while it runs.
 #[derive(Default)]
-pub(super) struct Upkeep(Lock<Option<UnboundedSender<PoolRef>>>);
+pub(super) struct Upkeep(pub(super) Lock<Option<UnboundedSender<PoolRef>>>);
 
 /// The permits of one key in this process.
 pub(super) struct KeyPool {
@@ -136,7 +135,7 @@ impl ConcurrencyInner {
                 if state.pool.is_due(now_us, self.rules) {
                     due.push(self.use_pool(Arc::clone(pool)));
                 }
-                let is_kept = pool.is_used() || !state.pool.is_idle(now_us);
+                let is_kept = pool.users.load(Ordering::Relaxed) > 0 || !state.pool.is_idle(now_us);
                 if !is_kept {
                     self.pools.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -188,16 +187,12 @@ impl ConcurrencyInner {
 impl Upkeep {
     /// Settles the pool soon. Without the task, its permits lapse.
     pub(super) fn settle(&self, pool: PoolRef) {
-        let pool = match &*self.lock() {
+        let pool = match &*self.0.lock() {
             Some(sender) => sender.send(pool).err().map(|unsent| unsent.0),
             None => Some(pool),
         };
         // Dropped without the lock.
         drop(pool);
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
-        self.0.lock()
     }
 }
 
@@ -216,10 +211,6 @@ impl KeyPool {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
         self.state.lock()
-    }
-
-    fn is_used(&self) -> bool {
-        self.users.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -246,17 +237,5 @@ impl Drop for PoolRef {
             shard.remove(&self.pool.key);
             self.shared.pools.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl fmt::Debug for PoolRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolRef").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ConcurrencyInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyInner").field("policy", &self.policy).finish_non_exhaustive()
     }
 }
