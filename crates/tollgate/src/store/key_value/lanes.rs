@@ -103,8 +103,8 @@ impl<K: KeyValue> Lanes<K> {
                 return;
             }
             // A store that does not answer holds the lane no longer than anybody waits for it.
-            let deadlines: Option<Vec<Deadline>> = calls.iter().map(|call| call.deadline()).collect();
-            let last = deadlines.and_then(|all| all.into_iter().max_by_key(|deadline| deadline.instant()));
+            let ends = calls.iter().map(|call| call.deadline().filter(|deadline| deadline.instant().is_some()));
+            let last = ends.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max_by_key(|at| at.instant()));
             match answer_by(last, self.try_once(&mut calls)).await {
                 Ok(false) => tokio::task::yield_now().await,
                 outcome => return calls.into_iter().for_each(|call| call.answer(outcome.clone().map(drop))),
