@@ -1,13 +1,13 @@
 //! Measures Tollgate and its peers on the same work.
 //!
 //! A peer is another way to limit requests: a crate, a server module, or code written by hand. Tollgate and the peers
-//! are the contestants. Run the benches with `cargo xtask bench [--quick] [--write] [SECTION…]`.
+//! are the contestants. Run the benches with `cargo xtask bench [--quick] [SECTION…]`.
 //!
 //! Machines differ, and other processes disturb the measurement. For this reason the turns of all contestants
 //! alternate, and a ratio is computed within one round before the median is taken; see [`rounds`]. Each contestant is
 //! measured through its public interface. Its answers are checked, and a wrong answer ends the run.
 
-use std::{env, fs, path::Path, process::ExitCode};
+use std::{env, process::ExitCode};
 
 mod keys;
 mod line;
@@ -26,10 +26,9 @@ use pace::Pace;
 use report::Report;
 
 const HELP: &str = "\
-Usage: cargo xtask bench [--quick] [--write] [SECTION…]
+Usage: cargo xtask bench [--quick] [SECTION…]
 
   --quick  runs three short rounds instead of five longer ones: ends within four minutes
-  --write  writes docs/contributors/benchmarks.md and its pictures; a full run of all sections always writes them
 
 Sections:";
 
@@ -45,12 +44,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let known = |name: &&str| sections::ALL.iter().any(|section| section.name == *name);
-    if !chosen.iter().all(known) || !options.iter().all(|option| ["--quick", "--write"].contains(option)) {
+    if !chosen.iter().all(known) || !options.iter().all(|option| *option == "--quick") {
         eprint!("{}", help());
         return ExitCode::FAILURE;
     }
     let is_quick = options.contains(&"--quick");
-    run(&if is_quick { Pace::quick() } else { Pace::full() }, &chosen, options.contains(&"--write"))
+    run(&if is_quick { Pace::quick() } else { Pace::full() }, &chosen);
+    ExitCode::SUCCESS
 }
 
 fn help() -> String {
@@ -58,7 +58,8 @@ fn help() -> String {
     format!("{HELP}\n{}", sections.collect::<String>())
 }
 
-fn run(pace: &Pace, chosen: &[&str], write: bool) -> ExitCode {
+/// Runs the sections, and prints the page.
+fn run(pace: &Pace, chosen: &[&str]) {
     machine::stay_on_the_client_core();
     let mut report = Report::new(&machine::describe(), pace);
     for section in sections::ALL {
@@ -67,17 +68,5 @@ fn run(pace: &Pace, chosen: &[&str], write: bool) -> ExitCode {
             report.add(section.name, (section.run)(pace));
         }
     }
-    let text = report.markdown();
-    println!("{text}");
-    if write || chosen.is_empty() && !pace.is_quick {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/contributors");
-        let pictures = report.pictures().map(|(name, picture)| (format!("plots/{name}.svg"), picture.svg()));
-        for (file, content) in pictures.chain([("benchmarks.md".to_owned(), text)]) {
-            if let Err(error) = fs::write(docs.join(&file), content) {
-                eprintln!("docs/contributors/{file} cannot be written: {error}");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    ExitCode::SUCCESS
+    println!("{}", report.markdown());
 }

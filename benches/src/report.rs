@@ -1,8 +1,6 @@
-//! Writes the results as one page of Markdown.
+//! Formats the results as one page of Markdown.
 
 use std::fmt::Write as _;
-
-use tollgate_charts::Picture;
 
 use crate::pace::Pace;
 
@@ -45,8 +43,6 @@ pub(crate) struct Table {
     about: String,
     heads: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// A picture of the figures, with the name of its file.
-    picture: Option<(&'static str, Picture)>,
 }
 
 impl Findings {
@@ -90,13 +86,7 @@ impl Table {
             about: about.into(),
             heads: heads.iter().map(|&head| head.to_owned()).collect(),
             rows: Vec::new(),
-            picture: None,
         }
-    }
-
-    /// Shows a picture above the rows. Its file is `docs/contributors/plots/<name>.svg`.
-    pub(crate) fn show(&mut self, name: &'static str, picture: Picture) {
-        self.picture = Some((name, picture));
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -120,9 +110,6 @@ impl Table {
 
     fn write_head(&self, page: &mut String) {
         let _ = writeln!(page, "\n## {}\n\n{}", self.title, self.about);
-        if let Some((name, _)) = &self.picture {
-            let _ = writeln!(page, "\n![{}](plots/{name}.svg)", self.title);
-        }
     }
 
     fn write_rows(&self, page: &mut String) {
@@ -140,7 +127,7 @@ impl Report {
     pub(crate) fn new(machine: &str, pace: &Pace) -> Self {
         let head = format!(
             "# Measured\n\n\
-             Written by `cargo xtask bench`. {machine}\n\n\
+             Printed by `cargo xtask bench`. {machine}\n\n\
              Each figure is the median of {} turns, or of {} turns in process. The turns of all contestants alternate. \
              A ratio is computed within one round, before the median is taken. For this reason ratios stay valid \
              when the speed of the machine changes. In a label, *A to B* means the figure of A divided by the figure \
@@ -157,11 +144,6 @@ impl Report {
     pub(crate) fn add(&mut self, section: &'static str, findings: Findings) {
         self.goals.extend(findings.goals.into_iter().map(|goal| (section, goal)));
         self.tables.extend(findings.tables);
-    }
-
-    /// Returns the pictures, with the names of their files.
-    pub(crate) fn pictures(&self) -> impl Iterator<Item = (&'static str, &Picture)> {
-        self.tables.iter().filter_map(|table| table.picture.as_ref().map(|(name, picture)| (*name, picture)))
     }
 
     pub(crate) fn markdown(&self) -> String {

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::runtime::Builder;
+
 /// The pause between two looks at the clock.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -34,6 +36,18 @@ pub fn undisturbed(limit: Duration, scene: impl Fn()) {
         }
     }
     scene();
+}
+
+/// Runs an asynchronous scene on a runtime with this number of threads, as [`undisturbed`] does.
+///
+/// # Panics
+///
+/// As [`undisturbed`].
+pub fn undisturbed_async(limit: Duration, threads: usize, scene: impl AsyncFn()) {
+    undisturbed(limit, || {
+        let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        builder.worker_threads(threads).enable_all().build().expect("a runtime").block_on(scene());
+    });
 }
 
 /// Returns what `scene` returns, and the longest time for which the machine stood still in it.

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use crate::{server::RedisServer, wait};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A state in which a server answers and refuses to decide.
 #[derive(Clone, Copy, Debug)]

@@ -42,21 +42,3 @@ impl CargoTool {
         target.join("tools").join(format!("{}-{}", self.name, self.version))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_tool_that_is_installed_is_used_and_another_version_is_another_file() {
-        let target = tempfile::tempdir().expect("a temporary directory can be made");
-        let tool = CargoTool { name: "cargo-example", version: "1.0.0" };
-        let binary = tool.path(target.path());
-        fs::create_dir_all(binary.parent().expect("it is in a directory")).expect("the directory is ours");
-        fs::write(&binary, "").expect("the directory is ours");
-        assert_eq!(tool.provide(target.path()).expect("it is there"), binary);
-        assert_ne!(CargoTool { version: "1.0.1", ..tool }.path(target.path()), binary);
-    }
-}

@@ -76,20 +76,3 @@ fn badges(directory: &Path) -> io::Result<usize> {
     }
     Ok(count)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_with_a_badge_are_counted_in_all_folders() {
-        let pages = tempfile::tempdir().expect("a temporary directory can be made");
-        fs::create_dir(pages.path().join("key")).expect("the directory is ours");
-        let write = |name: &str, text: &str| fs::write(pages.path().join(name), text).expect("the directory is ours");
-        write("index.html", "plain");
-        write("struct.A.html", &format!("{BADGE} <code>redis</code>"));
-        write("key/struct.B.html", BADGE);
-        write("search.js", BADGE);
-        assert_eq!(badges(pages.path()).expect("readable"), 2);
-    }
-}

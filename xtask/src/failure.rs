@@ -94,11 +94,4 @@ mod tests {
         command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(spelled(&command), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
     }
-
-    #[test]
-    fn a_command_that_fails_is_a_failure_that_names_it() {
-        let failure = run(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is a failure");
-        assert!(failure.to_string().contains("sh -c 'exit 3'"), "{failure}");
-        assert!(run(&mut Command::new("no-such-program-anywhere")).is_err());
-    }
 }

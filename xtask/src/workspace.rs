@@ -153,32 +153,6 @@ fn cargo() -> std::ffi::OsString {
 mod tests {
     use super::*;
 
-    const METADATA: &str = r#"{
-        "packages": [
-            {"name": "tollgate", "publish": null},
-            {"name": "tollgate-benches", "publish": []},
-            {"name": "elsewhere", "publish": ["internal"]}
-        ],
-        "workspace_root": "/house",
-        "target_directory": "/house/target"
-    }"#;
-
-    #[test]
-    fn members_and_what_is_published_come_from_the_metadata() {
-        let workspace = Workspace::parse(METADATA).expect("the form cargo uses");
-        assert_eq!(workspace.root(), Path::new("/house"));
-        assert_eq!(workspace.published().collect::<Vec<_>>(), ["tollgate", "elsewhere"]);
-        assert!(workspace.has(BENCHES));
-    }
-
-    #[test]
-    fn the_benches_are_left_out_only_where_they_exist() {
-        let with = Workspace::parse(METADATA).expect("the form cargo uses");
-        assert!(failure::spelled(&with.cargo_workspace("test")).ends_with("--workspace --exclude tollgate-benches"));
-        let without = Workspace::parse(&METADATA.replace(BENCHES, "other")).expect("the form cargo uses");
-        assert!(failure::spelled(&without.cargo_workspace("test")).ends_with("test --workspace"));
-    }
-
     #[test]
     fn programs_are_built_beside_an_example_so_that_they_have_the_features_of_the_tests() {
         let workspace = Workspace::load().expect("cargo metadata works here");
@@ -196,10 +170,5 @@ mod tests {
         assert!(programs.contains(&"xtask") && programs.contains(&BENCHES), "{programs:?}");
         // Its page would replace that of the library.
         assert!(!programs.contains(&"tollgate"), "{programs:?}");
-    }
-
-    #[test]
-    fn this_workspace_has_this_task_in_it() {
-        assert!(Workspace::load().expect("cargo metadata works here").has("xtask"));
     }
 }

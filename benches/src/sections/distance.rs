@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Runtime;
 use tollgate::{Policy, PolicySet, Quota, RedisStore};
-use tollgate_charts::{Axis, Panel, Picture};
 use tollgate_tests::Proxy;
 
 use crate::{
@@ -43,7 +42,7 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         if pace.is_quick { (&[1, 20], &[64, 1_024]) } else { (&[1, 5, 20], &[64, 256, 1_024, 4_096]) };
     let cells: Vec<Cells> = trips.iter().flat_map(|&ms| bench.at(pace, Duration::from_millis(ms), crowds)).collect();
     goals::add(&mut findings, &cells, capacity);
-    findings.tables.extend([table(&cells, trips), lines]);
+    findings.tables.extend([table(&cells), lines]);
     findings
 }
 
@@ -137,7 +136,7 @@ impl Bench {
     }
 }
 
-fn table(cells: &[Cells], trips: &[u64]) -> Table {
+fn table(cells: &[Cells]) -> Table {
     let mut table = Table::new(
         "Distance: a server that is milliseconds away",
         "Concurrent callers, 10 000 keys, closed loop. A delay line between client and server adds the round trip. \
@@ -174,22 +173,5 @@ fn table(cells: &[Cells], trips: &[u64]) -> Table {
             ]);
         }
     }
-    table.show("distance", picture(cells, trips));
     table
-}
-
-fn picture(cells: &[Cells], trips: &[u64]) -> Picture {
-    let panel = |title: String, y: &str, value: fn(&Flow) -> f64, trip: u64| {
-        let mut panel = Panel::new(title, Axis::logarithmic("callers"), Axis::linear(y));
-        let of_trip = || cells.iter().filter(move |cells| cells.trip == Duration::from_millis(trip));
-        for at in 0..of_trip().map(|cells| cells.series.len()).max().unwrap_or(0) {
-            panel.line(at, of_trip().map(|cells| (cells.callers as f64, cells.series[at].median(value))));
-        }
-        panel
-    };
-    let mut panels: Vec<Panel> =
-        trips.iter().map(|&trip| panel(format!("{trip} ms"), "decisions/s", Flow::per_second, trip)).collect();
-    panels.extend(trips.iter().map(|&trip| panel(format!("{trip} ms"), "p99 ms", |flow| flow.p99_ms, trip)));
-    let names: Vec<&str> = cells[0].series.iter().map(|one| one.name.as_str()).collect();
-    Picture::new("Decisions of the store, by callers and round trip", names, panels).columns(trips.len())
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::runtime::Runtime;
 use tollgate::{Algorithm, Outage, Policy, PolicySet, Quota, RedisStore};
-use tollgate_charts::{Axis, Panel, Picture};
 
 use crate::{
     keys::KEYS,
@@ -245,7 +244,6 @@ fn bursts_table(bursts: &[Series<Turn>]) -> Table {
             ]);
         }
     }
-    table.show("overload", picture(bursts));
     table
 }
 
@@ -286,19 +284,4 @@ fn reasons(series: &Series<Turn>, at: usize) -> String {
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
     let texts: Vec<String> = shares.iter().map(|(name, share)| format!("`{name}` {} %", figure(*share))).collect();
     if texts.is_empty() { "–".to_owned() } else { texts.join(", ") }
-}
-
-fn picture(bursts: &[Series<Turn>]) -> Picture {
-    let offered = || Axis::linear("offered load, as a multiple of the capacity");
-    let mut goodput = Panel::new("", offered(), Axis::linear("good decisions, as a multiple of the capacity"));
-    let mut store = Panel::new("", offered(), Axis::linear("p99 of the store, ms"));
-    for (number, one) in bursts.iter().enumerate() {
-        let points = |value: fn(&Turn, usize) -> f64| {
-            FACTORS.iter().enumerate().map(move |(at, factor)| (*factor, one.median(|turn| value(turn, at))))
-        };
-        goodput.line(number, points(|turn, at| turn.results[at].goodput / turn.capacity));
-        store.line(number, points(|turn, at| turn.results[at].store_p99_ms));
-    }
-    let names: Vec<&str> = bursts.iter().map(|one| one.name.as_str()).collect();
-    Picture::new("Decisions of the store under overload", names, vec![goodput, store])
 }

@@ -81,6 +81,7 @@ pub(crate) enum CostOfOutcome {
 }
 
 /// Holds the cost of a request that is charged after the response.
+#[derive(Clone)]
 pub(crate) enum Due {
     One(Cost),
     Each(Box<Costs>),
@@ -149,7 +150,8 @@ pub(crate) struct Charge {
     pub(crate) is_running: bool,
 }
 
-/// Holds what one limiter has charged.
+/// Holds what one limiter has charged to one key.
+#[derive(Clone, Debug)]
 pub(crate) struct Charged {
     pub(crate) limiter: Limiter,
     pub(crate) key: Key,
@@ -157,6 +159,22 @@ pub(crate) struct Charged {
 }
 
 impl Charged {
+    /// Refunds all that was charged in the background.
+    pub(crate) fn refund_all(&self) {
+        self.refund(self.decision.cost().into());
+    }
+
+    /// Refunds `costs` in the background. The response does not wait for it.
+    fn refund(&self, costs: Costs) {
+        let is_in_process = self.limiter.is_in_process();
+        let Self { limiter, key, decision } = self.clone();
+        in_background(is_in_process, async move {
+            if let Err(error) = limiter.refund(key, costs).of(&decision).await {
+                tracing::debug!(%error, "a refund failed");
+            }
+        });
+    }
+
     /// Refunds what the final cost leaves of the charge, or charges the final cost where nothing is charged yet. Returns
     /// whether it refunds.
     fn settle(&self, final_cost: &FinalCost, outcome: Outcome<'_>, due: Option<&Due>) -> bool {
@@ -171,7 +189,7 @@ impl Charged {
         match due {
             None => {
                 let Some(surplus) = final_cost.surplus(&self.decision, outcome) else { return false };
-                refund(&self.limiter, &self.key, &self.decision, surplus);
+                self.refund(surplus);
                 return true;
             }
             Some(_) if !final_cost.is_charged(outcome) => {}
@@ -199,17 +217,6 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.settle(if self.is_running { Outcome::Panicked } else { Outcome::Cancelled });
     }
-}
-
-/// Refunds `costs` of a decision in the background. The response does not wait for it.
-pub(crate) fn refund(limiter: &Limiter, key: &Key, decision: &Decision, costs: Costs) {
-    let is_in_process = limiter.is_in_process();
-    let (limiter, key, decision) = (limiter.clone(), key.clone(), decision.clone());
-    in_background(is_in_process, async move {
-        if let Err(error) = limiter.refund(key, costs).of(&decision).await {
-            tracing::debug!(%error, "a refund failed");
-        }
-    });
 }
 
 /// Clears the lockouts of a key in the background. Policies of other algorithms keep what is spent.

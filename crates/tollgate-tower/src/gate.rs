@@ -88,6 +88,9 @@ pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
 
 /// A service with a layer `L` of this crate around it.
 ///
+/// Errors of the compiler name it: `Gated<S, RateLimitLayer<K, R>>` is the inner service `S` behind that layer. It is a
+/// service when `S` is a `Clone` one for `http` requests, and when the responder of the layer can build the bodies of `S`.
+///
 /// Each layer has an alias for its service, such as [`RateLimit`](crate::RateLimit). `poll_ready` forwards to the inner
 /// service and spends nothing: the layer decides when the request arrives.
 ///
@@ -316,8 +319,13 @@ impl GateOptions<Problem> {
 
 impl<R> GateOptions<R> {
     pub(crate) fn respond_with<R2>(self, responder: R2) -> GateOptions<R2> {
-        let Self { responder: _, exempt, retry_jitter, labels, has_logged_misconfiguration } = self;
-        GateOptions { responder, exempt, retry_jitter, labels, has_logged_misconfiguration }
+        self.exchange_responder(responder).0
+    }
+
+    /// Sets the responder. Returns the one before it, too.
+    pub(crate) fn exchange_responder<R2>(self, responder: R2) -> (GateOptions<R2>, R) {
+        let Self { responder: before, exempt, retry_jitter, labels, has_logged_misconfiguration } = self;
+        (GateOptions { responder, exempt, retry_jitter, labels, has_logged_misconfiguration }, before)
     }
 
     #[inline]

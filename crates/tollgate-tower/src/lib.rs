@@ -140,8 +140,8 @@ pub use meter::{Counter, Meter};
 pub use rate_limit::check_and_queue;
 pub use rate_limit::{
     Admitted, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
-    RateLimitBuilder, RateLimitLayer, Rejected, RequestDecider, RequestLimiter, ReservationLayer, StateService,
-    TieredLimiters, reservation,
+    RateLimitBuilder, RateLimitLayer, Rejected, RequestLimiter, ReservationLayer, StateService, TieredLimiters,
+    reservation,
 };
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use retry_after::RetryAfterLayer;

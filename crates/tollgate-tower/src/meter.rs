@@ -44,7 +44,7 @@ use tollgate::{Cost, Costs, Policy, PolicySet};
 /// assert_eq!(meter.costs(estimate), Costs::from([("requests", 1), ("tokens", 42)]));
 /// ```
 #[derive(Clone)]
-pub struct Meter(Option<Arc<Counts>>);
+pub struct Meter(Counter);
 
 /// Counts the units of one policy. [`Meter::counter`] returns it.
 #[derive(Clone)]
@@ -56,9 +56,8 @@ pub struct Counter {
 
 struct Counts {
     policies: Option<PolicySet>,
-    /// The count for all policies that have no count of their own.
-    common: Count,
-    each: [Count; MAX_POLICIES],
+    /// The first count is for all policies that have no count of their own, which follow.
+    each: [Count; 1 + MAX_POLICIES],
 }
 
 /// Limits the policies of a set.
@@ -94,7 +93,7 @@ impl Count {
 
 impl Meter {
     /// Counts nothing: the meter of a request that no limit applies to.
-    pub(crate) const UNREAD: Self = Self(None);
+    pub(crate) const UNREAD: Self = Self(Counter { counts: None, at: 0 });
 
     /// Creates a meter with one count, which is for all policies.
     #[must_use]
@@ -109,28 +108,24 @@ impl Meter {
     }
 
     fn with_policies(policies: Option<PolicySet>) -> Self {
-        let counts = Counts { policies, common: Count::new(), each: [const { Count::new() }; MAX_POLICIES] };
-        Self(Some(Arc::new(counts)))
+        let counts = Counts { policies, each: [const { Count::new() }; 1 + MAX_POLICIES] };
+        Self(Counter { counts: Some(Arc::new(counts)), at: 0 })
     }
 
     /// Adds units to the count for all policies that have no count of their own.
     pub fn add(&self, units: u64) {
-        if let Some(counts) = &self.0 {
-            counts.common.add(units);
-        }
+        self.0.add(units);
     }
 
     /// Sets the count for all policies that have no count of their own.
     pub fn set(&self, units: u64) {
-        if let Some(counts) = &self.0 {
-            counts.common.set(units);
-        }
+        self.0.set(units);
     }
 
     /// Returns the count for all policies that have no count of their own. `None` when nothing was counted.
     #[must_use]
     pub fn get(&self) -> Option<u64> {
-        self.0.as_ref()?.common.get()
+        self.0.get()
     }
 
     /// Returns the counter of the policy with this name. `None` when the set of the meter has no such policy.
@@ -138,33 +133,28 @@ impl Meter {
     /// Keep the counter when you add many small amounts: it does not search for the name again.
     #[must_use]
     pub fn counter(&self, policy: &str) -> Option<Counter> {
-        let Some(counts) = &self.0 else { return Some(Counter { counts: None, at: 0 }) };
-        let at = counts.place_of(policy)?;
-        Some(Counter { counts: Some(Arc::clone(counts)), at })
+        let Some(counts) = &self.0.counts else { return Some(self.0.clone()) };
+        let at = counts.names().position(|name| name == policy)?;
+        Some(Counter { counts: Some(Arc::clone(counts)), at: at + 1 })
     }
 
     /// Returns the units that were counted for the policy with this name: its own count, or the count for all policies.
     /// `None` when nothing was counted for it.
     #[must_use]
     pub fn counted(&self, policy: &str) -> Option<u64> {
-        let counts = self.0.as_ref()?;
-        let own = counts.place_of(policy);
-        own.and_then(|at| counts.each[at].get()).or_else(|| counts.common.get())
+        self.counter(policy).and_then(|own| own.get()).or_else(|| self.get())
     }
 
     /// Returns whether anything was counted. A count that was set to zero is a count.
     #[must_use]
     pub fn has_counted(&self) -> bool {
-        let has_counted = |counts: &Arc<Counts>| {
-            counts.common.get().is_some() || counts.each.iter().any(|count| count.get().is_some())
-        };
-        self.0.as_ref().is_some_and(has_counted)
+        self.0.counts.as_ref().is_some_and(|counts| counts.each.iter().any(|count| count.get().is_some()))
     }
 
     /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was counted.
     #[must_use]
     pub fn costs(&self, estimate: Costs) -> Costs {
-        let Some(policies) = self.0.as_ref().and_then(|counts| counts.policies.as_ref()) else {
+        let Some(policies) = self.0.counts.as_ref().and_then(|counts| counts.policies.as_ref()) else {
             return self.get().map_or(estimate, |units| Cost::new(units).into());
         };
         let counted = policies.iter().filter_map(|policy| Some((policy.name(), self.counted(policy.name())?)));
@@ -173,12 +163,8 @@ impl Meter {
 }
 
 impl Counts {
-    fn names(&self) -> Option<impl Iterator<Item = &str>> {
-        Some(self.policies.as_ref()?.iter().map(Policy::name))
-    }
-
-    fn place_of(&self, policy: &str) -> Option<usize> {
-        self.names()?.position(|name| name == policy)
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.policies.iter().flat_map(PolicySet::iter).map(Policy::name)
     }
 }
 
@@ -213,8 +199,8 @@ impl Default for Meter {
 impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        if let Some(counts) = &self.0 {
-            for (name, count) in counts.names().into_iter().flatten().zip(&counts.each) {
+        if let Some(counts) = &self.0.counts {
+            for (name, count) in counts.names().zip(&counts.each[1..]) {
                 map.entry(&name, &count.get());
             }
         }

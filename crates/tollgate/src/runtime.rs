@@ -1,4 +1,5 @@
-//! The tokio runtime that a call to a store outside this process needs, its time, and its background tasks.
+//! The tokio runtime that a call to a store outside this process needs, its time, the timer of all calls, and its background
+//! tasks.
 
 mod background;
 mod sync;
@@ -7,15 +8,24 @@ mod tests;
 
 use std::{
     cell::Cell,
+    collections::VecDeque,
+    future::{Future, poll_fn},
     panic::catch_unwind,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use tokio::runtime::{Handle, Id};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::Notify,
+    time::timeout_at,
+};
 
 pub(crate) use background::{Background, Running};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, lock::Lock};
 
 thread_local! {
     /// The runtime that this thread asked for last, and whether it has timers.
@@ -64,4 +74,163 @@ fn has_timers(runtime: Id) -> bool {
 #[inline]
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Waits for an answer until `end`. `None` when the end came first. `timeout` is the time between the call and its end.
+pub(crate) async fn until<T>(
+    end: Instant,
+    mut answer: Pin<&mut impl Future<Output = T>>,
+    runtime: &Handle,
+    timeout: Duration,
+) -> Option<T> {
+    let mut alarm = None::<Arc<Alarm>>;
+    poll_fn(|cx| {
+        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        match &alarm {
+            None => alarm = Some(Alarm::set(runtime, timeout, end, cx.waker())),
+            Some(alarm) if alarm.has_rung(cx) => return Poll::Ready(None),
+            Some(_) => {}
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Wakes a caller at its deadline. The caller and the list of its timer hold it: when the list holds it alone, nobody waits
+/// any more.
+struct Alarm(Lock<Option<Waker>>);
+
+/// The waiting callers of each runtime and timeout.
+///
+/// All calls with the same timeout on the same runtime share one timer: their deadlines come in the order of the calls, so
+/// a queue is enough. A tokio timer for each call took a seventh of the client's time. Runtimes do not share a timer, so a
+/// blocked runtime delays no call of another.
+static LISTS: Lock<Vec<List>> = Lock::new(Vec::new());
+
+struct List {
+    id: ListId,
+    /// Waiting callers, earliest deadline first. Those that were answered are removed from the front with each addition.
+    waiting: VecDeque<(Instant, Arc<Alarm>)>,
+    /// Wakes the task for a deadline before all others: that of a call that was not polled at once.
+    earlier: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ListId {
+    runtime: Id,
+    timeout: Duration,
+}
+
+/// The longest time between two looks, so that answered calls are freed also where deadlines are far away.
+const LONGEST: Duration = Duration::from_secs(1);
+
+impl Alarm {
+    /// Sets an alarm. A task on this runtime keeps the time.
+    fn set(runtime: &Handle, timeout: Duration, end: Instant, waker: &Waker) -> Arc<Self> {
+        let alarm = Arc::new(Self(Lock::new(Some(waker.clone()))));
+        let (id, waiting) = (ListId { runtime: runtime.id(), timeout }, (end, Arc::clone(&alarm)));
+        let mut lists = LISTS.lock();
+        match lists.iter_mut().find(|list| list.id == id) {
+            Some(list) => list.add(waiting),
+            None => {
+                let earlier = Arc::new(Notify::new());
+                lists.push(List { id, waiting: VecDeque::from([waiting]), earlier: Arc::clone(&earlier) });
+                drop(lists);
+                runtime.spawn(TimerTask { id, earlier, is_over: false }.run());
+            }
+        }
+        alarm
+    }
+
+    /// Returns whether the deadline has come. Otherwise the caller is woken then.
+    fn has_rung(&self, cx: &Context<'_>) -> bool {
+        match &mut *self.0.lock() {
+            Some(waker) => {
+                waker.clone_from(cx.waker());
+                false
+            }
+            None => true,
+        }
+    }
+
+    fn ring(&self) {
+        let waker = self.0.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl List {
+    fn add(&mut self, (end, alarm): (Instant, Arc<Alarm>)) {
+        while self.first_is(|_| false) {
+            self.waiting.pop_front();
+        }
+        let at = self.waiting.iter().rposition(|(other, _)| *other <= end).map_or(0, |before| before + 1);
+        if at < self.waiting.len() {
+            self.earlier.notify_one();
+        }
+        self.waiting.insert(at, (end, alarm));
+    }
+
+    /// Returns whether nobody waits any more for the first deadline, or this holds for it.
+    fn first_is(&self, is: impl Fn(Instant) -> bool) -> bool {
+        self.waiting.front().is_some_and(|(end, alarm)| is(*end) || Arc::strong_count(alarm) == 1)
+    }
+}
+
+/// Takes the late callers of a list, and returns when to look again. Removes the list and returns `None` when nobody waits.
+fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
+    let mut lists = LISTS.lock();
+    let Some(at) = lists.iter().position(|list| list.id == id) else { return (Vec::new(), None) };
+    let list = &mut lists[at];
+    let mut late = Vec::new();
+    while list.first_is(|end| end <= now) {
+        late.extend(list.waiting.pop_front().map(|(_, alarm)| alarm));
+    }
+    let next = list.waiting.front().map(|&(end, _)| end.min(now + LONGEST));
+    if next.is_none() {
+        lists.swap_remove(at);
+    }
+    (late, next)
+}
+
+/// The task of one list.
+struct TimerTask {
+    id: ListId,
+    earlier: Arc<Notify>,
+    /// Is true when the list is gone.
+    is_over: bool,
+}
+
+impl TimerTask {
+    async fn run(mut self) {
+        loop {
+            let (late, next) = take_late(self.id, now());
+            late.iter().for_each(|alarm| alarm.ring());
+            let Some(next) = next else {
+                self.is_over = true;
+                return;
+            };
+            let _ = timeout_at(next.into(), self.earlier.notified()).await;
+        }
+    }
+}
+
+impl Drop for TimerTask {
+    /// Ends all waits when the runtime was shut down: a caller may wait on another runtime by now, and no other task would
+    /// end its wait.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut lists = LISTS.lock();
+        if let Some(at) = lists.iter().position(|list| list.id == self.id) {
+            let list = lists.swap_remove(at);
+            drop(lists);
+            list.waiting.iter().for_each(|(_, alarm)| alarm.ring());
+        }
+    }
 }

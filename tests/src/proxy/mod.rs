@@ -18,7 +18,7 @@ use crate::wait;
 mod connection;
 
 /// The longest time in which connections end.
-const ENDING: Duration = Duration::from_secs(20);
+const ENDING: Duration = Duration::from_secs(60);
 
 /// Selects the treatment of the bytes on all connections of a proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -32,7 +32,7 @@ pub use network_namespace::NetworkNamespace;
 pub use sentinels::{RedisSentinels, calls_of, field, keys_of};
 
 /// The longest time in which a server ends.
-const ENDING: Duration = Duration::from_secs(20);
+const ENDING: Duration = Duration::from_secs(60);
 
 /// A Redis (or Valkey) server on a free port of 127.0.0.1, empty and without persistence.
 ///

@@ -1,5 +1,5 @@
 use super::*;
-use std::{net::TcpStream, thread, time::Instant};
+use std::{net::TcpStream, thread};
 
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it is a process number");
@@ -151,9 +151,7 @@ fn another_server_on_the_port_is_recognised() {
     let taken = RedisServer::start();
     let settings = Builder { binary: Some(find_binary()), ..Builder::new() };
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let started = Instant::now();
     assert!(launch::launch(&settings, directory.path(), taken.port(), None).is_err());
-    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[cfg(target_os = "linux")]

@@ -23,7 +23,7 @@ mod stores;
 pub mod stream;
 mod subject;
 
-pub use alteration::Alteration;
+pub use alteration::{Alteration, Mutant, find_mutants};
 pub use clock_jumps::{JUMPS, JumpingServer, Landing, PHASES, SPENT, longest_wrong_denial};
 pub use clock_skew::{SKEWS, answers_under_skew, run_caller};
 pub use crowd::{Crowd, Turns, run_crowd};

@@ -140,9 +140,6 @@ fn a_hundred_thousand_tenants_with_quotas_of_their_own_share_one_limiter() {
     is_away.store(true, std::sync::atomic::Ordering::Relaxed);
     let in_outage = per_tenant(&mut || check_all(&tenants));
     let size = size_of::<Limiter>();
-    println!(
-        "bytes for each tenant: {size} for the limiter, {made} for its set, {in_use} for the state of a key, {in_outage} more in an outage"
-    );
     assert_eq!(size, 2 * size_of::<usize>());
     assert!((1..230).contains(&(size as i64 + made)), "{made} bytes");
     assert!((1..200).contains(&in_use), "{in_use} bytes");
@@ -174,7 +171,6 @@ fn a_hundred_thousand_cached_tenants_take_less_than_half_a_kilobyte_each() {
     let first = fetch_all(0);
     // The cache also remembers for a while which tenants it has dropped.
     let further = [1, 2, 3].map(|round| fetch_all(round * TENANTS));
-    println!("bytes for each cached tenant: {first}, and {further:?} more for each further hundred thousand");
     assert!((200..512).contains(&first), "{first} bytes");
     assert!(further[0] < 100 && further[2] < 16, "{further:?} bytes: the cache is bounded");
     // The parts of the cache round their sizes up.

@@ -80,6 +80,7 @@ mod sync {
 mod lock {
     use loom::sync::{Mutex, MutexGuard};
 
+    #[derive(Debug)]
     pub(crate) struct Lock<T>(Mutex<T>);
 
     impl<T> Lock<T> {

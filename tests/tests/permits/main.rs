@@ -9,7 +9,6 @@ mod store;
 
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tollgate::{
     Policy, Quota, Store,
     permits::{Concurrency, ConcurrencyLimiter, Permit},
@@ -29,8 +28,5 @@ async fn take(limiter: &ConcurrencyLimiter, key: &str) -> Option<Permit> {
 
 /// Runs a scene of permits, which lapse while the machine stands still for their life.
 fn undisturbed(scene: impl AsyncFn()) {
-    machine::undisturbed(Duration::from_millis(250), || {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(scene());
-    });
+    machine::undisturbed_async(Duration::from_millis(250), 1, scene);
 }

@@ -14,16 +14,12 @@ use tollgate::{
 };
 use tollgate_test_support::{Dice, START_US};
 
-/// The permits of a replica are the files of the library.
-#[allow(dead_code, reason = "the library uses what is left over here")]
-#[path = "../../../crates/tollgate/src/limiter/permits/granted.rs"]
-mod granted;
+/// The permits of a replica: the file of the library.
 #[allow(dead_code, reason = "the library uses what is left over here")]
 #[path = "../../../crates/tollgate/src/limiter/permits/pool.rs"]
 mod pool;
 
-use granted::Granted;
-use pool::{PermitPool, PoolCall, PoolRules};
+use pool::{Granted, PermitPool, PoolCall, PoolRules};
 
 const LIFE_US: u64 = 1_000_000;
 const MOST: u64 = 8;

@@ -74,7 +74,6 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
             // The demand exceeds the quota, so every unit that accrues while the machine runs is spent.
             _ => amount * running(hot.inner_us, still) / 1_000_000 * 99 / 100,
         };
-        println!("{algorithm:?}: hot key {passed} in {} ms, at least {least}, at most {most}", hot.outer_us / 1_000);
         assert!(passed <= most, "{algorithm:?}: {passed} in {} µs", hot.outer_us);
         assert!(passed >= least, "{algorithm:?}: {passed} in {} µs", hot.inner_us);
 
@@ -86,7 +85,6 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
         let is_lockout = matches!(algorithm, Algorithm::Lockout { .. });
         let full = if is_lockout { amount } else { bound(&policy, running(zipf.inner_us, still)) / 2 + 1 };
         let at_limit = zipf.admitted.values().filter(|&&passed| passed >= full).count();
-        println!("{algorithm:?}: {} keys of 10 000 admitted, {at_limit} near their limit", zipf.admitted.len());
         assert!(over.is_empty(), "{algorithm:?}: above {most}: {over:?}");
         assert!(at_limit > 0, "{algorithm:?}: the hottest keys reach their limit");
     }

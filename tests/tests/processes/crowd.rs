@@ -24,12 +24,6 @@ fn law_17_callers_of_one_process_and_of_four_use_the_places_of_a_queue() {
                 });
             let place = format!("{callers} callers of {processes} processes, {max_wait:?}");
             let share = turns.share_of_places();
-            println!(
-                "{place}: {} turns, {} refusals, {share:.1} % of the places used, {:.1} % of the time",
-                turns.used(),
-                turns.refused(),
-                turns.share_of_time()
-            );
             assert!(turns.refused() > 0, "{place}: there were turns for all");
             assert!(share >= 95.0, "{place}: {share} %");
         }

@@ -97,5 +97,4 @@ fn deferred_jobs_arrive_at_the_rate_and_none_is_lost_when_a_worker_is_killed() {
     let period = ((PERIOD + MARGIN).as_micros() as u64).saturating_sub(latest);
     let most = most_in(times, period);
     assert!(most <= LIMIT, "{most} jobs arrived in {period} µs, at most {LIMIT} may");
-    println!("{} arrivals, at most {most} in {period} µs, the latest {latest} µs late", arrivals.len());
 }

@@ -85,5 +85,4 @@ fn departures_of_four_processes_are_spaced_and_in_order() {
         }
     }
     assert!(compared > 0, "no two turns can be compared");
-    println!("{} departures, {UNIT_US} µs apart, after {longest} µs at most; {compared} pairs in order", came.len());
 }

@@ -21,7 +21,6 @@ fn a_batch_under_ceilings_decides_as_the_same_checks_one_by_one() {
 /// Compares batches with the same checks in process. `is_capped` gives every second batch ceilings.
 fn agree(is_capped: bool) {
     let mut redis = InRedis::new();
-    let mut checks = 0;
     for algorithm in ALGORITHMS {
         for seed in 0..40 {
             redis.run(&["FLUSHALL"]);
@@ -73,7 +72,6 @@ fn agree(is_capped: bool) {
                         };
                         assert_eq!(figures(decision), figures(&expected), "{} check {at} of {count}", place());
                         assert_eq!(decision.delay(), expected.delay(), "{}", place());
-                        checks += 1;
                     }
                 }
                 let states = keys.iter().flat_map(|(key, _)| set.iter().zip(script.keys(key)));
@@ -85,5 +83,4 @@ fn agree(is_capped: bool) {
             }
         }
     }
-    println!("{checks} checks agree");
 }

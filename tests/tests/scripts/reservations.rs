@@ -11,7 +11,7 @@ use tollgate::{
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{
-    Alteration, Deployment, InRedis, Kind,
+    Deployment, InRedis, Kind, Mutant, find_mutants,
     stream::{self, Stream},
 };
 
@@ -47,9 +47,6 @@ fn reservations_on_every_algorithm_agree_with_their_scripts() {
         }
     });
 }
-
-/// A mistake: what it is, the algorithm, the text of its script, and the wrong text in its place.
-type Mutant = (&'static str, Algorithm, &'static str, &'static str);
 
 const MUTANTS: &[Mutant] = &[
     ("a repeated id is charged again", TokenBucket, "return { 2, record }", "status = 1"),
@@ -221,17 +218,7 @@ const MUTANTS: &[Mutant] = &[
 #[test]
 fn every_mistake_in_the_scripts_of_reservations_is_found() {
     let mut redis = InRedis::new();
-    let mut survivors = Vec::new();
-    for &(mistake, algorithm, right, wrong) in MUTANTS {
-        let alteration = Alteration::new(right, wrong);
-        let alter = |text: &str| alteration.apply(text);
-        let is_found =
-            (0..20).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), &alter).is_err());
-        assert!(alteration.was_applied(), "the script has no such text: {mistake}");
-        if !is_found {
-            survivors.push(mistake);
-        }
-    }
-    assert!(survivors.is_empty(), "not found: {survivors:#?}");
-    println!("{} mutants, all found", MUTANTS.len());
+    find_mutants(MUTANTS, |algorithm, alter| {
+        (0..20).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), alter).is_err())
+    });
 }

@@ -82,7 +82,6 @@ async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
     // After the many, few callers send their own checks again.
     calls_per_check(&server, &limiter, 4, 200).await;
     let again = calls_per_check(&server, &limiter, 4, 200).await;
-    println!("calls for each check: {few} of 16 callers, {many} of 48, {again} of 4");
     assert!(few > 0.9 && many < 0.6 && again > 0.9, "{few} {many} {again}");
 }
 

@@ -1,12 +1,12 @@
 //! The keys that are denied most.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use tollgate::{
     Cost, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store, limiter::DeniedKeys,
     store::Clock,
 };
-use tollgate_test_support::PATIENCE;
+use tollgate_test_support::{Dice, PATIENCE};
 use tollgate_tests::RedisServer;
 
 const TWO: Policy = Policy::fixed_window("two", Quota::per_day(2));
@@ -90,4 +90,49 @@ fn names_are_digests_whose_secret_is_random_unless_told_otherwise() {
     assert!(random.iter().all(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())));
     assert_eq!(name(DeniedKeys::with_secret(10, secret.clone())), DeniedKeys::digest(&key, &secret));
     assert_eq!(name(DeniedKeys::with_plain_keys(10)), "192.0.2.7");
+}
+
+/// Compares the counts with exact ones, after every denial.
+#[test]
+fn counts_are_within_their_bounds_and_frequent_keys_are_found() {
+    for seed in 0..256 {
+        let mut dice = Dice::new(seed);
+        let capacity = 1 + dice.below(19) as usize;
+        let (denied_keys, mut exact) = (DeniedKeys::with_plain_keys(capacity), HashMap::<String, u64>::new());
+        for number in 1..=dice.below(400) {
+            // Small numbers are frequent.
+            let key = Key::from(dice.below(40) >> dice.below(4));
+            denied_keys.record(&key);
+            *exact.entry(key.encoded().to_string()).or_default() += 1;
+
+            let top = denied_keys.top(usize::MAX);
+            assert_eq!(top.len(), exact.len().min(capacity), "seed {seed}");
+            assert_eq!(top.iter().map(|key| key.denials()).sum::<u64>(), number, "seed {seed}");
+            assert_eq!(denied_keys.total(), number, "seed {seed}");
+            assert!(top.is_sorted_by(|one, other| one.denials() >= other.denials()), "seed {seed}");
+            for key in &top {
+                let denials = exact[key.name()];
+                assert!(key.denials() >= denials && key.denials() - key.overcount() <= denials, "seed {seed}");
+                assert!(key.overcount() <= number / capacity as u64, "seed {seed}");
+            }
+            for (name, denials) in &exact {
+                let is_found = top.iter().any(|key| key.name() == name);
+                assert!(is_found || *denials <= number / capacity as u64, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_new_keys_does_not_hide_a_frequent_key() {
+    let denied_keys = DeniedKeys::with_plain_keys(100);
+    for number in 0..100_000_u64 {
+        denied_keys.record(&Key::from(number));
+        if number % 20 == 0 {
+            denied_keys.record(&Key::new("busy"));
+        }
+    }
+    let top = denied_keys.top(usize::MAX);
+    assert_eq!((top.len(), top[0].name()), (100, "busy"));
+    assert!(top[0].denials() >= 5_000 && top[0].denials() - top[0].overcount() <= 5_000);
 }

@@ -1,8 +1,9 @@
-//! `MemoryStore` keeps its bound, removes fresh states, and evicts no exhausted key for a new one.
+//! `MemoryStore` keeps its bound, removes fresh states, and evicts no exhausted key for a new one. A check of it is made
+//! by a builder.
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use tollgate::{Cost, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota, store::Clock};
+use tollgate::{Cost, ErrorKind, Key, Limiter, LimiterHandle, MemoryStore, Policy, Quota, store::Clock};
 
 fn room(keys: usize) -> NonZeroUsize {
     NonZeroUsize::new(keys).expect("not zero")
@@ -104,4 +105,50 @@ async fn a_key_with_too_few_levels_is_an_error_that_names_both_numbers() {
     // The entries of a log at an outer level are those of all its keys.
     let colleague = Key::new("acme").child("sales").child("bob");
     assert_eq!(limiter.entries(colleague, 10).await.expect("entries").len(), 1);
+}
+
+const LOG: Policy = Policy::sliding_log("log", Quota::per_minute(2));
+
+async fn remaining(limiter: &Limiter) -> u64 {
+    limiter.peek("acme").await.expect("a state").state("log").expect("a policy").remaining()
+}
+
+#[tokio::test]
+async fn a_builder_that_is_not_awaited_spends_and_refunds_nothing() {
+    let limiter = Limiter::new(MemoryStore::new(), LOG);
+    let decision = limiter.check("acme").await.expect("an answer");
+    let (check, refund) = (limiter.check("acme"), limiter.refund("acme", Cost::ONE).of(&decision));
+    assert_eq!(remaining(&limiter).await, 1);
+    // A store in the process decides as soon as there is a future.
+    drop(check.into_future());
+    assert_eq!(remaining(&limiter).await, 0);
+    drop(refund.into_future());
+    assert_eq!(remaining(&limiter).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_takes_a_cost_a_tag_and_a_wait_together() {
+    let store = MemoryStore::builder().clock(Clock::tokio()).build();
+    let limiter = Limiter::new(store, LOG);
+    assert!(limiter.check("acme").cost(Cost::new(2)).tag("ann").await.expect("an answer").is_allowed());
+    let check = |longest| limiter.check("acme").cost(Cost::new(2)).tag("bob").wait(Duration::from_secs(longest));
+    assert!(check(59).await.expect("an answer").is_denied());
+    assert!(check(60).await.expect("an answer").is_allowed());
+    let entries = limiter.entries("acme", 10).await.expect("an answer");
+    assert_eq!(entries.iter().map(|entry| entry.tag()).collect::<Vec<_>>(), [b"bob", b"bob"]);
+    let error = limiter.check("acme").tag(&[0; 65]).wait(Duration::from_secs(1)).await.expect_err("an error");
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn the_futures_of_a_handle_are_sent_to_another_task_and_outlive_it() {
+    let handle = LimiterHandle::new(Limiter::new(MemoryStore::new(), LOG));
+    let check = tokio::spawn(handle.load().check("acme").into_future());
+    assert!(check.await.expect("an answer").expect("an answer").is_allowed());
+    let other = handle.clone();
+    let asking = tokio::spawn(async move { other.load().check("acme").await });
+    assert!(asking.await.expect("an answer").expect("an answer").is_allowed());
+    let peek = handle.load().peek("acme").cost(Cost::ONE).into_future();
+    drop(handle);
+    assert!(tokio::spawn(peek).await.expect("an answer").expect("an answer").retry_after().is_some());
 }

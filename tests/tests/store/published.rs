@@ -1,6 +1,10 @@
 //! Limiters show their policies to operators in Redis, and obey the shares that operators set there.
 
-use tollgate::{Enforcement, Limiter, LimiterHandle, MemoryStore, Policy, Quota, RedisStore, Store};
+use std::time::Duration;
+
+use tollgate::{
+    Enforcement, Limiter, LimiterHandle, MemoryStore, Policy, Quota, RedisStore, Store, store::Publication,
+};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Log, RedisServer, wait};
 
@@ -194,4 +198,33 @@ async fn a_store_in_the_process_shows_nothing_and_decides_as_without() {
     assert!(limiter.load().check("acme").await.expect("a decision").is_allowed());
     assert!(limiter.load().check("acme").await.expect("a decision").is_denied());
     assert_eq!(enforcement.percent(), 5);
+}
+
+#[test]
+fn a_name_with_every_sign_is_read_as_it_is_written() {
+    let policy = Policy::lockout("log-in", Quota::per_minute(5), Duration::from_secs(60), Duration::from_secs(3600));
+    for name in ["a", "", "burst+daily", "a; limiter b; enforced 7%", "a\nb\u{1b}[0m", "ü"] {
+        for enforcement in [None, Some(Enforcement::share(0))] {
+            let published = Publication::new(name, policy.clone(), enforcement.clone());
+            let read: Publication = published.to_string().parse().expect("what was written");
+            assert_eq!((read.name(), read.policies()), (name, published.policies()));
+            assert_eq!(read.enforcement().map(Enforcement::percent), enforcement.map(|share| share.percent()));
+        }
+    }
+}
+
+#[test]
+fn another_text_is_refused() {
+    for text in [
+        "",
+        "api=1/s, token_bucket",
+        "; limiter api",
+        "enforced 5%; limiter api",
+        "api=1/s, token_bucket; enforced 101%; limiter api",
+        "api=1/s, token_bucket; enforced x%; limiter api",
+        "api=1/s, token_bucket; from the future; limiter api",
+        "api=1/s, token_bucket; api=2/s, token_bucket; limiter api",
+    ] {
+        assert!(text.parse::<Publication>().is_err(), "{text}");
+    }
 }

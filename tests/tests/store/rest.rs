@@ -13,7 +13,6 @@ use deadpool_redis::{Config, Runtime};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
-    runtime::Builder,
 };
 use tollgate::{Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
@@ -71,17 +70,7 @@ async fn a_server_that_ends_each_connection_before_a_call_is_sent_counts_as_away
 /// Runs a scene on this number of threads. A connection that is silent while the machine stands still is given up, and so is a
 /// server.
 fn undisturbed(threads: usize, scene: impl AsyncFn()) {
-    undisturbed_for(Duration::from_millis(50), threads, scene);
-}
-
-fn undisturbed_for(limit: Duration, threads: usize, scene: impl AsyncFn()) {
-    machine::undisturbed(limit, || {
-        let mut builder = match threads {
-            1 => Builder::new_current_thread(),
-            _ => Builder::new_multi_thread(),
-        };
-        builder.worker_threads(threads).enable_all().build().expect("a runtime").block_on(scene());
-    });
+    machine::undisturbed_async(Duration::from_millis(50), threads, scene);
 }
 
 /// Kills all connections again and again, and checks each time. Every check is decided and charged once.
@@ -232,7 +221,7 @@ async fn a_connection_that_was_forgotten_without_a_word_is_replaced_by_the_next_
 /// Only a connection to a near server has to prove itself, and a busy machine may measure a far one.
 #[test]
 fn a_connection_that_was_forgotten_without_a_word_is_replaced_without_a_check() {
-    undisturbed_for(Duration::from_millis(5), 1, async || {
+    machine::undisturbed_async(Duration::from_millis(5), 1, async || {
         let server = RedisServer::start();
         let proxy = Proxy::start(server.addr());
         // A silent connection is given up after the time for connecting.

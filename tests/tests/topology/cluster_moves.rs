@@ -6,7 +6,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -71,37 +71,19 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
         .map(|task| {
             let (one, set, is_over) = (one.clone(), set.clone(), Arc::clone(&is_over));
             tokio::spawn(async move {
-                let (mut admitted, mut times) = (BTreeMap::<(u64, u64), u64>::new(), Vec::new());
+                let mut admitted = BTreeMap::<(u64, u64), u64>::new();
                 let mut at = task;
                 while !is_over.load(Ordering::Relaxed) {
                     at += 7;
                     let (kind, key) = if at % 8 == 0 { (1, at / 8 % 400) } else { (0, at % 2_000) };
-                    let started = Instant::now();
                     let decision = match kind {
                         1 => set.check((kind, key)).await,
                         _ => one.check((kind, key)).await,
                     };
-                    times.push(started.elapsed());
                     let decision = decision.expect("no error surfaces");
                     *admitted.entry((kind, key)).or_default() += u64::from(decision.is_allowed());
                 }
-                (admitted, times)
-            })
-        })
-        .collect();
-    // Measures how long a server that learns of moved slots makes every client wait.
-    let pinging: Vec<_> = (0..CLUSTER.masters().len())
-        .map(|at| {
-            let is_over = Arc::clone(&is_over);
-            std::thread::spawn(move || {
-                let (mut client, mut longest) = (CLUSTER.masters()[at].client(), Duration::ZERO);
-                while !is_over.load(Ordering::Relaxed) {
-                    let started = Instant::now();
-                    client.command(&["PING"]).expect("a reply");
-                    longest = longest.max(started.elapsed());
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                longest
+                admitted
             })
         })
         .collect();
@@ -109,18 +91,15 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
         let masters = CLUSTER.masters();
         let (from, to) = (masters[0], masters[1]);
         let slots: Vec<u16> = CLUSTER.slots_of(from).into_iter().take(SLOTS).collect();
-        let started = Instant::now();
         CLUSTER.move_slots(slots.iter().copied(), from, to);
         CLUSTER.move_slots(slots.iter().copied(), to, from);
-        (slots.len(), started.elapsed())
+        slots.len()
     });
-    let (moved, took) = moving.await.expect("the moves");
+    let moved = moving.await.expect("the moves");
     is_over.store(true, Ordering::Relaxed);
-    let (mut admitted, mut times) = (BTreeMap::<(u64, u64), u64>::new(), Vec::new());
+    let mut admitted = BTreeMap::<(u64, u64), u64>::new();
     for task in tasks {
-        let (counts, its) = task.await.expect("a task");
-        times.extend(its);
-        for (key, count) in counts {
+        for (key, count) in task.await.expect("a task") {
             *admitted.entry(key).or_default() += count;
         }
     }
@@ -130,19 +109,7 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
             _ => assert_eq!(remaining(&set, (kind, key)).await[1], 1_000_u64.saturating_sub(count + 1), "{key}"),
         }
     }
-    let ping = pinging.into_iter().map(|pinging| pinging.join().expect("a thread")).max().expect("a master");
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    println!(
-        "{moved} slots moved both ways in {took:?} under {} checks: 0 errors, counts exact; \
-         p50 {:?}, p99.9 {:?}, longest {:?}, {} above 50 ms; longest PING {ping:?}",
-        times.len(),
-        at(0.5),
-        at(0.999),
-        at(1.0),
-        times.iter().filter(|time| **time > Duration::from_millis(50)).count(),
-    );
-    assert!(moved >= SLOTS && !times.is_empty());
+    assert!(moved >= SLOTS && !admitted.is_empty());
     let (keys, expires) = CLUSTER.keys_and_expires();
     assert!(keys > 0 && keys == expires, "{keys} keys, {expires} expire");
 }
@@ -262,7 +229,6 @@ async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
     let looked = CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>() - looks;
     let redirected = moved_errors() - moved;
     let wrong = (0..2_000_u64).filter(|key| wrong.contains(&CLUSTER.slot(Key::from(*key).encoded()))).count() as u64;
-    println!("{redirected} redirects of 2000 checks, {wrong} of whose keys had moved; {looked} looks");
     assert!(redirected > 0 && wrong > 100);
     // The servers learn of moved slots with a delay, so that their own redirects may be old.
     assert!(redirected <= 2 * wrong, "{redirected} redirects for {wrong} keys");
@@ -322,7 +288,7 @@ async fn a_planned_failover_causes_no_error() {
             })
         })
         .collect();
-    let took = tokio::task::spawn_blocking(move || {
+    let moving = tokio::task::spawn_blocking(move || {
         let some_checks = || {
             let before = asked.load(Ordering::Relaxed);
             wait::until("checks", PATIENCE, || asked.load(Ordering::Relaxed) > before + 500);
@@ -330,16 +296,13 @@ async fn a_planned_failover_causes_no_error() {
         some_checks();
         let replica =
             CLUSTER.nodes().iter().find(|node| node.info("replication")["role"] == "slave").expect("a replica");
-        let started = Instant::now();
         assert_eq!(replica.command(&["CLUSTER", "FAILOVER"]).text(), "OK");
         let role = || replica.info("replication")["role"].clone();
         wait::until("the replica to be a master", PATIENCE, || role() == "master");
-        let took = started.elapsed();
         some_checks();
         CLUSTER.wait_until_whole();
-        took
     });
-    let took = took.await.expect("the failover");
+    moving.await.expect("the failover");
     is_over.store(true, Ordering::Relaxed);
     let mut admitted = vec![0_u64; 30];
     for task in tasks {
@@ -350,7 +313,6 @@ async fn a_planned_failover_causes_no_error() {
     for (key, &count) in admitted.iter().enumerate() {
         assert_eq!(remaining(&limiter, key as u64).await, [1_000_000 - count], "no charge is lost or doubled");
     }
-    println!("planned failover in {took:?} under {} checks: 0 errors, counts exact", admitted.iter().sum::<u64>());
 }
 
 fn moved_errors() -> u64 {

@@ -21,7 +21,6 @@ fn above_after_a_fail_over(before: impl FnOnce(&RedisSentinels)) -> i64 {
     replicas.fail_over(&sentinels, before);
     let admissions = replicas.end();
     let above = most_above(&admissions, LEASED_PER_SECOND, LEASED_PER_SECOND);
-    println!("{} admitted, {above} above the bound of one state", admissions.len());
     above
 }
 

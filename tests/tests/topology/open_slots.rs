@@ -59,7 +59,6 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
         }
     }
     let refused = refused(from) + refused(to) - before;
-    println!("{refused} calls refused for {} checks", TASKS * CHECKS);
     CLUSTER.move_keys(slot, from, to);
     CLUSTER.end_move(slot, from, to);
     for (at, count) in admitted {

@@ -37,11 +37,9 @@ type Part = fn(&str);
 /// The parts that this program plays when a row starts it as another process, with a URL.
 const PARTS: &[(&str, Part)] = &[
     ("process", rows::recovery::process),
-    (rows::clock::CALLER, rows::clock::caller),
     ("isolated", rows::sentinel::isolated),
     (rows::outage::REPLICA, rows::outage::replica),
     (rows::permits::REPLICA, rows::permits::replica),
-    (rows::leases::REPLICA, rows::leases::replica),
     (rows::crowd::PROCESS, rows::crowd::process),
 ];
 

@@ -2,14 +2,12 @@
 //! h2, curl, websockets.
 //!
 //! Run it as `cargo xtask foreign`, which installs the clients, see [`HELP`]. Each group starts its servers on free
-//! ports of
-//! 127.0.0.1, and a script of `python/` that asks them. The script prints a line for each case. A case that is not as
+//! ports of 127.0.0.1, and a script of `python/` that asks them. The script prints a line for each case. A case that is not as
 //! expected fails the run, and so does a group that cannot be carried out.
 
 use std::{
-    env, fs,
+    env,
     panic::{self, AssertUnwindSafe},
-    path::Path,
     process::ExitCode,
 };
 
@@ -17,13 +15,20 @@ mod case;
 mod clients;
 mod envoy;
 mod groups;
-mod options;
 mod report;
 mod servers;
 
 use clients::Clients;
-use options::{HELP, Options};
+use groups::Group;
 use report::Report;
+
+const HELP: &str = "\
+Usage: cargo xtask foreign [--quick] [--optional] [GROUP…]
+
+  --quick     two replicas are loaded for 5 s instead of a minute
+  --optional  without the clients, prints a loud line and succeeds
+
+Groups:";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -32,13 +37,17 @@ fn main() -> ExitCode {
         servers::replica::serve(url);
         return ExitCode::SUCCESS;
     }
-    let Some(options) = Options::parse(&words) else {
+    let (quick, names): (Vec<_>, Vec<_>) = words.iter().partition(|word| *word == "--quick");
+    let find = |name: &&String| groups::ALL.iter().find(|group| group.name == **name);
+    let chosen: Option<Vec<&Group>> = names.iter().map(find).collect();
+    let Some(chosen) = chosen else {
         eprintln!("{HELP}");
         groups::ALL.iter().for_each(|group| eprintln!("  {:<12}{}", group.name, group.about));
         return ExitCode::FAILURE;
     };
+    let chosen = if chosen.is_empty() { groups::ALL.iter().collect() } else { chosen };
     match Clients::find() {
-        Ok(clients) => run(&clients, &options),
+        Ok(clients) => run(&clients, &chosen, !quick.is_empty()),
         Err(reason) => {
             eprintln!("{reason}: run `cargo xtask foreign`, which installs the clients");
             ExitCode::FAILURE
@@ -46,22 +55,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(clients: &Clients, options: &Options) -> ExitCode {
-    let mut report = Report::new(options.is_quick);
-    for group in &options.groups {
-        let cases = panic::catch_unwind(AssertUnwindSafe(|| (group.run)(clients, options.is_quick)));
-        report.add(group, cases.ok());
+fn run(clients: &Clients, groups: &[&Group], is_quick: bool) -> ExitCode {
+    println!("{}. {}\n", clients.versions().join(", "), tollgate_tests::machine::describe().join(", "));
+    let mut report = Report::default();
+    for group in groups {
+        let cases = panic::catch_unwind(AssertUnwindSafe(|| (group.run)(clients, is_quick)));
+        println!("{}", report.add(group, cases.ok()));
     }
-    println!("\n{}", report.tally());
-    if options.is_written {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/contributors/foreign.md");
-        match fs::write(&page, report.markdown(&clients.versions())) {
-            Ok(()) => println!("written: {}", page.display()),
-            Err(error) => {
-                eprintln!("{} cannot be written: {error}", page.display());
-                return ExitCode::FAILURE;
-            }
-        }
-    }
+    println!("{}", report.tally());
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

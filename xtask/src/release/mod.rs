@@ -1,6 +1,5 @@
 //! `cargo xtask release`: checks what has to hold before a release. `docs/contributors/release.md` is the checklist.
 
-mod semver;
 mod steps;
 
 pub(crate) use steps::unused;
@@ -23,7 +22,7 @@ const STEPS: [Step; 9] = [
     Step { name: "dependencies", run: steps::dependencies },
     Step { name: "documentation", run: |workspace| documentation::check(workspace, false) },
     Step { name: "publish", run: package::rehearse },
-    Step { name: "semver", run: semver::check },
+    Step { name: "semver", run: steps::semver },
     Step { name: "msrv", run: steps::msrv },
     Step { name: "minimal-versions", run: steps::minimal_versions },
     Step { name: "features", run: steps::features },

@@ -15,6 +15,7 @@ use crate::{
 
 const MACHETE: CargoTool = CargoTool { name: "cargo-machete", version: "0.9.2" };
 const HACK: CargoTool = CargoTool { name: "cargo-hack", version: "0.6.46" };
+const SEMVER_CHECKS: CargoTool = CargoTool { name: "cargo-semver-checks", version: "0.51.0" };
 const MINIMAL_VERSIONS: CargoTool = CargoTool { name: "cargo-minimal-versions", version: "0.1.38" };
 
 /// The most features that are combined. All combinations of all crates would be several hundred.
@@ -40,6 +41,26 @@ pub(crate) fn unused(workspace: &Workspace) -> Result<(), Failure> {
 /// When one of them breaks a rule of `deny.toml`, or the tool cannot be installed.
 pub(super) fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
     deny::install_and_check(workspace)
+}
+
+/// Finds changes that the version of the next release does not allow. The baseline is the newest tag `v…`.
+///
+/// Before the first tag there is nothing to compare with, and a line says so.
+///
+/// # Errors
+///
+/// When a change breaks the interface and the version does not say so, or when the tool cannot be installed.
+pub(super) fn semver(workspace: &Workspace) -> Result<(), Failure> {
+    let mut tags = Command::new("git");
+    tags.args(["tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname"]).current_dir(workspace.root());
+    let tags = failure::output(&mut tags)?;
+    let Some(newest) = tags.lines().next() else {
+        eprintln!("there is no tag v…: the first release has no interface to compare with");
+        return Ok(());
+    };
+    let mut check = workspace.tool(&SEMVER_CHECKS.provide(workspace.target())?);
+    check.args(["semver-checks", "--baseline-rev", newest]).args(packages(workspace));
+    failure::run(check.env("CARGO_TARGET_DIR", target(workspace)))
 }
 
 /// Compiles the published crates with the oldest Rust that they promise.
@@ -101,12 +122,12 @@ pub(super) fn features(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 /// Returns `--package NAME` for every published crate.
-pub(super) fn packages(workspace: &Workspace) -> impl Iterator<Item = &str> {
+fn packages(workspace: &Workspace) -> impl Iterator<Item = &str> {
     workspace.published().flat_map(|name| ["--package", name])
 }
 
 /// Returns a target directory of its own: flags and toolchains that differ would compile the workspace anew.
-pub(super) fn target(workspace: &Workspace) -> PathBuf {
+fn target(workspace: &Workspace) -> PathBuf {
     workspace.target().join("release-checks/target")
 }
 
@@ -130,31 +151,4 @@ fn path_with(program: &Path) -> Result<std::ffi::OsString, Failure> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = program.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
     env::join_paths(directories).map_err(|error| Failure::new(format!("PATH cannot be extended: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_published_crate_is_named_to_the_tools() {
-        let workspace = Workspace::load().expect("cargo metadata works here");
-        let words: Vec<_> = packages(&workspace).collect();
-        assert!(words.windows(2).any(|pair| pair == ["--package", "tollgate"]), "{words:?}");
-        assert!(!words.contains(&"xtask"), "{words:?}");
-    }
-
-    #[test]
-    fn the_default_members_are_taken_out_of_this_workspace() {
-        let root = Workspace::load().expect("cargo metadata works here").root().to_owned();
-        let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the manifest is there");
-        let rest = without_default_members(&manifest);
-        assert_eq!(manifest.lines().count(), rest.lines().count() + 1, "the list is one line");
-    }
-
-    #[test]
-    fn the_directory_of_a_tool_is_searched_first() {
-        let path = path_with(Path::new("/tools/bin/cargo-hack")).expect("no colon in it");
-        assert_eq!(env::split_paths(&path).next(), Some(PathBuf::from("/tools/bin")));
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use tollgate::{Error, ErrorKind, Key, Priority, store::StoreFuture};
 use tollgate_tower::{
-    JointCheck, JointDecision, JointFuture, LimiterSource, RequestDecider,
+    JointCheck, JointDecision, JointFuture, LimiterSource,
     key::{KeyError, NetworkVerdict},
 };
 
@@ -110,7 +110,7 @@ impl RequestRules {
     }
 }
 
-impl RequestDecider for RequestRules {
+impl RequestRules {
     fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
         // One set makes the descriptors and decides them.
         let set = self.limiter.rules().current();
@@ -165,7 +165,7 @@ impl RequestDecider for RequestRules {
 
 impl From<RequestRules> for LimiterSource {
     fn from(rules: RequestRules) -> Self {
-        Self::from_decider(rules)
+        Self::from_decider(move |parts, check| rules.decide(parts, check))
     }
 }
 

@@ -1,35 +1,24 @@
-//! The layer: what it answers the skeleton for a request, and what is left to do for an admitted one.
+//! The layer: what it answers the skeleton of the middlewares for a request.
 
 use std::{
-    fmt, mem,
+    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use http::{Request, Response, request::Parts};
-use tollgate::{
-    Cost, Costs, Key, Limiter,
-    limiter::LimiterFuture,
-    reservation::Reservation,
-    store::{CheckFuture, StoreFuture},
-};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    charge::{Charge, Outcome},
-    decisions::Decisions,
-    gate::{self, Gate, Gated, take_ready},
-    headers::HeaderUpdate,
+    gate::{Gate, Gated, take_ready},
     key::{BoxedKey, KeyExtractor},
-    metrics::LabelIndex,
     rate_limit::{
+        answer::Admission,
         builder::RateLimitBuilder,
-        handler::{HandlerLimiter, Judge},
-        joint::JointFuture,
-        limiters::LimiterSource,
-        reservation::MeteredReservation,
-        shared::{LimitRef, Shared},
+        limits::{Limits, Steps},
+        request::{Step, Verdict},
+        source::LimiterSource,
     },
     rejection::{Problem, Respond},
 };
@@ -91,7 +80,35 @@ use crate::{
 /// the connection. The layer drops a body of another type, such as hyper's `Incoming`: put a
 /// [`DrainLayer`](crate::drain::DrainLayer) around it. The module [`drain`](crate::drain) has the bounds.
 pub struct RateLimitLayer<K = BoxedKey, R = Problem> {
-    pub(super) shared: Arc<Shared<K, R>>,
+    pub(super) state: Arc<LayerState<K, R>>,
+}
+
+/// Stores what all clones of a layer and all of its services share.
+pub(super) struct LayerState<K, R> {
+    pub(super) limits: Arc<Limits>,
+    pub(super) key: K,
+    pub(super) responder: Arc<R>,
+}
+
+impl<K, R> LayerState<K, R> {
+    #[inline(always)]
+    pub(super) fn steps<B>(&self) -> Steps<'_, B>
+    where
+        R: Respond<B>,
+    {
+        Steps { limits: &self.limits, responder: &*self.responder }
+    }
+
+    // Inlined by force: the verdict is built where the service reads it, instead of being copied there.
+    #[inline(always)]
+    pub(super) fn begin<B>(&self, parts: &mut Parts) -> Verdict<B>
+    where
+        K: KeyExtractor,
+        R: Respond<B>,
+        B: 'static,
+    {
+        self.steps().begin(|parts| self.key.extract(parts), parts)
+    }
 }
 
 impl<K: KeyExtractor> RateLimitLayer<K> {
@@ -110,24 +127,12 @@ impl<K: KeyExtractor> RateLimitLayer<K> {
     }
 }
 
-impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
-    /// Returns a [`HandlerLimiter`] that checks `limiter` inside a handler, with the options of this layer.
-    ///
-    /// The limiters of the layer are not checked. `B` is the body type of the handler's responses.
-    #[must_use]
-    pub fn handler_limiter<B>(&self, limiter: Limiter) -> HandlerLimiter<B>
-    where
-        R: Respond<B>,
-    {
-        HandlerLimiter::new(Arc::clone(&self.shared) as Arc<dyn Judge<B>>, limiter)
-    }
-}
-
 impl<K, R> RateLimitBuilder<K, R> {
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> RateLimitLayer<K, R> {
-        RateLimitLayer { shared: Arc::new(self.into_shared()) }
+        let (limits, key, responder) = self.into_parts();
+        RateLimitLayer { state: Arc::new(LayerState { limits: Arc::new(limits), key, responder: Arc::new(responder) }) }
     }
 }
 
@@ -141,13 +146,13 @@ impl<S, K, R> Layer<S> for RateLimitLayer<K, R> {
 
 impl<K, R> Clone for RateLimitLayer<K, R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { state: Arc::clone(&self.state) }
     }
 }
 
 impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.shared.limits()).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limits", &self.state.limits).finish_non_exhaustive()
     }
 }
 
@@ -161,6 +166,7 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
+    ResBody: 'static,
 {
     type Pass = Admission;
     type Wait = Step;
@@ -169,11 +175,11 @@ where
     // Inlined by force: the verdict is built where the service reads it, instead of being copied there.
     #[inline(always)]
     fn admit(&self, parts: &mut Parts) -> Verdict<ResBody> {
-        self.shared.check_request(parts)
+        self.state.begin(parts)
     }
 
     fn poll_wait(&self, step: &mut Step, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<ResBody>> {
-        self.shared.poll_step(step, parts, cx)
+        self.state.steps().poll_step(step, parts, cx)
     }
 
     fn hold(service: &mut S, _: &Step) -> S {
@@ -195,152 +201,5 @@ where
 
     fn fail(admission: &mut Admission) {
         admission.fail();
-    }
-}
-
-/// Says what happens to a request next.
-pub(crate) type Verdict<B> = gate::Verdict<Admission, Step, Response<B>>;
-
-/// Says what a request waits for.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
-pub enum Step {
-    /// Its limiter is looked up.
-    LookUp(LimiterFuture),
-    /// The store has not answered yet.
-    Check(CheckFuture, RequestContext),
-    /// The store has not answered to a reservation yet. Boxed, because few layers reserve.
-    Reserve(Box<(StoreFuture<Reservation>, RequestContext)>),
-    /// A decider has not answered yet.
-    Decide(JointFuture),
-}
-
-/// Stores what is known of a request until the store answers.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
-pub struct RequestContext {
-    /// The limiter that is checked.
-    pub(crate) limit: LimitRef,
-    /// The key of the request, where it is needed after the check.
-    pub(crate) key: Option<Box<Key>>,
-    pub(crate) cost: Cost,
-    /// The cost for each policy, where it is needed after the check.
-    pub(crate) costs: Option<Box<Costs>>,
-    pub(crate) asked: Asked,
-    /// The request is only counted. It stays so when the share that is enforced changes meanwhile.
-    pub(crate) is_shadow: bool,
-    pub(crate) labels: LabelIndex,
-}
-
-/// Says what the store was asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// One cost for all policies.
-    One,
-    /// A cost for each policy. Costs that do not fit the policies are a wrong set-up.
-    Each,
-    /// A reservation, which charges the request, so that no final cost does. A store may hold none.
-    Estimate,
-}
-
-/// Stores what is left to do for an admitted request when the service has answered.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
-pub struct Admission {
-    headers: HeaderUpdate,
-    /// Boxed, because few layers use it, and the response future that carries it is moved several times.
-    extras: Option<Box<Extras>>,
-}
-
-/// Stores what only layers with some options do.
-#[derive(Default)]
-pub(crate) struct Extras {
-    pub(crate) charge: Option<Charge>,
-    pub(crate) decisions: Option<Decisions>,
-    /// The headers of a request that several limits decided.
-    pub(crate) headers: Vec<HeaderUpdate>,
-    /// Settled when it is dropped.
-    pub(crate) reservation: Option<MeteredReservation>,
-}
-
-impl Admission {
-    /// Admits a request without a decision.
-    pub(crate) const EXEMPT: Self = Self { headers: HeaderUpdate::EMPTY, extras: None };
-
-    #[inline(always)]
-    pub(crate) fn new(headers: HeaderUpdate, extras: Option<Box<Extras>>) -> Self {
-        Self { headers, extras }
-    }
-
-    /// Admits a request that several limits decided.
-    pub(crate) fn with_extras(extras: Box<Extras>) -> Self {
-        Self { headers: HeaderUpdate::EMPTY, extras: Some(extras) }
-    }
-
-    /// Notes for the charge whether the service runs.
-    #[inline]
-    pub(crate) fn set_running(&mut self, is_running: bool) {
-        if let Some(charge) = self.charge() {
-            charge.is_running = is_running;
-        }
-    }
-
-    #[inline]
-    fn charge(&mut self) -> Option<&mut Charge> {
-        self.extras.as_mut()?.charge.as_mut()
-    }
-
-    /// Holds a reservation until the response body does, or until the request ends without one.
-    pub(crate) fn hold(&mut self, reservation: MeteredReservation) {
-        self.extras.get_or_insert_default().reservation = Some(reservation);
-    }
-
-    /// Takes the reservation, for the response body.
-    pub(crate) fn take_reservation(&mut self) -> Option<MeteredReservation> {
-        self.extras.as_mut()?.reservation.take()
-    }
-
-    /// Settles the charge or the reservation of a request whose service returned an error.
-    pub(crate) fn fail(&mut self) {
-        drop(self.take_reservation());
-        if let Some(charge) = self.charge() {
-            charge.settle(Outcome::Failed);
-        }
-    }
-
-    /// Completes the response of the service.
-    // Inlined by force: the headers move once, from the future into the response.
-    #[inline(always)]
-    pub(crate) fn complete<B>(&mut self, response: &mut Response<B>) {
-        if let Some(extras) = self.extras.take()
-            && extras.complete(response)
-        {
-            self.headers.forget_wait();
-        }
-        self.headers.add_to(response.headers_mut());
-    }
-}
-
-impl Extras {
-    /// Completes the response of the service. Returns whether units of the request are given back.
-    fn complete<B>(mut self: Box<Self>, response: &mut Response<B>) -> bool {
-        let mut is_refunded = false;
-        if let Some(mut charge) = self.charge.take() {
-            // The closure of the user reads a head without a body. It is lent to the closure and put back.
-            let (mut head, ()) = Response::new(()).into_parts();
-            (head.status, head.version) = (response.status(), response.version());
-            mem::swap(&mut head.headers, response.headers_mut());
-            mem::swap(&mut head.extensions, response.extensions_mut());
-            is_refunded = charge.settle(Outcome::Response(&head));
-            mem::swap(&mut head.headers, response.headers_mut());
-            mem::swap(&mut head.extensions, response.extensions_mut());
-        }
-        if let Some(decisions) = self.decisions.take() {
-            decisions.insert_into(response.extensions_mut());
-        }
-        for update in &mut self.headers {
-            if is_refunded {
-                update.forget_wait();
-            }
-            update.add_to(response.headers_mut());
-        }
-        is_refunded
     }
 }

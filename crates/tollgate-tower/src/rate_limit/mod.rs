@@ -1,25 +1,42 @@
 //! The middleware that limits requests.
 //!
-//! [`builder`] collects the options. The [`layer`] asks [`shared`] for a decision on the head of a request, and does what is
-//! left for an admitted one. [`handler`] has the same limits inside a handler.
+//! [`builder`] collects the options, and [`source`] the limiters. A request takes the same steps in a [`layer`] and in a
+//! [`handler`], each in a file of its name:
+//!
+//! | step | does |
+//! |---|---|
+//! | [`select`] | finds what limits the request: one limiter, several, or none |
+//! | [`charge`] | computes its cost or its estimate |
+//! | [`check`] | asks the limiter, and waits |
+//! | [`judge`] | turns the decision into a verdict |
+//! | [`answer`] | completes the response of the service, or builds that to a rejected request |
+//!
+//! [`limits`] has what all requests share, and [`request`] what is known of one between two steps.
 
+mod answer;
 mod builder;
+mod charge;
+mod check;
 mod handler;
 mod joint;
+mod judge;
 mod layer;
-mod limiters;
+mod limits;
+mod request;
+mod request_limiter;
 pub mod reservation;
-mod shared;
+mod select;
+mod source;
 mod state;
-mod wait;
 
 pub use builder::RateLimitBuilder;
-pub use handler::{Admitted, HandlerLimiter, Rejected, RequestLimiter};
-pub use joint::{JointCheck, JointDecision, JointFuture, RequestDecider};
-pub use layer::{RateLimit, RateLimitLayer};
-pub use limiters::{LimiterSource, TieredLimiters};
-pub use reservation::{MeteredReservation, ReservationLayer};
-pub use state::{StateFuture, StateService};
-pub use wait::check_and_queue;
+pub use check::check_and_queue;
 #[cfg(feature = "outgoing")]
-pub(crate) use wait::check_or_wait;
+pub(crate) use check::check_or_wait;
+pub use handler::{Admitted, HandlerLimiter, Rejected};
+pub use joint::{JointCheck, JointDecision, JointFuture};
+pub use layer::{RateLimit, RateLimitLayer};
+pub use request_limiter::RequestLimiter;
+pub use reservation::{MeteredReservation, ReservationLayer};
+pub use source::{LimiterSource, TieredLimiters};
+pub use state::{StateFuture, StateService};

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fmt::{self, Write as _},
     future::Future,
+    ops::ControlFlow::{Break, Continue},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -11,14 +12,24 @@ use std::{
 };
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
-use tollgate::limiter::PolicyState;
+use tollgate::{
+    Cost, Error, ErrorKind, Priority,
+    limiter::{Limited, PolicyState},
+};
 use tower_service::Service;
 
 use crate::{
     headers::{ResetFormat, number_value},
-    key::KeyExtractor,
-    rate_limit::RateLimitLayer,
-    rejection::Respond,
+    key::{KeyError, KeyExtractor},
+    rate_limit::{
+        answer::reason_of,
+        joint::JointCheck,
+        layer::{LayerState, RateLimitLayer},
+        limits::Steps,
+        request::Verdict,
+        source::Target,
+    },
+    rejection::{Reason, Respond},
 };
 
 /// A service that reports to a caller how much of its quotas is left, as JSON, in the form of `/rate_limit` of GitHub's
@@ -81,18 +92,15 @@ use crate::{
 /// Requests to the service are not limited, and each one calls the store once. Put a limit around the service where
 /// that matters.
 pub struct StateService<B> {
-    layers: Arc<[Arc<dyn Look<B>>]>,
+    layers: Arc<[Look<B>]>,
 }
 
-/// Looks at the state of a caller. The state of a layer implements it, so that the service does not carry the type
-/// parameters of the layer.
-pub(crate) trait Look<B>: Send + Sync {
-    /// Adds what the layer knows of the caller, or returns the response of the layer to a request that it rejects.
-    fn look<'a>(&'a self, parts: &'a Parts, resources: &'a mut Resources) -> Looking<'a, B>;
-}
+/// Adds what a layer knows of a caller, or returns the response of the layer to a request that it rejects. A closure, so
+/// that the service does not carry the type parameters of the layer.
+type Look<B> = Arc<dyn for<'a> Fn(&'a mut Parts, &'a mut Resources) -> Looking<'a, B> + Send + Sync>;
 
 /// Ends when the stores have answered.
-pub(crate) type Looking<'a, B> = Pin<Box<dyn Future<Output = Result<(), Response<B>>> + Send + 'a>>;
+type Looking<'a, B> = Pin<Box<dyn Future<Output = Result<(), Response<B>>> + Send + 'a>>;
 
 impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
     /// Returns a service that reports to a caller how much of the quotas of this layer is left.
@@ -102,7 +110,19 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
         R: Respond<B>,
         B: Send + 'static,
     {
-        StateService { layers: Arc::new([self.shared.clone() as Arc<dyn Look<B>>]) }
+        StateService { layers: Arc::new([self.look()]) }
+    }
+
+    fn look<B>(&self) -> Look<B>
+    where
+        R: Respond<B>,
+        B: Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        Arc::new(move |parts, resources| {
+            let state = Arc::clone(&state);
+            Box::pin(async move { state.add_states(parts, resources).await })
+        })
     }
 }
 
@@ -133,8 +153,7 @@ impl<B> StateService<B> {
     where
         B: Send + 'static,
     {
-        let other = layer.shared.clone() as Arc<dyn Look<B>>;
-        Self { layers: self.layers.iter().cloned().chain([other]).collect() }
+        Self { layers: self.layers.iter().cloned().chain([layer.look()]).collect() }
     }
 }
 
@@ -153,10 +172,10 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> StateFuture<B> {
-        let (layers, (parts, _)) = (Arc::clone(&self.layers), request.into_parts());
+        let (layers, (mut parts, _)) = (Arc::clone(&self.layers), request.into_parts());
         StateFuture(Box::pin(async move {
             let mut response = match parts.method {
-                Method::GET | Method::HEAD => answer(&layers, &parts).await,
+                Method::GET | Method::HEAD => answer(&layers, &mut parts).await,
                 Method::OPTIONS => without_body(StatusCode::NO_CONTENT),
                 _ => without_body(StatusCode::METHOD_NOT_ALLOWED),
             };
@@ -166,10 +185,10 @@ where
     }
 }
 
-async fn answer<B: From<String>>(layers: &[Arc<dyn Look<B>>], parts: &Parts) -> Response<B> {
+async fn answer<B: From<String>>(layers: &[Look<B>], parts: &mut Parts) -> Response<B> {
     let mut resources = Resources::default();
     for layer in layers {
-        if let Err(rejection) = layer.look(parts, &mut resources).await {
+        if let Err(rejection) = layer(parts, &mut resources).await {
             return rejection;
         }
     }
@@ -180,6 +199,100 @@ async fn answer<B: From<String>>(layers: &[Arc<dyn Look<B>>], parts: &Parts) -> 
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(header::CONTENT_LENGTH, length);
     response
+}
+
+impl<K: KeyExtractor, R> LayerState<K, R> {
+    /// Adds the states of the limits that apply to a request. Several limits decide at a cost of zero.
+    async fn add_states<B: Send + 'static>(
+        &self,
+        parts: &mut Parts,
+        resources: &mut Resources,
+    ) -> Result<(), Response<B>>
+    where
+        R: Respond<B>,
+    {
+        let (limits, steps) = (&self.limits, self.steps());
+        let limiter = match steps.select(parts) {
+            Continue(Target::Fixed(at)) => limits.fixed[at].limiter.clone(),
+            Continue(Target::Lookup(at)) => match limits.lookups[at].limiter_for(parts) {
+                Ok(limiter) => match limiter.await {
+                    Ok(Limited::By(limiter)) => limiter,
+                    Ok(Limited::Exempt) => return Ok(()),
+                    Err(error) => return unknown(steps, &error, limits.is_shadow_without_key(), parts),
+                },
+                Err(error) => return rejected(steps.judge_without_key(&error, parts)),
+            },
+            Continue(Target::Decider(at)) => {
+                let check = JointCheck::new(Cost::ZERO, Priority::CRITICAL, limits.options.enforcement.as_ref());
+                let mut joint = match (limits.deciders[at])(parts, check) {
+                    Ok(decided) => match decided.await {
+                        Ok(Some(joint)) => joint,
+                        Ok(None) => return Ok(()),
+                        Err(error) => return unknown(steps, &error, limits.is_shadow_without_key(), parts),
+                    },
+                    Err(error) => return rejected(steps.judge_without_key(&error, parts)),
+                };
+                if let Some((key, reason @ Reason::Forbidden)) = joint.refused() {
+                    return rejected(steps.undecided(reason, None, limits.is_shadow(key), parts));
+                }
+                joint.enforce(|key| !limits.is_shadow(key));
+                for decision in joint.enforced().map(|part| &part.charged.decision) {
+                    if let Some(kind) = decision.degraded() {
+                        return unknown(steps, &away(kind), false, parts);
+                    }
+                    decision.states().for_each(|state| resources.add(&state));
+                }
+                return Ok(());
+            }
+            Continue(Target::Exempt) => return Ok(()),
+            Break(verdict) => return rejected(verdict),
+        };
+        let key = match self.key.extract(parts) {
+            Ok(Some(key)) => key,
+            Ok(None) => return Ok(()),
+            Err(error) => return rejected(steps.judge_without_key(&error, parts)),
+        };
+        if limits.is_shadow(&key) {
+            return Ok(());
+        }
+        match limiter.peek(key).await {
+            Ok(state) => match state.degraded() {
+                Some(kind) => unknown(steps, &away(kind), false, parts),
+                None => {
+                    state.states().for_each(|state| resources.add(&state));
+                    Ok(())
+                }
+            },
+            Err(error) => unknown(steps, &error, false, parts),
+        }
+    }
+}
+
+/// Answers a request whose state is not known.
+fn unknown<B: 'static>(
+    steps: Steps<'_, B>,
+    error: &Error,
+    is_shadow: bool,
+    parts: &mut Parts,
+) -> Result<(), Response<B>> {
+    let misconfigured = KeyError::misconfigured(error.to_string());
+    let reason = match error.kind() {
+        ErrorKind::KeyLevels | ErrorKind::CrossSlot => Reason::Misconfigured(&misconfigured),
+        _ => reason_of(error),
+    };
+    rejected(steps.undecided(reason, None, is_shadow, parts))
+}
+
+fn away(kind: ErrorKind) -> Error {
+    Error::new(kind, "the store did not answer")
+}
+
+/// Returns the response of a rejection. A request that is admitted without a check has no limits.
+fn rejected<B>(verdict: Verdict<B>) -> Result<(), Response<B>> {
+    match verdict {
+        Verdict::Reject(response) => Err(response),
+        Verdict::Admit(_) | Verdict::Wait(_) => Ok(()),
+    }
 }
 
 /// Returns a response that names the methods that the service has.
@@ -222,7 +335,7 @@ impl<B> fmt::Debug for StateFuture<B> {
 
 /// The policies of one caller, in the order of the layers.
 #[derive(Default)]
-pub(crate) struct Resources(Vec<Resource>);
+struct Resources(Vec<Resource>);
 
 struct Resource {
     policy: String,
@@ -233,7 +346,7 @@ struct Resource {
 
 impl Resources {
     /// Adds a policy, or replaces one of the same name of which more is left.
-    pub(crate) fn add(&mut self, state: &PolicyState<'_>) {
+    fn add(&mut self, state: &PolicyState<'_>) {
         let policy = state.policy();
         let (limit, remaining, more_after) = (policy.quota().burst(), state.remaining(), state.more_after());
         let resource = Resource { policy: policy.name().to_owned(), limit, remaining, more_after };

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::service::{Gate, RetryAfter};
+use super::service::{Delay, RetryAfter};
+use crate::gate::Gated;
 
 /// Delays requests until the remote server accepts them again.
 ///
@@ -143,7 +144,7 @@ impl<S> Layer<S> for RetryAfterLayer {
     type Service = RetryAfter<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RetryAfter::new(inner, Gate::new(self.settings))
+        Gated::new(inner, Delay::new(self.settings))
     }
 }
 

@@ -11,14 +11,9 @@ mod delay;
 mod layer;
 mod service;
 
-/// Names the future of a [`RetryAfter`] service.
-pub mod future {
-    pub use super::service::DelayedFuture;
-}
-
 #[cfg(feature = "outgoing")]
 pub(crate) use delay::of as delay_of;
 pub use layer::RetryAfterLayer;
 #[cfg(feature = "outgoing")]
 pub(crate) use layer::Settings;
-pub use service::RetryAfter;
+pub use service::{Delay, RetryAfter};

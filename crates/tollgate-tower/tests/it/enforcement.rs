@@ -8,15 +8,14 @@ use std::{
     },
 };
 
-use http::{Request, Response, StatusCode, request::Parts};
+use http::{Request, Response, StatusCode};
 use tollgate::{
     Cost, Enforcement, Key, Limiter, MemoryStore, Outage,
     store::{Clock, StoreFuture},
 };
 use tollgate_tower::{
-    Decisions, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
-    RequestLimiter,
-    key::{Global, Header, KeyError, Networks, PeerIp},
+    Decisions, HandlerLimiter, JointDecision, LimiterSource, RateLimitLayer, RequestLimiter,
+    key::{Global, Header, Networks, PeerIp},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -200,12 +199,9 @@ async fn the_limiters_of_a_handler_and_of_a_request_follow_the_share_of_their_ke
 }
 
 /// Decides by the key of a header, and by another one, which are both spent.
-#[derive(Debug)]
-struct Two(Limiter);
-
-impl RequestDecider for Two {
-    fn decide(&self, parts: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
-        let (limiter, name) = (self.0.clone(), parts.headers["x-api-key"].to_str().unwrap().to_owned());
+fn by_two(limiter: Limiter) -> LimiterSource {
+    LimiterSource::from_decider(move |parts, check| {
+        let (limiter, name) = (limiter.clone(), parts.headers["x-api-key"].to_str().unwrap().to_owned());
         Ok(StoreFuture::pending(async move {
             let mut joint = JointDecision::denied();
             for key in [name.clone(), format!("{name}-other")] {
@@ -215,14 +211,13 @@ impl RequestDecider for Two {
             }
             Ok(Some(joint))
         }))
-    }
+    })
 }
 
 #[tokio::test]
 async fn of_several_keys_those_in_the_share_deny() {
     let enforcement = Enforcement::share(30);
-    let source = LimiterSource::from_decider(Two(Limiter::new(still(), ONE)));
-    let builder = RateLimitLayer::builder(source, Global).enforcement(enforcement.clone());
+    let builder = RateLimitLayer::builder(by_two(Limiter::new(still(), ONE)), Global).enforcement(enforcement.clone());
     let layer = builder.expose_decisions(true).build();
     let mut met = [false; 2];
     for key in 0..40 {

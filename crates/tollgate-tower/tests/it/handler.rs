@@ -6,15 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use axum::{Router, body::Body, extract::State, response::IntoResponse, routing::post};
 use http::{Method, Request, Response, StatusCode, request::Parts};
-use tollgate::{Cost, Costs, KeySecret, Limiter, MemoryStore, Outage, Policy, Priority, Quota, store::Clock};
+use tollgate::{Cost, Costs, KeySecret, Limiter, Outage, Policy, Priority, Quota};
 use tollgate_tower::{
-    Decisions, HandlerLimiter, HeaderFormat, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejected, RequestLimiter,
-    ResetFormat, Respond,
+    Decisions, HandlerLimiter, HeaderFormat, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejected, ResetFormat,
+    Respond,
     key::Global,
     rejection::{Empty, Problem},
     respond_fn,
@@ -257,44 +256,23 @@ async fn a_final_cost_is_settled_by_the_response_of_the_handler() {
 }
 
 #[tokio::test]
-async fn the_checks_of_a_handler_have_the_priority_of_the_request() {
-    let ten = Policy::fixed_window("ten", Quota::per_day(10));
-    let layer = |limiter| RateLimitLayer::builder(limiter, Global).priority(|_| Priority::BACKGROUND);
-    for way in ["check", "check_costs", "reserve"] {
-        let all = layer(Limiter::new(still(), ONE)).build();
-        let limiter: HandlerLimiter<String> = all.handler_limiter(Limiter::new(still(), ten.clone()));
-        let admits = async |costs: Costs| match way {
-            "check" => limiter.check(&mut parts(), "ann").await.is_ok(),
-            "check_costs" => limiter.check_costs(&mut parts(), "ann", costs).await.is_ok(),
-            _ => limiter.reserve(&mut parts(), "ann", costs).await.is_ok(),
-        };
-        let mut admitted = 0;
-        for _ in 0..10 {
-            admitted += usize::from(admits(Cost::ONE.into()).await);
-        }
-        assert_eq!(admitted, 6, "{way}");
-        if way != "check" {
-            // The handler knows better.
-            let normal = || Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
-            assert!(admits(normal()).await && admits(normal()).await && admits(normal()).await, "{way}");
-            assert!(!admits(normal()).await, "{way}");
+async fn costs_of_a_handler_have_the_priority_of_the_request_or_a_lower_one() {
+    let layer = RateLimitLayer::builder(Limiter::new(still(), ONE), Global).priority(|_| Priority::NORMAL).build();
+    for is_reserved in [false, true] {
+        let ten = Limiter::new(still(), Policy::fixed_window("ten", Quota::per_day(10)));
+        let limiter: HandlerLimiter<String> = layer.handler_limiter(ten);
+        for (costs, expected) in [(Priority::BACKGROUND, 6), (Priority::CRITICAL, 3), (Priority::NORMAL, 0)] {
+            let mut admitted = 0;
+            for _ in 0..10 {
+                let (mut parts, costs) = (parts(), Costs::new(Cost::ONE).with_priority(costs));
+                admitted += usize::from(match is_reserved {
+                    false => limiter.check_costs(&mut parts, "ann", costs).await.is_ok(),
+                    true => limiter.reserve(&mut parts, "ann", costs).await.is_ok(),
+                });
+            }
+            assert_eq!(admitted, expected, "{costs:?}, reserved: {is_reserved}");
         }
     }
-
-    let limiter = Limiter::new(still(), ten);
-    let builder = layer(Limiter::new(still(), HOURLY)).expose_request_limiter(Some(limiter.clone()));
-    let service = builder.build().layer(service_fn(|request: Request<()>| async move {
-        let limiter = request.extensions().get::<RequestLimiter>().unwrap();
-        let mut admitted = 0;
-        for _ in 0..10 {
-            let result = limiter.check(Cost::ONE).await;
-            admitted += usize::from(limiter.admits(&result));
-        }
-        Ok::<_, Infallible>(Response::new(admitted.to_string()))
-    }));
-    let Ok(response) = service.oneshot(request()).await;
-    assert_eq!(response.body(), "6");
-    assert_eq!(remaining(&limiter, "all", "ten").await, 4);
 }
 
 #[tokio::test]
@@ -309,28 +287,6 @@ async fn decisions_of_the_handler_follow_those_of_the_layer() {
         let allowed: Vec<_> = decisions.iter().map(tollgate::Decision::is_allowed).collect();
         assert_eq!(allowed, [true, spent == 0]);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_waits_where_the_layer_waits() {
-    let policy = Policy::token_bucket("slow", Quota::per_second(1));
-    let limiter = || Limiter::new(tokio_clock_store(), policy.clone());
-    let layer = RateLimitLayer::builder(limiter(), Global).wait(Duration::from_secs(5)).build();
-    let limiter: HandlerLimiter<String> = layer.handler_limiter(limiter());
-    let start = tokio::time::Instant::now();
-    for _ in 0..3 {
-        assert!(limiter.check(&mut parts(), "all").await.is_ok());
-    }
-    assert_eq!(start.elapsed().as_secs(), 2);
-}
-
-#[tokio::test]
-async fn a_remote_store_is_awaited() {
-    let store = || MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
-    let layer = RateLimitLayer::new(Limiter::new(Late(store()), ONE), Global);
-    let limiter: HandlerLimiter<String> = layer.handler_limiter(Limiter::new(Late(store()), ONE));
-    assert!(limiter.check(&mut parts(), "all").await.is_ok());
-    assert_eq!(limiter.check(&mut parts(), "all").await.unwrap_err().status(), 429);
 }
 
 #[tokio::test]

@@ -110,7 +110,8 @@ async fn every_format_writes_its_headers_of_an_admission_and_of_a_denial() {
                     None => assert_eq!(line, expected, "{format:?}"),
                     Some(name) => {
                         let reset: u64 = line.strip_prefix(name).unwrap().parse().unwrap();
-                        assert!((now + 1..now + 100).contains(&reset), "{format:?}: {reset} at {now}");
+                        // A machine may stand still on the way.
+                        assert!((now + 1..second() + 10).contains(&reset), "{format:?}: {reset} at {now}");
                     }
                 }
             }

@@ -1,26 +1,26 @@
 //! Requests that several limiters and keys decide together.
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use serde_json::json;
 use tollgate::{
     Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Priority, Quota, store::StoreFuture,
 };
 use tollgate_tower::{
-    Decisions, JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider, TieredLimiters,
-    key::{Global, KeyError},
+    Decisions, JointCheck, JointDecision, LimiterSource, RateLimitLayer, TieredLimiters, key::Global,
 };
 
 use crate::{state::state, support::*};
 
 /// Checks two limiters, the second one only when the first allows the request.
-#[derive(Clone, Debug)]
-struct Both(Limiter, Limiter);
-
-impl RequestDecider for Both {
-    fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
-        let Self(first, second) = self.clone();
+fn source(first: &Limiter, second: &Limiter) -> LimiterSource {
+    let both = (first.clone(), second.clone());
+    LimiterSource::from_decider(move |_, check| {
+        let (first, second) = both.clone();
         Ok(StoreFuture::pending(async move {
             let key = || Key::new("all");
             let one = first.check(key()).cost(check.costs()).await?;
@@ -35,11 +35,12 @@ impl RequestDecider for Both {
             };
             Ok(Some(joint))
         }))
-    }
+    })
 }
 
-fn source(first: &Limiter, second: &Limiter) -> LimiterSource {
-    LimiterSource::from_decider(Both(first.clone(), second.clone()))
+/// Decides each request as the first one.
+fn always(decision: Result<JointDecision, Error>) -> LimiterSource {
+    LimiterSource::from_decider(move |_, _| Ok(StoreFuture::ready(decision.clone().map(Some))))
 }
 
 fn two_limiters() -> (Limiter, Limiter) {
@@ -134,41 +135,30 @@ async fn a_decider_stands_in_one_level_of_tiers_only() {
 
 #[tokio::test]
 async fn an_error_of_a_decider_is_answered_as_the_error_of_a_limiter() {
-    #[derive(Debug)]
-    struct Fails(ErrorKind);
-    impl RequestDecider for Fails {
-        fn decide(&self, _: &Parts, _: JointCheck) -> Result<JointFuture, KeyError> {
-            Ok(StoreFuture::ready(Err(Error::new(self.0, "test"))))
-        }
-    }
     for (kind, status) in [(ErrorKind::Unavailable, 503), (ErrorKind::CostExceedsBurst, 413), (ErrorKind::Config, 500)]
     {
-        let layer = RateLimitLayer::new(LimiterSource::from_decider(Fails(kind)), Global);
+        let layer = RateLimitLayer::new(always(Err(Error::new(kind, "test"))), Global);
         assert_eq!(send(&layer, request()).await.status().as_u16(), status);
     }
 }
 
 #[tokio::test]
 async fn a_decider_is_told_the_cost_the_priority_and_which_keys_are_enforced() {
-    /// Denies with the key of a caller, and blocks it.
-    #[derive(Debug)]
-    struct Told(Mutex<Vec<JointCheck>>);
-    impl RequestDecider for &'static Told {
-        fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
-            self.0.lock().unwrap().push(check);
-            Ok(StoreFuture::ready(Ok(Some(JointDecision::blocked(Key::new("all"))))))
-        }
-    }
     let enforcement = Enforcement::share(0);
-    let told: &Told = Box::leak(Box::new(Told(Mutex::default())));
-    let layer = RateLimitLayer::builder(LimiterSource::from_decider(told), Global).enforcement(enforcement.clone());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = told.clone();
+    let source = LimiterSource::from_decider(move |_, check| {
+        seen.lock().unwrap().push(check);
+        Ok(StoreFuture::ready(Ok(Some(JointDecision::blocked(Key::new("all"))))))
+    });
+    let layer = RateLimitLayer::builder(source, Global).enforcement(enforcement.clone());
     let layer = layer.cost(|_| Cost::new(7)).priority(|_| Priority::BACKGROUND).build();
     assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
     enforcement.set(100).unwrap();
     let response = send(&layer, request()).await;
     assert_eq!((response.status(), header(&response, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
     assert_eq!(state(&layer.state_service(), "acme").await, (StatusCode::OK, json!({"resources": {}})));
-    let told = told.0.lock().unwrap();
+    let told = told.lock().unwrap();
     let facts = |check: &JointCheck| (check.cost().units(), check.priority(), check.is_enforced(&Key::new("all")));
     let (background, critical) = (Priority::BACKGROUND, Priority::CRITICAL);
     assert_eq!(
@@ -196,15 +186,8 @@ async fn a_caller_sees_the_state_of_all_limits_that_decide_together() {
 
 #[tokio::test]
 async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() {
-    #[derive(Debug)]
-    struct Never;
-    impl RequestDecider for Never {
-        fn decide(&self, _: &Parts, _: JointCheck) -> Result<JointFuture, KeyError> {
-            Ok(StoreFuture::ready(Ok(Some(JointDecision::forbidden(Key::new("all"))))))
-        }
-    }
     for (share, status) in [(100, StatusCode::FORBIDDEN), (0, StatusCode::OK)] {
-        let layer = RateLimitLayer::builder(LimiterSource::from_decider(Never), Global);
+        let layer = RateLimitLayer::builder(always(Ok(JointDecision::forbidden(Key::new("all")))), Global);
         let layer = layer.enforcement(Enforcement::share(share)).build();
         assert_eq!(send(&layer, request()).await.status(), status);
         assert_eq!(state(&layer.state_service(), "acme").await.0, status);
@@ -214,23 +197,19 @@ async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() 
 #[cfg(feature = "metrics")]
 #[test]
 fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
-    #[derive(Debug)]
-    struct Tried(Limiter, Limiter);
-    impl RequestDecider for Tried {
-        fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
-            let (limiter, tried) = (self.0.clone(), self.1.clone());
+    let series = recorder::Series::of(async {
+        let store = still();
+        let both = (Limiter::new(store.clone(), HOURLY), Limiter::new(store, ONE));
+        let source = LimiterSource::from_decider(move |_, check| {
+            let (limiter, tried) = both.clone();
             Ok(StoreFuture::pending(async move {
                 let key = || Key::new("all");
                 let (one, two) = (limiter.check(key()).await?, tried.check(key()).cost(check.costs()).await?);
                 let joint = JointDecision::allowed().with(limiter, key(), one).with_shadow(tried, key(), two);
                 Ok(Some(joint))
             }))
-        }
-    }
-    let series = recorder::Series::of(async {
-        let store = still();
-        let tried = Tried(Limiter::new(store.clone(), HOURLY), Limiter::new(store, ONE));
-        let layer = RateLimitLayer::new(LimiterSource::from_decider(tried), Global);
+        });
+        let layer = RateLimitLayer::new(source, Global);
         for left in ["2", "1"] {
             let response = send(&layer, request()).await;
             assert_eq!(header(&response, "ratelimit").unwrap(), format!(r#""hourly";r={left};t=3600"#));

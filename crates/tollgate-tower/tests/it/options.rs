@@ -42,14 +42,12 @@ fn builder(limiter: Limiter) -> RateLimitBuilder<Header> {
     RateLimitLayer::builder(limiter, Header::new("x-api-key"))
 }
 
-/// Requires that an option of a layer that reserves is that of a layer that charges, and that the responses show it.
-macro_rules! assert_passed_on {
+/// Requires that the responses of a layer that reserves show an option.
+macro_rules! assert_shown {
     ($($limiter:ident.$option:ident($argument:expr)),+ $(,)?) => {$(
-        let before = seen(builder($limiter()).$option($argument).reserve(|_| [("two", 1_u64)]).build()).await;
-        let after = seen(builder($limiter()).reserve(|_| [("two", 1_u64)]).$option($argument).build()).await;
+        let with = seen(builder($limiter()).$option($argument).reserve(|_| [("two", 1_u64)]).build()).await;
         let without = seen(builder($limiter()).reserve(|_| [("two", 1_u64)]).build()).await;
-        assert_eq!(after, before, stringify!($option));
-        assert_ne!(after, without, stringify!($option));
+        assert_ne!(with, without, stringify!($option));
     )+};
 }
 
@@ -62,7 +60,7 @@ async fn a_layer_that_reserves_has_the_options_of_one_that_charges() {
         Limiter::builder(store).policies(TWO).on_outage(Outage::local(1)).build()
     };
     let legacy = HeaderFormat::Legacy { reset: ResetFormat::Seconds };
-    assert_passed_on!(
+    assert_shown!(
         two.exempt(|_| true),
         two.expose_decisions(true),
         two.shadow(true),
@@ -80,8 +78,8 @@ async fn a_layer_that_reserves_has_the_options_of_one_that_charges() {
 
 #[tokio::test]
 async fn the_log_names_the_calls_of_a_layer_that_reserves() {
-    let layer = builder(Limiter::new(still(), ONE)).reserve(|_| [("one", 1_u64)]);
-    let layer = layer.rpc_name(|_| Some(("a.B", "C"))).build();
+    let layer = builder(Limiter::new(still(), ONE)).rpc_name(|_| Some(("a.B", "C")));
+    let layer = layer.reserve(|_| [("one", 1_u64)]).build();
     let lines = logged("message=denied", async {
         seen(layer).await;
     });
@@ -111,7 +109,7 @@ async fn jitter_spreads_the_waits_of_permits_and_reservations() {
     let permits = ConcurrencyLimiter::new(still(), Concurrency::new("permits", 1));
     let _permit = permits.try_acquire("acme").await.unwrap();
     for (jitter, is_spread) in [(Duration::ZERO, false), (Duration::from_secs(100_000), true)] {
-        let layer = builder(limiter.clone()).reserve(|_| [("one", 1_u64)]).retry_jitter(jitter).build();
+        let layer = builder(limiter.clone()).retry_jitter(jitter).reserve(|_| [("one", 1_u64)]).build();
         assert_eq!(waits(layer).await > 1, is_spread);
         let layer = ConcurrencyLayer::builder(permits.clone(), Header::new("x-api-key")).retry_jitter(jitter).build();
         assert_eq!(waits(layer).await > 1, is_spread);
@@ -242,8 +240,8 @@ fn the_metrics_of_each_layer_carry_its_labels() {
     let series = Series::of(async {
         let limiter = Limiter::new(still(), ONE);
         assert!(limiter.check("acme").await.unwrap().is_allowed());
-        let reserving = builder(limiter.clone()).reserve(|_| [("one", 1_u64)]);
-        waits(reserving.metric_labels(labels("reserve")).build()).await;
+        let reserving = builder(limiter.clone()).metric_labels(labels("reserve"));
+        waits(reserving.reserve(|_| [("one", 1_u64)]).build()).await;
 
         let permits = ConcurrencyLimiter::new(still(), Concurrency::new("permits", 1));
         let _permit = permits.try_acquire("acme").await.unwrap();

@@ -5,13 +5,12 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode, request::Parts};
+use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::{Cost, Limiter, Policy, Quota, store::StoreFuture};
 use tollgate_tower::{
-    HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, RateLimitLayer, RequestDecider,
-    RequestLimiter,
-    key::{Global, Header, KeyError},
+    HandlerLimiter, JointDecision, LimiterSource, RateLimitLayer, RequestLimiter,
+    key::{Global, Header},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -231,18 +230,15 @@ async fn a_leaky_bucket_beside_other_policies_delays_too() {
 }
 
 /// Decides each request by one limiter.
-#[derive(Debug)]
-struct ByOne(Limiter);
-
-impl RequestDecider for ByOne {
-    fn decide(&self, _: &Parts, check: JointCheck) -> Result<JointFuture, KeyError> {
-        let (limiter, cost) = (self.0.clone(), check.cost());
+fn by_one(limiter: Limiter) -> LimiterSource {
+    LimiterSource::from_decider(move |_, check| {
+        let (limiter, cost) = (limiter.clone(), check.cost());
         Ok(StoreFuture::pending(async move {
             let decision = limiter.check("all").cost(cost).await?;
             let joint = if decision.is_allowed() { JointDecision::allowed() } else { JointDecision::denied() };
             Ok(Some(joint.with(limiter, "all".into(), decision)))
         }))
-    }
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +256,7 @@ async fn a_limit_that_is_tried_out_delays_nobody() {
                 waiting().build(),
                 waiting().cost(|_| Cost::ONE).priority(|_| tollgate::Priority::CRITICAL).build(),
                 waiting().charge_after(|_| true).build(),
-                shadow(LimiterSource::from_decider(ByOne(limiter()))).build(),
+                shadow(by_one(limiter())).build(),
             ];
             for layer in &layers {
                 assert_eq!(statuses(layer, 5).await, [StatusCode::OK; 5]);

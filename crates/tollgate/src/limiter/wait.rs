@@ -12,7 +12,7 @@ use tokio::{
 use crate::{
     Algorithm, Cost, Costs, Decision, Error, Key, Limiter, Policy, PolicySet,
     clock::micros,
-    limiter::queue::until,
+    limiter::fifo::until,
     model::{Ceiling, cost::Charge},
     runtime,
     store::{Check, CheckFuture, Deadline, answer_by},

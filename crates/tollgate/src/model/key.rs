@@ -229,7 +229,6 @@ impl Key {
     }
 
     /// Returns the text of the outermost level.
-    #[cfg(any(test, feature = "redis"))]
     #[inline]
     pub(crate) fn outermost(&self) -> &[u8] {
         self.level(1).bytes

@@ -259,20 +259,17 @@ impl PolicySet {
         Cost::new(self.0.max_cost)
     }
 
-    /// Returns the charge with each cost cut to the burst of its policy, or to what its rank has of that. One cost for all
-    /// policies stays one cost.
+    /// Returns the charge with each cost cut to the burst of its policy, or to what its rank has of that.
     pub(crate) fn cut(&self, charge: ChargeRef<'_>) -> Charge {
-        match charge.each {
-            None => charge.cost.min(self.most()).into(),
-            Some(_) => {
-                let burst = |at: usize| self.shared()[at].quota_ref().burst();
-                let ceilings = || (0..self.len()).map_while(|at| Some(charge.ceiling(at)?.cut(burst(at))));
-                let most = |at: usize| charge.ceiling(at).map_or(burst(at), |ceiling| ceiling.cut(burst(at)).units());
-                let costs = charge.iter(self.len()).enumerate();
-                let cut = Charge::each(costs.map(|(at, cost)| cost.min(Cost::new(most(at)))));
-                if charge.is_capped() { cut.under(ceilings()) } else { cut }
-            }
+        if charge.each.is_none() && charge.cost <= self.most() {
+            return charge.cost.into();
         }
+        let burst = |at: usize| self.shared()[at].quota_ref().burst();
+        let ceilings = || (0..self.len()).map_while(|at| Some(charge.ceiling(at)?.cut(burst(at))));
+        let most = |at: usize| charge.ceiling(at).map_or(burst(at), |ceiling| ceiling.cut(burst(at)).units());
+        let costs = charge.iter(self.len()).enumerate();
+        let cut = Charge::each(costs.map(|(at, cost)| cost.min(Cost::new(most(at)))));
+        if charge.is_capped() { cut.under(ceilings()) } else { cut }
     }
 
     /// Refuses a cost that can never fit, before the store is called.

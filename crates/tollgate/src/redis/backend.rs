@@ -1,74 +1,156 @@
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+use futures_util::{StreamExt, TryFutureExt, stream};
 use redis::{Cmd, Value};
 
 use super::{
     cluster::Cluster,
-    dispatch::{CheckRequest, PendingCheck, ServerHandle},
+    deny_cache::{DenyCache, Epoch, KeyHash},
+    dispatch::{CheckRequest, PendingCheck, Sender, StoreConfig},
+    pots::{Holder, Pots, Trip},
     protocol::{
-        Script,
+        self, Script,
         hash_slot::{self, unused_key},
     },
-    server::{PlainCall, ScriptCall, Server},
+    server::{Call, Server},
 };
 use crate::{
-    Error, Key, PolicySet, runtime,
-    store::{CheckFuture, Deadline, StoreFuture},
+    Cost, Error, ErrorKind, Key, PolicySet,
+    clock::Clock,
+    runtime,
+    store::{Check, CheckFuture, Deadline, ReservationId, StoreFuture},
 };
 
-/// Holds the servers of a store: one server, or a cluster.
-#[derive(Debug)]
-pub(super) enum Backend {
-    One(ServerHandle),
-    Cluster(Cluster),
+/// Holds the servers of a store, and what the process knows of the keys on them.
+pub(super) struct Backend {
+    /// The first part of every key.
+    pub(super) prefix: String,
+    pub(super) servers: Servers,
+    hasher: RandomState,
+    /// The clock that decides instead of the server's.
+    clock: Option<Clock>,
+    pub(super) deny_cache: Option<Arc<DenyCache>>,
+    pub(super) pots: Arc<Pots>,
 }
 
+/// One server, or a cluster.
+#[derive(Debug)]
+pub(super) enum Servers {
+    One(Arc<Sender>),
+    Cluster(Arc<Cluster>),
+}
+
+/// The most keys of which units are returned at the same time.
+const RELEASES_AT_ONCE: usize = 256;
+
 impl Backend {
-    /// Returns the error of a call for this key, while its server is not asked. The key has no branches, here and below.
-    pub(super) fn refusal(&self, key: &Key) -> Option<Error> {
-        match self {
-            Self::One(handle) => handle.server.refusal(),
-            Self::Cluster(cluster) => cluster.refusal(key),
+    pub(super) fn new(servers: Servers, prefix: String, config: &StoreConfig) -> Self {
+        Self {
+            prefix,
+            servers,
+            hasher: RandomState::default(),
+            clock: config.server.clock.clone(),
+            deny_cache: config.deny_cache.clone(),
+            pots: Arc::clone(&config.pots),
         }
     }
 
-    /// Returns the error of a check for this key that is not sent within this deadline.
     #[inline]
-    pub(super) fn refusal_within(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
-        match self {
-            Self::One(handle) => handle.server.refusal_within(deadline),
-            Self::Cluster(cluster) => cluster.refusal_within(key, deadline),
+    pub(super) fn hash(&self, key: &Key) -> KeyHash {
+        KeyHash::of(key, &self.hasher)
+    }
+
+    /// Forgets remembered denials of a key, because units may have come back.
+    pub(super) fn forget(&self, key: &Key) {
+        if let Some(cache) = &self.deny_cache {
+            cache.forget(key, &self.hasher);
+        }
+    }
+
+    /// Returns the error of a call over the states of these policies that is not sent: the states lie in several slots, or
+    /// their server is not asked, or not within this deadline.
+    #[inline]
+    pub(super) fn refusal_of(&self, policies: &PolicySet, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+        if let Err(refusal) = self.takes(policies, key) {
+            return Some(refusal);
+        }
+        self.refusal(policies.first_branch(key), deadline)
+    }
+
+    /// Returns the error of a call for this key that is not sent: its server is not asked, or not within this deadline. The
+    /// key has no branches, here and below.
+    #[inline]
+    pub(super) fn refusal(&self, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+        match &self.servers {
+            Servers::One(sender) => sender.server.refusal(deadline),
+            Servers::Cluster(cluster) => cluster.refusal(key, deadline),
         }
     }
 
     /// Refuses a key whose branches lie in different slots of a cluster, so that no server can decide over all of them.
     #[inline]
     pub(super) fn takes(&self, policies: &PolicySet, key: &Key) -> Result<(), Error> {
-        match self {
-            Self::Cluster(_) if key.has_branches() => hash_slot::share_slot(policies, key),
+        match &self.servers {
+            Servers::Cluster(_) if key.has_branches() => hash_slot::share_slot(policies, key),
             _ => Ok(()),
         }
     }
 
     /// Returns whether checks are sent to all servers.
     pub(super) fn is_available(&self) -> bool {
-        match self {
-            Self::One(handle) => handle.server.refusal().is_none(),
-            Self::Cluster(cluster) => cluster.is_available(),
+        match &self.servers {
+            Servers::One(sender) => sender.server.refusal(None).is_none(),
+            Servers::Cluster(cluster) => cluster.is_available(),
         }
     }
 
-    /// Decides a check.
+    /// Decides a check. A check of leased policies makes a trip of the pots.
     #[inline]
-    pub(super) fn check(&self, request: Arc<CheckRequest>) -> CheckFuture {
-        match self {
-            Self::One(handle) => StoreFuture::pending(PendingCheck::new(handle, request)),
-            Self::Cluster(cluster) => StoreFuture::pending(cluster.clone().check(request)),
+    pub(super) fn check(
+        &self,
+        check: Check<'_>,
+        hash: KeyHash,
+        deny_epoch: Option<Epoch>,
+        trip: Option<Trip>,
+    ) -> CheckFuture {
+        let mut request = CheckRequest::new(check, hash, deny_epoch);
+        (request.clock_us, request.trip) = (self.clock.as_ref().map(Clock::now_us), trip);
+        match &self.servers {
+            Servers::One(sender) => StoreFuture::pending(PendingCheck::new(sender, request).err_into()),
+            Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),
         }
     }
 
-    /// Runs a script at the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
-    /// arguments.
+    /// Returns the units of these keys to the server, each by a check of no units. Fails with the first error, after all
+    /// keys were tried.
+    pub(super) async fn release(&self, holders: Vec<Holder>) -> Result<(), Error> {
+        let call = |holder: Holder| {
+            if let Some(refusal) = self.refusal_of(&holder.policies, &holder.key, None) {
+                return CheckFuture::ready(Err(refusal));
+            }
+            let check = Check::new(&holder.policies, &holder.key, Cost::ZERO);
+            self.check(check, self.hash(&holder.key), None, Some(Trip::to_release(&self.pots)))
+        };
+        let calls = stream::iter(holders).map(call).buffer_unordered(RELEASES_AT_ONCE);
+        calls.fold(Ok(()), async |first: Result<(), Error>, outcome| first.and(outcome.map(drop))).await
+    }
+
+    /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
+    /// its script or not.
+    pub(super) async fn call(
+        &self,
+        key: &Key,
+        deadline: Option<Deadline>,
+        write: impl Fn(&Server, bool) -> Call,
+    ) -> Result<Value, Error> {
+        match &self.servers {
+            Servers::One(sender) => Ok(sender.server.call(|by_body| write(&sender.server, by_body), deadline).await?),
+            Servers::Cluster(cluster) => cluster.call(key, deadline, write).await,
+        }
+    }
+
+    /// Runs a script at the server of the key. `fill` adds the keys and the arguments.
     pub(super) async fn run(
         &self,
         key: &Key,
@@ -77,32 +159,32 @@ impl Backend {
         keys: usize,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
-        match self {
-            Self::One(handle) => {
-                let server = &handle.server;
-                let fill = |command: &mut Cmd| fill(server, command);
-                Ok(server.call(ScriptCall { script, keys, is_asking: false, fill }, deadline).await?)
-            }
-            Self::Cluster(cluster) => cluster.run(key, deadline, script, keys, fill).await,
-        }
+        let write = |server: &Server, by_body| Call::of(script, by_body, keys, |command| fill(server, command));
+        self.call(key, deadline, write).await
     }
 
-    /// Sends a command to the server of the key, for a caller that waits until the deadline. `fill` adds the keys and the
-    /// arguments.
-    pub(super) async fn query(
+    /// Runs a script on the record of a reservation.
+    ///
+    /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
+    pub(super) async fn run_held(
         &self,
-        key: &Key,
-        deadline: Option<Deadline>,
-        command: &str,
-        fill: impl Fn(&Server, &mut Cmd),
+        check: Check<'_>,
+        id: &ReservationId,
+        script: &Script,
+        number: u64,
     ) -> Result<Value, Error> {
-        match self {
-            Self::One(handle) => {
-                let mut command = redis::cmd(command);
-                fill(&handle.server, &mut command);
-                Ok(handle.server.call(PlainCall { command, is_asking: false }, deadline).await?)
-            }
-            Self::Cluster(cluster) => cluster.query(key, deadline, command, fill).await,
+        let Check { policies, key, deadline, .. } = check;
+        let (branch, keys) = (policies.first_branch(key), policies.shape().keys() + 1);
+        let call = || {
+            self.run(branch, deadline, script, keys, |server, command| {
+                server.add_record_key(policies, key, id, command);
+                server.add_keys([(policies, key)], command);
+                command.arg(&*protocol::pack_held(server.now(), number, check.charge(), policies));
+            })
+        };
+        match call().await {
+            Err(error) if error.kind() == ErrorKind::ConnectionLost => call().await,
+            outcome => outcome,
         }
     }
 
@@ -116,19 +198,19 @@ impl Backend {
     }
 
     /// Returns the servers that checks are sent to now. Asks no server.
-    pub(super) fn known_servers(&self) -> Vec<ServerHandle> {
-        match self {
-            Self::One(handle) => vec![handle.clone()],
-            Self::Cluster(cluster) => cluster.known_masters(),
+    pub(super) fn known_servers(&self) -> Vec<Arc<Sender>> {
+        match &self.servers {
+            Servers::One(sender) => vec![Arc::clone(sender)],
+            Servers::Cluster(cluster) => cluster.known_masters(),
         }
     }
 
     /// Returns every server that has slots, each with an unused key of one of its slots.
     pub(super) async fn servers(&self) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         runtime::current()?;
-        match self {
-            Self::One(handle) => Ok(vec![(Arc::clone(&handle.server), unused_key())]),
-            Self::Cluster(cluster) => cluster.masters().await,
+        match &self.servers {
+            Servers::One(sender) => Ok(vec![(Arc::clone(&sender.server), unused_key())]),
+            Servers::Cluster(cluster) => cluster.masters().await,
         }
     }
 }

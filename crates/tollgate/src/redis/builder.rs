@@ -4,11 +4,11 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, io::tcp:
 
 use super::{
     RedisStore,
-    backend::Backend,
+    backend::{Backend, Servers},
     cluster::{self, Cluster},
     connect::{Certificates, ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
     deny_cache,
-    dispatch::{ServerHandle, StoreConfig},
+    dispatch::{Sender, StoreConfig},
     source::{RedisSource, SourceKind},
     url_options::unreadable,
 };
@@ -211,16 +211,16 @@ impl RedisStoreBuilder {
                 ConnectionSource::Sentinels(self.sentinels(&urls, &master, server_url.as_deref())?)
             }
             SourceKind::Cluster(urls) => {
-                let backend = Backend::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
-                return Ok(RedisStore::new(backend, prefix, &config));
+                let servers = Servers::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
+                return Ok(RedisStore::new(Backend::new(servers, prefix, &config)));
             }
         };
         let shared = SharedConnection::new(source, connect_timeout);
-        let backend = Backend::One(ServerHandle::new(shared, &config, false));
-        Ok(RedisStore::new(backend, prefix, &config))
+        let servers = Servers::One(Sender::new(shared, &config, false));
+        Ok(RedisStore::new(Backend::new(servers, prefix, &config)))
     }
 
-    fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Cluster, Error> {
+    fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Arc<Cluster>, Error> {
         let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
         let addresses = cluster::addresses(&seeds)?;
         // Certificates that are not valid are reported now, not when a server is away.

@@ -219,7 +219,7 @@ pub(in crate::redis) async fn run(
     keys: usize,
     fill: impl Fn(&Server, &mut Cmd),
 ) -> Result<Value, Error> {
-    if let Some(refusal) = backend.refusal(&SUBJECT) {
+    if let Some(refusal) = backend.refusal(&SUBJECT, None) {
         return Err(refusal);
     }
     answer_by(Some(Deadline::after(CALL_TIMEOUT)), backend.run(&SUBJECT, None, script, keys, fill)).await

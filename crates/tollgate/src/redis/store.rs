@@ -1,26 +1,18 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use foldhash::fast::RandomState;
-use futures_util::{StreamExt, stream};
-use redis::Value;
 use smallvec::SmallVec;
 
 use super::{
     backend::Backend,
-    dispatch::{CheckRequest, StoreConfig},
-    housekeeping::{self, Household, Housekeeping},
+    housekeeping::Inner,
     pots::Trip,
     protocol::{self, Script},
     server::Server,
 };
 use crate::{
-    Cost, Decision, Error, ErrorKind, Key, PolicySet, Store,
-    clock::{Clock, micros},
+    Cost, Decision, Error, Key, PolicySet, Store,
+    clock::micros,
     model::{Entry, quota::MAX_EXACT},
-    redis::{
-        deny_cache::{DenyCache, KeyHash},
-        pots::{Holder, Pots},
-    },
     runtime,
     store::{
         Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
@@ -81,7 +73,7 @@ impl RedisStore {
     /// When the server cannot be reached, refuses the user, or does not answer within the
     /// [time for connecting](super::RedisStoreBuilder::connect_timeout).
     pub async fn ping(&self) -> Result<(), Error> {
-        self.0.backend.ping().await
+        self.backend().ping().await
     }
 
     /// Returns whether checks are sent to the server. In a cluster: to every server that has slots.
@@ -93,7 +85,7 @@ impl RedisStore {
     /// [`ErrorKind::Distant`](crate::ErrorKind::Distant).
     #[must_use]
     pub fn is_available(&self) -> bool {
-        self.0.backend.is_available()
+        self.backend().is_available()
     }
 
     /// Gives back all units of [leased](crate::Policy::leased) policies that this process holds.
@@ -120,19 +112,11 @@ impl RedisStore {
     /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys were returned all
     /// the same.
     pub async fn release_leases(&self) -> Result<(), Error> {
-        self.0.release(self.0.pots.holders()).await
+        self.backend().release(self.backend().pots.holders()).await
     }
 
-    pub(super) fn new(backend: Backend, prefix: String, config: &StoreConfig) -> Self {
-        Self(Arc::new(Inner {
-            prefix,
-            hasher: RandomState::default(),
-            backend,
-            clock: config.server.clock.clone(),
-            deny_cache: config.deny_cache.clone(),
-            pots: Arc::clone(&config.pots),
-            housekeeping: Housekeeping::new(),
-        }))
+    pub(super) fn new(backend: Backend) -> Self {
+        Self(Inner::new(backend))
     }
 
     pub(super) fn backend(&self) -> &Backend {
@@ -145,13 +129,11 @@ impl Store for RedisStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        let inner = &*self.0;
-        if !inner.housekeeping.serves(check.policies) {
-            housekeeping::serve(&self.0, check.policies);
-        }
-        let hash = inner.hash(check.key);
+        self.0.serve(check.policies);
+        let backend = self.backend();
+        let hash = backend.hash(check.key);
         let mut deny_epoch = None;
-        if let Some(cache) = &inner.deny_cache {
+        if let Some(cache) = &backend.deny_cache {
             if let Some(denied) = cache.look_up(&check, &hash) {
                 return denied;
             }
@@ -159,17 +141,14 @@ impl Store for RedisStore {
         }
         let mut trip = None;
         if check.policies.is_leased() {
-            match inner.pots.spend(&check, hash.whole) {
+            match backend.pots.spend(&check, hash.whole) {
                 Ok(decided) => return decided,
-                Err(at_us) => trip = Some(Trip::new(&inner.pots, at_us)),
+                Err(at_us) => trip = Some(Trip::new(&backend.pots, at_us)),
             }
         }
-        match inner.refusal_within(check) {
+        match backend.refusal_of(check.policies, check.key, check.deadline) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => {
-                let request = CheckRequest::new(check, hash, deny_epoch).with_clock(inner.clock.as_ref());
-                inner.backend.check(Arc::new(request.with_trip(trip)))
-            }
+            None => backend.check(check, hash, deny_epoch, trip),
         }
     }
 
@@ -177,30 +156,30 @@ impl Store for RedisStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        let (inner, is_leased) = (&self.0, check.policies.is_leased());
+        let (backend, is_leased) = (self.backend(), check.policies.is_leased());
         // A peek of leased policies reports what was spent of their units.
         if is_leased && check.cost == Cost::ZERO {
             return self.check(check);
         }
-        if let Some(refusal) = inner.refusal_within(check) {
+        if let Some(refusal) = backend.refusal_of(check.policies, check.key, check.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
         // What this process holds is spent at the server, and fits here.
-        let is_held = is_leased && inner.pots.hold(&check, inner.hash(check.key).whole);
-        let charge = if is_held { Cost::ZERO.into() } else { check.charge().to_owned() };
-        let (inner, policies, key) = (Arc::clone(inner), check.policies.clone(), check.key.clone());
-        let deadline = check.deadline;
-        let asked_us = Decision::here_us(deadline.map_or_else(runtime::now, Deadline::start));
+        let is_held = is_leased && backend.pots.hold(&check, backend.hash(check.key).whole);
+        let kept = if is_held { Check { cost: Cost::ZERO, each: None, ..check } } else { check }.keep();
+        let asked_us = Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start));
+        let inner = Arc::clone(&self.0);
         StoreFuture::pending(async move {
-            let (script, keys) = (policies.shape().look(charge.borrow().is_capped()), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
-                server.add_keys([(&policies, &key)], command);
-                command.arg(&*protocol::pack(server.now(), charge.borrow(), &policies));
+            let (Check { policies, key, deadline, .. }, charge) = (kept.check(), kept.charge.borrow());
+            let (script, keys) = (policies.shape().look(charge.is_capped()), policies.shape().keys());
+            let reply = inner.backend.run(policies.first_branch(key), deadline, script, keys, |server, command| {
+                server.add_keys([(policies, key)], command);
+                command.arg(&*protocol::pack(server.now(), charge, policies));
                 if policies.is_tagged() {
                     command.arg("");
                 }
             });
-            protocol::decision(&policies, charge.borrow(), asked_us, &reply.await?)
+            protocol::decision(policies, charge, asked_us, &reply.await?)
         })
     }
 
@@ -210,17 +189,16 @@ impl Store for RedisStore {
         }
         let mut spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
-            let (hash, units) = (self.0.hash(check.key).whole, check.charge().cost.units());
-            match self.0.pots.refund(check.policies, check.key, hash, units, at_us) {
+            let (hash, units) = (self.backend().hash(check.key).whole, check.charge().cost.units());
+            match self.backend().pots.refund(check.policies, check.key, hash, units, at_us) {
                 Ok(()) => return StoreFuture::ready(Ok(())),
                 Err(charged_us) => spent_us = Some(charged_us),
             }
         }
-        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
+        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
             return StoreFuture::ready(Err(refusal));
         }
-        let inner = Arc::clone(&self.0);
-        let (policies, key, charge) = (check.policies.clone(), check.key.clone(), check.charge().to_owned());
+        let Check { policies, .. } = check;
         let ahead = |at| decision.and_then(|decision| decision.ahead_of(at));
         // A refund to the end of a debt has the script of a check under ceilings.
         let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
@@ -228,17 +206,18 @@ impl Store for RedisStore {
             if is_capped || policies.is_queued() { (0..policies.len()).map(ahead).collect() } else { SmallVec::new() };
         // A time below zero counts back from the time of the refund.
         let since = decision.and_then(Decision::age_us).unwrap_or(0);
-        let deadline = check.deadline;
+        let (inner, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::pending(async move {
+            let (Check { policies, key, deadline, .. }, charge) = (kept.check(), kept.charge.borrow());
             let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(&key), deadline, script, keys, |server, command| {
-                server.add_keys([(&policies, &key)], command);
+            let reply = inner.backend.run(policies.first_branch(key), deadline, script, keys, |server, command| {
+                server.add_keys([(policies, key)], command);
                 let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
                 let ahead = |at: usize| ahead.get(at).copied().flatten();
-                command.arg(&*protocol::pack_refund(server.now(), charge.borrow(), spent, &policies, is_capped, ahead));
+                command.arg(&*protocol::pack_refund(server.now(), charge, spent, policies, is_capped, ahead));
             });
             let reply = reply.await;
-            inner.forget(&key);
+            inner.backend.forget(key);
             reply.map(drop)
         })
     }
@@ -248,15 +227,19 @@ impl Store for RedisStore {
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
-        if let Some(refusal) = self.0.refusal(policies, key) {
+        if let Some(refusal) = self.backend().refusal_of(policies, key, None) {
             return StoreFuture::ready(Err(refusal));
         }
         let (inner, policies, key) = (Arc::clone(&self.0), policies.clone(), key.clone());
         StoreFuture::pending(async move {
-            let keys = |server: &Server, command: &mut redis::Cmd| server.add_own_keys(&policies, &key, command);
-            let reply = inner.backend.query(policies.first_branch(&key), deadline, "DEL", keys).await;
-            inner.forget(&key);
-            inner.pots.clear(&key, inner.hash(&key).whole);
+            let delete = |server: &Server, _| {
+                let mut command = redis::cmd("DEL");
+                server.add_own_keys(&policies, &key, &mut command);
+                command.into()
+            };
+            let reply = inner.backend.call(policies.first_branch(&key), deadline, delete).await;
+            inner.backend.forget(&key);
+            inner.backend.pots.clear(&key, inner.backend.hash(&key).whole);
             reply.map(drop)
         })
     }
@@ -273,7 +256,7 @@ impl Store for RedisStore {
         // A lowered quota leaves more entries than its amount, and so does a debt. The server takes an index of 63 bits.
         let last = (limit - 1).min(i64::MAX as usize);
         let key = log.branch_of(check.key);
-        if let Some(refusal) = self.0.backend.refusal_within(key, deadline) {
+        if let Some(refusal) = self.backend().refusal(key, deadline) {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
@@ -292,11 +275,10 @@ impl Store for RedisStore {
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-        let inner = &self.0;
-        if let Some(refusal) = inner.backend.refusal_within(request.key, request.deadline) {
+        if let Some(refusal) = self.backend().refusal(request.key, request.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
-        let (inner, policy, key) = (Arc::clone(inner), request.policy.clone(), request.key.clone());
+        let (inner, policy, key) = (Arc::clone(&self.0), request.policy.clone(), request.key.clone());
         let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
         let packed = protocol::pack_permits(-1.0, &request);
         StoreFuture::pending(async move {
@@ -315,18 +297,15 @@ impl Store for RedisStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        if let Some(refusal) = self.0.refusal_within(check) {
+        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, check.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
-        let (inner, life_us) = (Arc::clone(&self.0), micros(time_to_live));
-        let (policies, key, charge, id) =
-            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
-        let deadline = check.deadline;
+        let (inner, kept, id, life_us) = (Arc::clone(&self.0), check.keep(), id.clone(), micros(time_to_live));
         StoreFuture::pending(async move {
-            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
-            let reply =
-                inner.run_held(check, &id, policies.shape().reserve(charge.borrow().is_capped()), life_us).await?;
-            protocol::reserved(&policies, charge.borrow(), &reply)
+            let (check, charge) = (kept.check(), kept.charge.borrow());
+            let script = check.policies.shape().reserve(charge.is_capped());
+            let reply = inner.backend.run_held(check, &id, script, life_us).await?;
+            protocol::reserved(check.policies, charge, &reply)
         })
     }
 
@@ -334,19 +313,16 @@ impl Store for RedisStore {
         if check.policies.is_blocked() {
             return StoreFuture::ready(Ok(Settlement::Lapsed));
         }
-        if let Some(refusal) = self.0.refusal(check.policies, check.key) {
+        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, None) {
             return StoreFuture::ready(Err(refusal));
         }
-        let inner = Arc::clone(&self.0);
-        let (policies, key, charge, id) =
-            (check.policies.clone(), check.key.clone(), check.charge().to_owned(), id.clone());
-        let deadline = check.deadline;
+        let (inner, kept, id) = (Arc::clone(&self.0), check.keep(), id.clone());
         StoreFuture::pending(async move {
-            let check = Check { deadline, ..Check::of(&policies, &key, charge.borrow()) };
+            let check = kept.check();
             // The number distinguishes a call that is sent again from another commit.
             let number = fastrand::u64(1..MAX_EXACT);
-            let reply = inner.run_held(check, &id, policies.shape().commit(), number).await;
-            inner.forget(&key);
+            let reply = inner.backend.run_held(check, &id, check.policies.shape().commit(), number).await;
+            inner.backend.forget(check.key);
             protocol::settlement(&reply?)
         })
     }
@@ -356,126 +332,23 @@ impl Store for RedisStore {
     }
 
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-        self.0.backend.takes(policies, key).is_ok()
+        self.backend().takes(policies, key).is_ok()
     }
 
     fn replicas(&self, group: ReplicaGroup) -> Option<ReplicaCount> {
-        Some(housekeeping::count(&self.0, group))
+        Some(self.0.count(group))
     }
 
     fn publish(&self, limits: &Publication) {
-        housekeeping::publish(&self.0, limits);
+        self.0.publish(limits);
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", &self.0.prefix)
-            .field("backend", &self.0.backend)
+            .field("prefix", &self.backend().prefix)
+            .field("servers", &self.backend().servers)
             .finish_non_exhaustive()
-    }
-}
-
-/// The most keys of which units are returned at the same time.
-const RELEASES_AT_ONCE: usize = 256;
-
-/// Holds what all clones of a store share.
-#[derive(Debug)]
-struct Inner {
-    prefix: String,
-    hasher: RandomState,
-    backend: Backend,
-    /// The clock that decides instead of the server's.
-    clock: Option<Clock>,
-    deny_cache: Option<Arc<DenyCache>>,
-    pots: Arc<Pots>,
-    housekeeping: Housekeeping,
-}
-
-impl Inner {
-    /// Returns the error of a call over the states of these policies, while their server is not asked or when they lie in
-    /// several slots.
-    fn refusal(&self, policies: &PolicySet, key: &Key) -> Option<Error> {
-        self.backend.takes(policies, key).err().or_else(|| self.backend.refusal(policies.first_branch(key)))
-    }
-
-    /// Returns the error of a check that is not sent within its deadline, or whose states lie in several slots.
-    #[inline]
-    fn refusal_within(&self, check: Check<'_>) -> Option<Error> {
-        if let Err(refusal) = self.backend.takes(check.policies, check.key) {
-            return Some(refusal);
-        }
-        self.backend.refusal_within(check.policies.first_branch(check.key), check.deadline)
-    }
-
-    #[inline]
-    fn hash(&self, key: &Key) -> KeyHash {
-        KeyHash::of(key, &self.hasher)
-    }
-
-    /// Runs a script on the record of a reservation.
-    ///
-    /// The call is sent a second time when the connection broke: the record makes sure that it counts once.
-    async fn run_held(
-        &self,
-        check: Check<'_>,
-        id: &ReservationId,
-        script: &Script,
-        number: u64,
-    ) -> Result<Value, Error> {
-        let Check { policies, key, deadline, .. } = check;
-        let (branch, keys) = (policies.first_branch(key), policies.shape().keys() + 1);
-        let call = || {
-            self.backend.run(branch, deadline, script, keys, |server, command| {
-                server.add_record_key(policies, key, id, command);
-                server.add_keys([(policies, key)], command);
-                command.arg(&*protocol::pack_held(server.now(), number, check.charge(), policies));
-            })
-        };
-        match call().await {
-            Err(error) if error.kind() == ErrorKind::ConnectionLost => call().await,
-            outcome => outcome,
-        }
-    }
-
-    /// Forgets remembered denials of a key, because units may have come back.
-    fn forget(&self, key: &Key) {
-        if let Some(cache) = &self.deny_cache {
-            cache.forget(key, &self.hasher);
-        }
-    }
-}
-
-impl Household for Inner {
-    fn housekeeping(&self) -> &Housekeeping {
-        &self.housekeeping
-    }
-
-    fn prefix(&self) -> &str {
-        &self.prefix
-    }
-
-    fn backend(&self) -> &Backend {
-        &self.backend
-    }
-
-    fn pots(&self) -> &Pots {
-        &self.pots
-    }
-
-    /// Returns the units of these keys to the server, each by a check of no units. Fails with the first error, after all
-    /// keys were tried.
-    async fn release(&self, holders: Vec<Holder>) -> Result<(), Error> {
-        let call = |holder: Holder| {
-            if let Some(refusal) = self.refusal(&holder.policies, &holder.key) {
-                return CheckFuture::ready(Err(refusal));
-            }
-            let check = Check::new(&holder.policies, &holder.key, Cost::ZERO);
-            let request = CheckRequest::new(check, self.hash(&holder.key), None);
-            self.backend.check(Arc::new(request.with_trip(Some(Trip::to_release(&self.pots)))))
-        };
-        let calls = stream::iter(holders).map(call).buffer_unordered(RELEASES_AT_ONCE);
-        calls.fold(Ok(()), async |first: Result<(), Error>, outcome| first.and(outcome.map(drop))).await
     }
 }

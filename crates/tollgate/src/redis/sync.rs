@@ -1,7 +1,7 @@
 //! The locks and atomics of the parts that a model checker runs. The checker brings its own.
 
 pub(in crate::redis) use std::sync::{
-    Mutex, MutexGuard,
+    MutexGuard,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 

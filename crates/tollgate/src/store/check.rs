@@ -1,20 +1,21 @@
-//! A check: what is asked of a store, and the future of its answer.
+//! A check: what is asked of a store, until when, and the future of its answer.
 
 use std::{
     fmt,
     future::Future,
     mem,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use crate::{
-    Cost, Decision, Error, Key, PolicySet,
+    Cost, Decision, Error, ErrorKind, Key, PolicySet,
     model::{
         Ceiling,
         cost::{Charge, ChargeRef, EachCost},
     },
-    store::Deadline,
+    runtime,
 };
 
 /// Describes one check for a [`Store`](crate::Store).
@@ -35,7 +36,7 @@ pub struct Check<'a> {
     /// bytes; empty by default. Other algorithms ignore the tag.
     pub tag: &'a [u8],
     /// The time until which the caller waits. A [`Limiter`](crate::Limiter) sets it for every store that is not
-    /// [in process](crate::Store::is_in_process).
+    /// [in process](crate::Store::is_in_process), and drops the future of the store when it has come.
     pub deadline: Option<Deadline>,
     /// The cost for each policy, when the costs differ, and the ceilings.
     pub(crate) each: Option<&'a EachCost>,
@@ -247,5 +248,94 @@ impl<T> fmt::Debug for StoreFuture<T> {
             FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => "StoreFuture::Ready",
             FutureState::Pending(_) => "StoreFuture::Pending",
         })
+    }
+}
+
+/// The time at which the caller of a store stops waiting.
+///
+/// A deadline consists of a start and a timeout. So a store can use the start as the time of sending, and one timer serves
+/// all calls with the same timeout.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::store::Deadline;
+///
+/// let deadline = Deadline::after(Duration::from_millis(50));
+/// assert_eq!(deadline.timeout(), Duration::from_millis(50));
+/// assert_eq!(deadline.instant(), Some(deadline.start() + Duration::from_millis(50)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    start: Instant,
+    timeout: Duration,
+}
+
+impl Deadline {
+    /// The time limit of a check by default: see [`LimiterBuilder::deadline`](crate::LimiterBuilder::deadline).
+    pub(crate) const DEFAULT: Duration = Duration::from_millis(50);
+
+    /// Creates a deadline that ends `timeout` from now.
+    ///
+    /// Time is tokio's, so a deadline follows a paused clock in tests.
+    #[must_use]
+    #[inline]
+    pub fn after(timeout: Duration) -> Self {
+        Self { start: runtime::now(), timeout }
+    }
+
+    /// Returns when the call began.
+    #[must_use]
+    pub fn start(self) -> Instant {
+        self.start
+    }
+
+    /// Returns the time from the start to the end.
+    #[must_use]
+    pub fn timeout(self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns the end. `None` when it lies beyond what an [`Instant`] can hold, so that it never comes.
+    #[must_use]
+    #[inline]
+    pub fn instant(self) -> Option<Instant> {
+        self.start.checked_add(self.timeout)
+    }
+
+    /// Returns whether the end has come.
+    pub(crate) fn is_over(self) -> bool {
+        self.instant().is_some_and(|end| end <= runtime::now())
+    }
+
+    /// Returns the time from now to the end. Zero when the end has come.
+    pub(crate) fn left(self) -> Duration {
+        self.timeout.saturating_sub(runtime::now().saturating_duration_since(self.start))
+    }
+
+    /// Creates the error of a call that was not answered before the end.
+    pub(crate) fn error(self) -> Error {
+        Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", self.timeout))
+    }
+}
+
+/// Waits for an answer of a store until the deadline, and without one as long as the answer takes.
+///
+/// Every caller that waits for a store outside of the process waits here. At the deadline the answer is dropped: what
+/// sends to a server then counts the call as late.
+///
+/// # Errors
+///
+/// [`ErrorKind::NoRuntime`] outside a runtime, and [`ErrorKind::Timeout`] at the deadline.
+pub(crate) async fn answer_by<T>(
+    deadline: Option<Deadline>,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let (runtime, answer) = (runtime::current()?, pin!(answer));
+    match deadline.and_then(|deadline| Some((deadline, deadline.instant()?))) {
+        Some((deadline, end)) => {
+            let answer = runtime::until(end, answer, &runtime, deadline.timeout()).await;
+            answer.unwrap_or_else(|| Err(deadline.error()))
+        }
+        None => answer.await,
     }
 }

@@ -1,7 +1,6 @@
 //! Keeps the state of policies: what you need to implement or to wrap a [`Store`].
 
 mod check;
-mod deadline;
 mod key_value;
 pub(crate) mod memory;
 pub(crate) mod names;
@@ -19,9 +18,8 @@ pub use crate::{
     clock::Clock,
     model::{Ceiling, algorithm::StoredState},
 };
-pub use check::{Check, CheckFuture, KeptCheck, StoreFuture};
-pub use deadline::Deadline;
-pub(crate) use deadline::answer_by;
+pub(crate) use check::answer_by;
+pub use check::{Check, CheckFuture, Deadline, KeptCheck, StoreFuture};
 pub use key_value::{KeyValue, KeyValueStore, Snapshot, Write};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use permits::{PermitGrant, PermitOutcome, PermitRequest};

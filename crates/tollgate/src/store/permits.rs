@@ -209,14 +209,12 @@ impl PermitState {
 
     /// Returns the permits that a replica holds, lapsed ones included.
     #[must_use]
-    #[cfg(feature = "testing")]
     pub fn held(&self, replica: u64) -> u64 {
         self.holders.iter().find(|holder| holder.replica == replica).map_or(0, |holder| holder.held.into())
     }
 
     /// Returns the permits that all replicas hold.
     #[must_use]
-    #[cfg(feature = "testing")]
     pub fn held_by_all(&self, now_us: u64) -> u64 {
         self.holders.iter().filter(|holder| holder.lapses_us > now_us).map(|holder| u64::from(holder.held)).sum()
     }

@@ -2,12 +2,9 @@
 
 pub use crate::model::lease::{Demand, Grant, Pot, Report, Stamp, Stamps};
 
-#[cfg(feature = "redis")]
 use redis::Value;
 
-#[cfg(feature = "redis")]
 use super::script::{call, keys, time};
-#[cfg(feature = "redis")]
 use crate::{
     Cost, Decision, Error, Key, PolicySet,
     model::cost::ChargeRef,
@@ -28,13 +25,11 @@ pub struct Call {
 }
 
 /// Makes the call of a [`RedisStore`](crate::RedisStore) that takes reports and grants units: one check of one key.
-#[cfg(feature = "redis")]
 #[derive(Clone, Debug)]
 pub struct LeaseScript {
     policies: PolicySet,
 }
 
-#[cfg(feature = "redis")]
 impl LeaseScript {
     /// Creates the call for these policies, which must be leased.
     #[must_use]

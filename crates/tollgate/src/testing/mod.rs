@@ -2,13 +2,9 @@
 //!
 //! This module needs the feature `testing`. Semantic versioning does not cover it.
 
-#[cfg(feature = "redis")]
 mod held;
-#[cfg(feature = "redis")]
 mod mixed;
-#[cfg(feature = "redis")]
 mod permits;
-#[cfg(feature = "redis")]
 mod script;
 
 pub mod lease;
@@ -21,11 +17,8 @@ use crate::{
     store::{Check, KeyValue, KeyValueStore, ReservationId, Settlement, StoreFuture},
 };
 pub use metered::{Level, Metered, decision};
-#[cfg(feature = "redis")]
 pub use mixed::{MixedBatch, MixedSubject, shapes};
-#[cfg(feature = "redis")]
 pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits};
-#[cfg(feature = "redis")]
 pub use script::{Script, entries};
 
 /// Holds a state, some permits or a record, as it is stored.

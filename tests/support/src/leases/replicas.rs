@@ -9,7 +9,10 @@ use super::{
     bound::Admission,
     replica::{GENERATION, Line, Load},
 };
-use crate::{PATIENCE, permits::now_us};
+use crate::permits::now_us;
+
+/// The longest wait for what the processes do, also on a machine with a lot of other work.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The processes.
 const REPLICAS: usize = 4;
@@ -103,7 +106,7 @@ impl LeaseReplicas {
     ///
     /// # Panics
     ///
-    /// When no other master is there within a minute, or the processes do not drain it.
+    /// When no other master is there in time, or the processes do not drain it.
     pub fn fail_over(&self, sentinels: &RedisSentinels, before: impl FnOnce(&RedisSentinels)) {
         self.0[0].wait_for_units();
         self.tell(Load::Rest);

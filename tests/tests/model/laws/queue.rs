@@ -1,4 +1,4 @@
-use std::{convert::Infallible, time::Instant};
+use std::time::Instant;
 
 use loom::{
     sync::{
@@ -10,7 +10,7 @@ use loom::{
 
 use crate::redis::{
     pacer::Pacer,
-    queue::{NotQueued, Queue, Queued},
+    queue::{Queue, Queued},
     server::Breaker,
 };
 
@@ -26,9 +26,10 @@ impl Queued for Check {
     }
 }
 
-/// Adds a check. There is always a place for it.
-fn push(queue: &Queue<Check>, breaker: &Breaker) -> Result<(), NotQueued<Infallible>> {
-    queue.push(breaker, |_, epoch| Ok(Check(epoch)))
+/// Adds a check. Returns whether the breaker let it in.
+fn push(queue: &Queue<Check>, breaker: &Breaker) -> bool {
+    let entered = queue.enter(breaker);
+    entered.map(|(mut waiting, epoch)| waiting.push_back(Check(epoch))).is_some()
 }
 
 /// Asserts that the queue has counted the checks that wait.
@@ -47,11 +48,8 @@ fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
             let (breaker, queue) = (Arc::clone(&breaker), Arc::clone(&queue));
             let (taken, refused) = (Arc::clone(&taken), Arc::clone(&refused));
             thread::spawn(move || match push(&queue, &breaker) {
-                Ok(_) => taken.fetch_add(1, Ordering::Relaxed),
-                Err(error) => {
-                    assert_eq!(error, NotQueued::BreakerOpen);
-                    refused.fetch_add(1, Ordering::Relaxed)
-                }
+                true => taken.fetch_add(1, Ordering::Relaxed),
+                false => refused.fetch_add(1, Ordering::Relaxed),
             })
         };
         assert!(breaker.open());
@@ -70,14 +68,14 @@ fn checks_that_are_queued_after_the_breaker_closed_stay() {
     loom::model(|| {
         let (breaker, queue) =
             (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
-        assert!(push(&queue, &breaker).is_ok());
+        assert!(push(&queue, &breaker));
         assert!(breaker.open());
         let epoch = breaker.epoch();
         let probing = {
             let (breaker, queue) = (Arc::clone(&breaker), Arc::clone(&queue));
             thread::spawn(move || {
                 breaker.close();
-                assert!(push(&queue, &breaker).is_ok());
+                assert!(push(&queue, &breaker));
             })
         };
         // The worker of the queue is late.

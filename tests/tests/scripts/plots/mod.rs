@@ -2,13 +2,18 @@
 //!
 //! The test compares them with what the functions draw; `cargo xtask plots` draws them again.
 
-mod svg;
 mod traffic;
 
 use std::{env, fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tollgate::{Algorithm, testing::ALGORITHMS};
+use tollgate_charts::{Axis, Panel, Picture};
+
+use traffic::{AMOUNT, END, SECOND};
+
+/// The time for which a point counts requests.
+const BIN: u64 = SECOND / 10;
 
 #[test]
 fn the_pictures_are_what_the_functions_draw() {
@@ -16,7 +21,7 @@ fn the_pictures_are_what_the_functions_draw() {
     let mut differing = Vec::new();
     for algorithm in ALGORITHMS {
         let name = algorithm.name();
-        let drawn = svg::draw(name, algorithm, &traffic::passed(algorithm));
+        let drawn = picture(name, algorithm).svg();
         let embedded = embedded(name, &drawn);
         for (path, drawn) in [
             (folder.join(format!("docs/plots/{name}.svg")), drawn),
@@ -31,6 +36,35 @@ fn the_pictures_are_what_the_functions_draw() {
         }
     }
     assert!(differing.is_empty(), "these pictures differ, `cargo xtask plots` draws them again: {differing:?}");
+}
+
+/// Draws what was asked and what passed in each tenth of a second, and what passed within the last second.
+fn picture(name: &str, algorithm: Algorithm) -> Picture {
+    let (asked, passed) = (traffic::arrivals(), traffic::passed(algorithm));
+    let verb = if algorithm == Algorithm::LeakyBucket { "departing" } else { "admitted" };
+    let seconds = |at: u64| at as f64 / SECOND as f64;
+    let bins = |times: &[u64]| {
+        let bin = |from: u64| {
+            let count = times.iter().filter(|&&at| (from..from + BIN).contains(&at)).count() as f64;
+            [(seconds(from), count), (seconds(from + BIN), count)]
+        };
+        (0..END / BIN).flat_map(|bin_at| bin(bin_at * BIN)).collect::<Vec<_>>()
+    };
+    let mut steps = vec![(0.0, 0.0)];
+    for (at, count) in traffic::last_second(&passed).into_iter().take_while(|&(at, _)| at <= END) {
+        let before = steps[steps.len() - 1].1;
+        steps.extend([(seconds(at), before), (seconds(at), f64::from(count))]);
+    }
+    let mut panel = Panel::new("", Axis::linear("seconds"), Axis::linear("requests").up_to(20.0));
+    panel.line(0, bins(&passed));
+    panel.line(1, steps);
+    panel.line(2, bins(&asked));
+    panel.line(3, [(0.0, AMOUNT as f64), (seconds(END), AMOUNT as f64)]);
+    let (title, most) = (name.replace('_', " "), traffic::most_in_a_second(&passed));
+    let title = format!("{title}: {} of {} pass, at most {most} in any second", passed.len(), asked.len());
+    let [each, last, limit] =
+        [format!("{verb} in each 100 ms"), format!("{verb} in the last second"), format!("{AMOUNT} per second")];
+    Picture::new(title, [&each, &last, "asked in each 100 ms", &limit], vec![panel])
 }
 
 /// Returns a picture as a line of Markdown that contains it, for the guide: its pages are packed without `docs`.

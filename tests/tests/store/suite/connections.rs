@@ -1,6 +1,6 @@
 //! Connections of a store, also when a server forgets or breaks one.
 
-use std::{thread, time::Duration};
+use std::thread;
 
 use tokio::{runtime, task};
 use tollgate::{Policy, Quota};
@@ -78,5 +78,5 @@ pub(super) async fn a_dropped_store_leaves_no_connection(deployment: &Deployment
     }
     assert_eq!(connections(), deployment.masters().len(), "one connection to each master");
     drop((limiter, store));
-    wait::until_async("the connections to close", Duration::from_secs(20), async || connections() == 0).await;
+    wait::until_async("the connections to close", PATIENCE, async || connections() == 0).await;
 }

@@ -1,4 +1,4 @@
-//! Rows: wrong passwords, missing rights, too many clients, wrong certificates.
+//! Rows: wrong passwords, too many clients, wrong certificates.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tollgate_tests::{Authority, Mode, Proxy, RedisServer, refusing_state};
 
 use crate::{
     findings::{Findings, Target},
-    load::{LARGE, Load, PATIENT, connected, decides, limiter, millis, patient_limiter, quantile, sample, until},
+    load::{LARGE, Load, PATIENT, connected, decides, limiter, millis, quantile, sample, until},
     pace::Pace,
 };
 
@@ -33,31 +33,6 @@ pub(super) async fn password(_: Pace) -> Findings {
     findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
     findings.figure("from the right password to the first decision", Target::AtMost(1_200.0), millis(added), " ms");
     findings.figure("passwords in errors and Debug", Target::AtMost(0.0), output.matches(PLANTED).count() as f64, "");
-    findings
-}
-
-pub(super) async fn rights(_: Pace) -> Findings {
-    let mut findings = Findings::default();
-    let server = RedisServer::start();
-    let rights = ["~tollgate:*", "+evalsha", "+eval", "+time", "+get", "+set", "+setrange", "+ping"];
-    let (mut named, mut flaps) = (0.0, 0.0);
-    let missing = ["~tollgate:*", "+evalsha", "+time", "+set"];
-    for without in missing {
-        let given = rights.iter().copied().filter(|right| *right != without);
-        let words: Vec<&str> = ["ACL", "SETUSER", "less", "reset", "on", ">secret"].into_iter().chain(given).collect();
-        assert!(!server.command(&words).is_error());
-        let store = RedisStore::open(format!("redis://less:secret@{}", server.addr())).expect("a store");
-        let large = patient_limiter(store.clone(), LARGE);
-        // The first call of a connection carries its script, and needs the right to `EVAL` only.
-        let _ = large.check("first").await;
-        for _ in 0..20 {
-            let error = large.check(without).await.expect_err("a right is missing");
-            named += f64::from(error.kind().as_str() == "acl" && error.to_string().contains("right"));
-            flaps += f64::from(!store.is_available());
-        }
-    }
-    findings.figure("refusals that name the right, of 80", Target::AtLeast(80.0), named, "");
-    findings.figure("times the breaker was open", Target::AtMost(0.0), flaps, "");
     findings
 }
 

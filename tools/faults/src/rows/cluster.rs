@@ -1,11 +1,7 @@
-//! Rows: a cluster whose masters die, stand still, or hand slots over.
+//! Rows: a cluster whose masters die, stand still, or are all replaced.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,7 +10,7 @@ use tollgate_tests::{Client, RedisCluster, RedisServer};
 
 use crate::{
     findings::{Findings, Target},
-    load::{AMOUNT, LARGE, Load, PATIENT, decides, limiter, millis, patient_limiter, quantile, remaining},
+    load::{LARGE, Load, PATIENT, decides, limiter, millis, quantile},
     pace::Pace,
 };
 
@@ -105,59 +101,6 @@ pub(super) async fn stalled(pace: Pace) -> Findings {
     let errors = there.iter().filter(|sample| sample.reason.is_some()).count() as f64;
     let asked = format!("checks of other masters' keys without the store, of {}", there.len());
     findings.figure(asked, Target::AtMost(0.0), errors, "");
-    findings.keys(cluster.keys_and_expires());
-    findings
-}
-
-pub(super) async fn moves(pace: Pace) -> Findings {
-    let mut findings = Findings::default();
-    let cluster = start().await;
-    let large = patient_limiter(store(&cluster).await, LARGE);
-    let is_over = Arc::new(AtomicBool::new(false));
-    let tasks: Vec<_> = (0..4_u64)
-        .map(|task| {
-            let (large, is_over) = (large.clone(), Arc::clone(&is_over));
-            tokio::spawn(async move {
-                let (mut admitted, mut errors, mut at) = (BTreeMap::<u64, u64>::new(), 0_u64, task);
-                while !is_over.load(Ordering::Relaxed) {
-                    at += 7;
-                    match large.check(at % 2_000).await {
-                        Ok(_) => *admitted.entry(at % 2_000).or_default() += 1,
-                        Err(_) => errors += 1,
-                    }
-                }
-                (admitted, errors)
-            })
-        })
-        .collect();
-    let slots = pace.of(5_000, 500);
-    let moving = Arc::clone(&cluster);
-    let moving = tokio::task::spawn_blocking(move || {
-        let (from, to) = (&moving.nodes()[0], &moving.nodes()[1]);
-        let slots: Vec<u16> = moving.slots_of(from).into_iter().take(slots).collect();
-        moving.move_slots(slots.iter().copied(), from, to);
-        moving.move_slots(slots.iter().copied(), to, from);
-    });
-    moving.await.expect("the moves");
-    is_over.store(true, Ordering::Relaxed);
-    let (mut admitted, mut errors) = (BTreeMap::<u64, u64>::new(), 0);
-    for task in tasks {
-        let (counts, its) = task.await.expect("a task");
-        errors += its;
-        counts.into_iter().for_each(|(key, count)| *admitted.entry(key).or_default() += count);
-    }
-    let mut off = 0;
-    for (&key, &count) in &admitted {
-        off += (AMOUNT - remaining(&large, key).await).abs_diff(count);
-    }
-    let checks: u64 = admitted.values().sum();
-    findings.figure(
-        format!("errors, {slots} slots both ways, {checks} checks"),
-        Target::AtMost(0.0),
-        errors as f64,
-        "",
-    );
-    findings.figure("charges more or less than calls", Target::AtMost(0.0), off as f64, "");
     findings.keys(cluster.keys_and_expires());
     findings
 }

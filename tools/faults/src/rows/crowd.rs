@@ -1,4 +1,4 @@
-//! Rows: callers wait for more turns in a queue than there are.
+//! Rows: callers of two processes wait for more turns in a queue than there are.
 
 use std::time::Duration;
 
@@ -33,27 +33,6 @@ async fn run(crowd: Crowd) -> (Turns, (u64, u64)) {
         (turns, server.keys_and_expires())
     };
     tokio::task::spawn_blocking(run).await.expect("the crowd ends")
-}
-
-pub(super) async fn waits(pace: Pace) -> Findings {
-    let mut findings = Findings::default();
-    for (callers, max_wait_ms, demand) in
-        [(8, 40, 1.2), (16, 40, 20.0), (16, 100, 3.0), (160, 3_000, 1.2), (400, 3_000, 20.0), (400, 40, 20.0)]
-    {
-        for processes in [1, 4] {
-            let max_wait = Duration::from_millis(max_wait_ms);
-            let span = max_wait + pace.of(Duration::from_secs(6), Duration::from_secs(2));
-            let crowd = Crowd { processes, callers, max_wait, pause: Crowd::pause_of(callers, demand), span };
-            let (turns, keys) = run(crowd).await;
-            let who =
-                format!("{callers} callers of {processes} processes wait {max_wait:?} for {demand} times the turns");
-            findings.figure(format!("{who}: turns used"), Target::AtLeast(LEAST), turns.share_of_time(), " %");
-            let places = turns.share_of_places().min(100.0);
-            findings.figure("the same: of those that were given away", Target::AtLeast(LEAST), places, " %");
-            findings.keys(keys);
-        }
-    }
-    findings
 }
 
 pub(super) async fn shared(pace: Pace) -> Findings {

@@ -1,20 +1,16 @@
-//! Rows: what an outage logs, and what several replicas admit together in one.
+//! Rows: what several replicas admit together in an outage.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use tokio::task::LocalSet;
-use tollgate::{Key, Limiter, Outage, Policy, Quota, RedisStore, Store, store::ReplicaGroup};
-use tollgate_tests::{Log, Process, RedisServer};
+use tollgate::{Key, Outage, Policy, Quota, RedisStore, Store, store::ReplicaGroup};
+use tollgate_tests::{Process, RedisServer};
 
 use crate::{
     findings::{Findings, Target},
-    load::{LARGE, PATIENT, decides, limiter, millis, part, restart, sample, until},
+    load::{LARGE, decides, limiter, millis, part, restart, sample},
     pace::Pace,
 };
 
@@ -25,50 +21,6 @@ pub(crate) const REPLICA: &str = "replica";
 const AMOUNT: u32 = 400;
 
 const SHARED: Policy = Policy::fixed_window("shared", Quota::per_day(AMOUNT as u64));
-
-pub(super) async fn remembered(pace: Pace) -> Findings {
-    let mut findings = Findings::default();
-    // Only this thread logs into it, so every task of the row runs here.
-    let (log, _guard) = Log::of_this_thread();
-    let counts = || ["decided without the store", "decides again"].map(|line| log.text().matches(line).count() as f64);
-
-    let server = Arc::new(RedisServer::start());
-    let store =
-        RedisStore::builder(server.url_at(server.addr())).deny_cache_cap(PATIENT).connect().await.expect("a store");
-    let shared = limiter(&store, SHARED, Outage::default());
-    while sample(&shared, "denied").await.is_allowed {}
-    let is_over = AtomicBool::new(false);
-    let fresh = std::cell::Cell::new(0_u64);
-    let load = async |limiter: &Limiter| {
-        while !is_over.load(Ordering::Relaxed) {
-            fresh.set(fresh.get() + 1);
-            sample(limiter, fresh.get()).await;
-            assert!(!sample(limiter, "denied").await.is_allowed);
-            tokio::task::yield_now().await;
-        }
-    };
-    let faults = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let killing = Arc::clone(&server);
-        tokio::task::spawn_blocking(move || killing.kill()).await.expect("it is killed");
-        tokio::time::sleep(pace.of(Duration::from_secs(5), Duration::from_secs(1))).await;
-        let away = counts();
-        restart(&server).await;
-        until("the end of the outage to be logged", async || counts()[1] > 0.0).await;
-        tokio::time::sleep(pace.of(Duration::from_secs(2), Duration::from_millis(500))).await;
-        is_over.store(true, Ordering::Relaxed);
-        away
-    };
-    let tasks = async { tokio::join!(load(&shared), load(&shared), load(&shared), load(&shared)) };
-    let (away, _) = LocalSet::new().run_until(async { tokio::join!(faults, tasks) }).await;
-    let checks = 2 * fresh.get();
-    findings.figure(format!("lines at its begin, in {checks} checks"), Target::AtMost(1.0), away[0], "");
-    findings.figure("lines at its end while the server is away", Target::AtMost(0.0), away[1], "");
-    let [begins, ends] = counts();
-    findings.figure("lines at its begin, with the server back", Target::AtMost(1.0), begins, "");
-    findings.figure("lines at its end, with the server back", Target::AtMost(1.0), ends, "");
-    findings
-}
 
 pub(super) async fn replicas(_: Pace) -> Findings {
     let mut findings = Findings::default();

@@ -96,25 +96,6 @@ async fn stays(sentinels: &RedisSentinels) -> f64 {
     admitted as f64
 }
 
-pub(super) async fn woken(_: Pace) -> Findings {
-    let mut findings = Findings::default();
-    let (sentinels, large) = start().await;
-    let load = Load::start(&large, 8, ["acme".into()]);
-    let (old, switched) = (sentinels.old(), sentinels.switched());
-    old.pause();
-    announced(switched).await;
-    decides(&large, "acme").await;
-    is_asked(&sentinels).await;
-    old.resume();
-    // The calls that it received while it was stopped.
-    let woken = calls(old);
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let stray = (calls(old) - woken) as f64;
-    load.end().await;
-    findings.figure("calls at the old master in 2 s after it woke", Target::AtMost(0.0), stray, "");
-    findings
-}
-
 /// The quota that both sides of a partition spend.
 const SPLIT: Policy = Policy::token_bucket("split", Quota::per_day(1_000));
 

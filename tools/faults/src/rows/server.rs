@@ -1,12 +1,6 @@
-//! Rows: servers that forget scripts or refuse to decide.
+//! Rows: servers that refuse to decide.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tollgate::{Outage, Policy, Quota, RedisStore};
 use tollgate_tests::{RedisServer, RefusingState, refusing_state};
@@ -19,34 +13,6 @@ use crate::{
     },
     pace::Pace,
 };
-
-pub(super) async fn flushes(pace: Pace) -> Findings {
-    let mut findings = Findings::default();
-    let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let large = patient_limiter(store.clone(), LARGE);
-    decides(&large, "acme").await;
-    let mut client = server.client();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let flushing = {
-        let (is_over, flushes) = (Arc::clone(&is_over), pace.of(50_000, 5_000));
-        std::thread::spawn(move || {
-            (0..flushes).for_each(|_| assert!(client.command(&["SCRIPT", "FLUSH"]).is_ok_and(|it| !it.is_error())));
-            is_over.store(true, Ordering::Relaxed);
-        })
-    };
-    let load = Load::start(&large, 16, ["acme".into()]);
-    until("the storm to end", async || is_over.load(Ordering::Relaxed)).await;
-    let samples = load.end().await;
-    flushing.join().expect("the storm");
-    let errors = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
-    findings.figure(format!("errors in {} checks", samples.len()), Target::AtMost(0.0), errors, "");
-    let spent = AMOUNT - remaining(&large, "acme").await;
-    let off = spent.abs_diff(samples.len() as u64) as f64;
-    findings.figure("charges more or less than calls", Target::AtMost(0.0), off, "");
-    findings.keys(server.keys_and_expires());
-    findings
-}
 
 /// Makes the server enter a refusing state under load, and measures the answers and the recovery.
 async fn meets(findings: &mut Findings, state: RefusingState) {

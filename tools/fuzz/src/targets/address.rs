@@ -7,16 +7,15 @@ use tollgate::Key;
 use tollgate_tower::{KeyExtractor, key::ForwardedIp};
 
 use crate::{
-    Target,
     addresses::{Belief, PEER, any_address, canonical, dressed, parts, read},
-    harness::{equal, hold},
+    equal, hold,
 };
 
-pub(crate) const TARGET: Target = Target {
-    name: "address",
-    law: "a notation is read as std's parser reads it, every notation gives one address, and keys are equal where networks are",
-    run: |runner| hold(runner, &inputs(), |input| law(&input)),
-};
+/// The law: a notation is read as std's parser reads it, every notation gives one address, and keys are equal where networks are.
+#[test]
+fn an_address_has_one_key_in_every_notation() {
+    hold(&inputs(), |input| law(&input));
+}
 
 #[derive(Clone, Debug)]
 struct Input {

@@ -6,16 +6,15 @@ use proptest::prelude::*;
 use tollgate_tower::key::ForwardedIp;
 
 use crate::{
-    Target,
     addresses::{Belief, backward, dressed, parts, read},
-    harness::{equal, hold},
+    equal, hold,
 };
 
-pub(crate) const TARGET: Target = Target {
-    name: "forwarded",
-    law: "the client is the one that a reading of the whole list finds, and a torn quote names nobody",
-    run: |runner| hold(runner, &inputs(), |(lines, belief)| law(&lines, belief)),
-};
+/// The law: the client is the one that a reading of the whole list finds, and a torn quote names nobody.
+#[test]
+fn the_client_of_forwarded_elements_is_the_one_of_the_reference() {
+    hold(&inputs(), |(lines, belief)| law(&lines, belief));
+}
 
 fn inputs() -> impl Strategy<Value = (Vec<Vec<u8>>, Belief)> {
     let node = || dressed().prop_map(|(_, text)| text);

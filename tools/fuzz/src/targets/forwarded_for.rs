@@ -6,16 +6,15 @@ use proptest::prelude::*;
 use tollgate_tower::key::ForwardedIp;
 
 use crate::{
-    Target,
     addresses::{Belief, backward, canonical, dressed, is_proxy, parts, read},
-    harness::{equal, hold},
+    equal, hold,
 };
 
-pub(crate) const TARGET: Target = Target {
-    name: "forwarded-for",
-    law: "the client is the one that a reading of the whole list finds, and nobody's words move the proxy's",
-    run: |runner| hold(runner, &inputs(), |input| law(&input)),
-};
+/// The law: the client is the one that a reading of the whole list finds, and nobody's words move the proxy's.
+#[test]
+fn the_client_of_a_forwarding_list_is_the_one_of_the_reference() {
+    hold(&inputs(), |input| law(&input));
+}
 
 #[derive(Clone, Debug)]
 struct Input {

@@ -6,16 +6,15 @@ use proptest::prelude::*;
 use tollgate::{Key, KeySecret};
 
 use crate::{
-    Target,
     addresses::{any_address, canonical},
-    harness::{equal, hold},
+    equal, hold,
 };
 
-pub(crate) const TARGET: Target = Target {
-    name: "key",
-    law: "decoding the text gives the parts back, and other parts are another key",
-    run: |runner| hold(runner, &inputs(), |(part, edit)| law(&part, edit)),
-};
+/// The law: decoding the text gives the parts back, and other parts are another key.
+#[test]
+fn a_key_decodes_to_its_parts_and_to_no_others() {
+    hold(&inputs(), |(part, edit)| law(&part, edit));
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {

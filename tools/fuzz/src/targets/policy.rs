@@ -5,16 +5,13 @@ use std::{num::NonZeroUsize, time::Duration};
 use proptest::prelude::*;
 use tollgate::{Algorithm, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota, store::Clock, testing::ALGORITHMS};
 
-use crate::{
-    Target,
-    harness::{equal, hold},
-};
+use crate::{equal, hold};
 
-pub(crate) const TARGET: Target = Target {
-    name: "policy",
-    law: "what exact arithmetic cannot hold is refused with its value, all else admits its burst and names the wait to the microsecond",
-    run: |runner| hold(runner, &inputs(), |input| law(&input)),
-};
+/// The law: what exact arithmetic cannot hold is refused with its value, all else admits its burst and names the wait to the microsecond.
+#[test]
+fn a_quota_is_refused_or_kept_to_the_microsecond() {
+    hold(&inputs(), |input| law(&input));
+}
 
 #[derive(Clone, Debug)]
 struct Input {

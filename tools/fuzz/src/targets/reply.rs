@@ -9,16 +9,13 @@ use tollgate::{
     testing::{self, MixedBatch, MixedSubject, Script},
 };
 
-use crate::{
-    Target,
-    harness::{equal, hold},
-};
+use crate::{equal, hold};
 
-pub(crate) const TARGET: Target = Target {
-    name: "reply",
-    law: "a reply in the form that scripts/README.md tells is read as it tells, any other is an error",
-    run: |runner| hold(runner, &inputs(), |input| law(&input)),
-};
+/// The law: a reply in the form that scripts/README.md tells is read as it tells, any other is an error.
+#[test]
+fn a_reply_is_read_correctly_or_refused() {
+    hold(&inputs(), |input| law(&input));
+}
 
 #[derive(Clone, Debug)]
 struct Input {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use http::{StatusCode, request::Parts};
+use http::StatusCode;
 use tollgate::{Cost, Costs, Decision, Limiter};
 
 use super::RateLimitBuilder;
 use crate::{
     charge::{CostOfOutcome, FinalCost, Outcome},
-    rate_limit::{builder::RequestLimiterSource, reservation::ReservationBuilder},
+    rate_limit::builder::RequestLimiterSource,
 };
 
 impl<K, R> RateLimitBuilder<K, R> {
@@ -212,26 +212,6 @@ impl<K, R> RateLimitBuilder<K, R> {
         FinalCost::set_cost(&mut self.options.final_cost, CostOfOutcome::Each(Arc::new(final_costs)));
         self.options.charges_after = false;
         self
-    }
-
-    /// Charges an estimate before it calls the service. When the response body ends, the layer charges what the service
-    /// has counted instead.
-    ///
-    /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes of an upload, rows
-    /// of an export. The closure computes the estimate from the head of the request. It returns one [`Cost`] for all
-    /// policies, or [`Costs`] for each. The service counts with the [`Meter`](crate::Meter) in the extensions of the
-    /// request. The module [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
-    /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
-    ///
-    /// The option replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost),
-    /// [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after) and [`clear_on`](Self::clear_on).
-    /// [`wait`](Self::wait) applies to leaky buckets alone: with other policies, a reservation does not wait. With a
-    /// store that has no reservations, the response is 500.
-    pub fn reserve<C: Into<Costs>>(
-        self,
-        estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,
-    ) -> ReservationBuilder<K, R> {
-        ReservationBuilder::new(self, Box::new(move |parts| estimate(parts).into()))
     }
 
     /// Inserts a [`RequestLimiter`](crate::RequestLimiter) into the extensions of each admitted request. That of an

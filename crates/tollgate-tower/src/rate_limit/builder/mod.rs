@@ -4,7 +4,7 @@ mod charging;
 mod headers;
 mod options;
 
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use http::request::Parts;
 use tollgate::{Cost, Costs, Enforcement, Priority};
@@ -14,9 +14,9 @@ use crate::{
     key::{KeyError, Networks},
     labels::MetricLabels,
     rate_limit::{
-        limiters::LimiterSource,
+        limits::Limits,
         reservation::{EstimateOf, ReserveOptions},
-        shared::Shared,
+        source::LimiterSource,
     },
     rejection::Problem,
 };
@@ -144,7 +144,7 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// # }
     /// ```
     pub fn priority(mut self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
-        self.options.priority = Some(Arc::new(priority));
+        self.options.priority = Some(Box::new(priority));
         self
     }
 
@@ -395,12 +395,9 @@ impl<K, R> RateLimitBuilder<K, R> {
         self
     }
 
-    pub(crate) fn into_shared(mut self) -> Shared<K, R> {
-        if !self.limiters.limiters.deciders.is_empty() {
-            self.options.warn_without_key();
-        }
-        self.options.rank();
-        Shared::new(self.limiters, self.options, self.key, self.gate)
+    pub(crate) fn into_parts(self) -> (Limits, K, R) {
+        let (gate, responder) = self.gate.exchange_responder(());
+        (Limits::new(self.limiters, self.options, gate), self.key, responder)
     }
 }
 

@@ -17,8 +17,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
-    /// Is a part of the cost too once the layer is built.
-    pub(crate) priority: Option<PriorityOf>,
+    pub(crate) priority: Option<FromParts<Priority>>,
     pub(crate) final_cost: Option<FinalCost>,
     /// Is true when a request is charged after the response and not before.
     pub(crate) charges_after: bool,
@@ -40,23 +39,6 @@ pub(crate) struct NetworkOptions {
 }
 
 impl Options {
-    /// Makes the priority a part of the cost.
-    pub(crate) fn rank(&mut self) {
-        let Some(priority) = self.priority.clone() else { return };
-        self.cost = Some(match self.cost.take() {
-            None => CostOf::Each(Box::new(move |parts| Costs::new(Cost::ONE).with_priority(priority(parts)))),
-            Some(CostOf::One(cost)) => {
-                CostOf::Each(Box::new(move |parts| Costs::new(cost(parts)).with_priority(priority(parts))))
-            }
-            Some(CostOf::Each(costs)) => {
-                CostOf::Each(Box::new(move |parts| costs(parts).with_priority(priority(parts))))
-            }
-            Some(CostOf::Estimate(estimate, options)) => {
-                CostOf::Estimate(Box::new(move |parts| estimate(parts).with_priority(priority(parts))), options)
-            }
-        });
-    }
-
     /// Logs the options that need the one key of a request, for a layer whose requests have several.
     pub(crate) fn warn_without_key(&self) {
         let options = [
@@ -86,8 +68,6 @@ pub(crate) enum CostOf {
     /// An estimate for each policy, which is reserved.
     Estimate(EstimateOf, ReserveOptions),
 }
-
-type PriorityOf = Arc<dyn Fn(&Parts) -> Priority + Send + Sync>;
 
 type RpcNameOf = Box<dyn for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync>;
 

@@ -21,7 +21,7 @@ pub struct HandlerReserve<'a, B> {
     options: ReserveOptions,
 }
 
-impl<B> HandlerLimiter<B> {
+impl<B: 'static> HandlerLimiter<B> {
     /// Charges an estimate that the handler has read from the body of the request. The real cost is settled when the
     /// response ends.
     ///

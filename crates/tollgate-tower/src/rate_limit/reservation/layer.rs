@@ -1,5 +1,4 @@
 use std::{
-    borrow::Cow,
     fmt,
     task::{Context, Poll},
     time::Duration,
@@ -7,21 +6,23 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use tollgate::{Enforcement, KeySecret};
+use tollgate::Costs;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{metered::MeteredReservation, options::ReservationBuilder};
+use super::{
+    metered::MeteredReservation,
+    options::{EstimateOf, ReserveOptions},
+};
 use crate::{
-    RateLimitLayer,
     body::{GuardedBody, guard_response},
     gate::{Gate, Gated, take_ready},
-    headers::{HeaderFormat, QuotaUnit},
     key::{BoxedKey, KeyExtractor},
-    labels::MetricLabels,
     rate_limit::{
+        answer::Admission,
         builder::RateLimitBuilder,
-        layer::{Admission, Step, Verdict},
+        layer::RateLimitLayer,
+        request::{Step, Verdict},
     },
     rejection::{Problem, Respond},
 };
@@ -74,12 +75,90 @@ pub struct ReservationLayer<K = BoxedKey, R = Problem> {
     layer: RateLimitLayer<K, R>,
 }
 
+impl<K, R> RateLimitBuilder<K, R> {
+    /// Charges an estimate before it calls the service. When the response body ends, the layer charges what the service
+    /// has counted instead.
+    ///
+    /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes of an upload, rows
+    /// of an export. The closure computes the estimate from the head of the request. It returns one [`Cost`] for all
+    /// policies, or [`Costs`] for each. The service counts with the [`Meter`](crate::Meter) in the extensions of the
+    /// request. The module [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
+    /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
+    ///
+    /// Call it after the other options. It replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost),
+    /// [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after) and [`clear_on`](Self::clear_on).
+    /// [`wait`](Self::wait) applies to leaky buckets alone: with other policies, a reservation does not wait. With a
+    /// store that has no reservations, the response is 500.
+    pub fn reserve<C: Into<Costs>>(
+        self,
+        estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,
+    ) -> ReservationBuilder<K, R> {
+        let estimate = Box::new(move |parts: &Parts| estimate(parts).into());
+        ReservationBuilder { builder: self, estimate, options: ReserveOptions::default() }
+    }
+}
+
+/// Builds a [`ReservationLayer`]. [`RateLimitBuilder::reserve`] creates it, and comes after all other options of the layer.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ReservationBuilder<K, R = Problem> {
+    builder: RateLimitBuilder<K, R>,
+    estimate: EstimateOf,
+    options: ReserveOptions,
+}
+
 impl<K, R> ReservationBuilder<K, R> {
+    /// Lowers an estimate above the burst of a policy to that burst. By default the response to such a request is 413.
+    ///
+    /// Units that the meter counts beyond the burst are charged as a debt.
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// # use tollgate_tower::{RateLimitLayer, key::Global};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let service = service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) });
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("tokens", Quota::per_day(100)));
+    /// let builder = || RateLimitLayer::builder(limiter.clone(), Global).reserve(|_| Cost::new(663));
+    /// let response = builder().build().layer(service.clone()).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.status(), 413);
+    ///
+    /// let response = builder().capped().build().layer(service).oneshot(Request::new(())).await.unwrap();
+    /// assert_eq!(response.status(), 200);
+    /// # }
+    /// ```
+    pub fn capped(mut self) -> Self {
+        self.options.is_capped = true;
+        self
+    }
+
+    /// Sets the time after which a reservation can no longer be settled: the estimate stays charged then. The default
+    /// is 10 minutes.
+    ///
+    /// Set it longer than a response can take.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it is not between 1 ms and 7 days.
+    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.options.set_time_to_live(time_to_live);
+        self
+    }
+
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> ReservationLayer<K, R> {
         let Self { builder, estimate, options } = self;
         ReservationLayer { layer: builder.reserving(estimate, options).build() }
+    }
+}
+
+impl<K, R> fmt::Debug for ReservationBuilder<K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReservationBuilder")
+            .field("builder", &self.builder)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,101 +182,6 @@ impl<K, R> fmt::Debug for ReservationLayer<K, R> {
     }
 }
 
-impl<K, R> ReservationBuilder<K, R> {
-    /// Exempts requests from the limit: see [`RateLimitBuilder::exempt`].
-    pub fn exempt(self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.with(|builder| builder.exempt(exempt))
-    }
-
-    /// Inserts the [`Decisions`](crate::Decisions) into the extensions: see [`RateLimitBuilder::expose_decisions`].
-    pub fn expose_decisions(self, expose: bool) -> Self {
-        self.with(|builder| builder.expose_decisions(expose))
-    }
-
-    /// Turns shadow mode on or off: see [`RateLimitBuilder::shadow`].
-    pub fn shadow(self, is_shadow: bool) -> Self {
-        self.with(|builder| builder.shadow(is_shadow))
-    }
-
-    /// Enforces the limit for a share of the keys: see [`RateLimitBuilder::enforcement`].
-    pub fn enforcement(self, enforcement: Enforcement) -> Self {
-        self.with(|builder| builder.enforcement(enforcement))
-    }
-
-    /// Sets the metric labels: see [`RateLimitBuilder::metric_labels`].
-    pub fn metric_labels(self, labels: MetricLabels) -> Self {
-        self.with(|builder| builder.metric_labels(labels))
-    }
-
-    /// Finds the service and the method of a call, for the log: see [`RateLimitBuilder::rpc_name`].
-    pub fn rpc_name(
-        self,
-        name: impl for<'a> Fn(&'a Parts) -> Option<(&'a str, &'a str)> + Send + Sync + 'static,
-    ) -> Self {
-        self.with(|builder| builder.rpc_name(name))
-    }
-
-    /// Sets the responder that builds rejections: see [`RateLimitBuilder::respond_with`].
-    pub fn respond_with<R2>(self, responder: R2) -> ReservationBuilder<K, R2> {
-        self.with(|builder| builder.respond_with(responder))
-    }
-
-    /// Selects the rate limit header format: see [`RateLimitBuilder::header_format`].
-    pub fn header_format(self, format: HeaderFormat) -> Self {
-        self.with(|builder| builder.header_format(format))
-    }
-
-    /// Selects several rate limit header formats: see [`RateLimitBuilder::header_formats`].
-    ///
-    /// # Panics
-    ///
-    /// Panics if two formats have a rate limit header in common, such as `Ietf08` and `Ietf07`.
-    pub fn header_formats(self, formats: impl IntoIterator<Item = HeaderFormat>) -> Self {
-        self.with(|builder| builder.header_formats(formats))
-    }
-
-    /// Allows scripts in browsers to read the rate limit headers: see [`RateLimitBuilder::expose_headers`].
-    pub fn expose_headers(self, expose: bool) -> Self {
-        self.with(|builder| builder.expose_headers(expose))
-    }
-
-    /// Names the unit that the policies count: see [`RateLimitBuilder::quota_unit`].
-    pub fn quota_unit(self, unit: QuotaUnit) -> Self {
-        self.with(|builder| builder.quota_unit(unit))
-    }
-
-    /// Names the units of some policies: see [`RateLimitBuilder::quota_units`].
-    pub fn quota_units<N>(self, units: impl IntoIterator<Item = (N, QuotaUnit)>) -> Self
-    where
-        N: Into<Cow<'static, str>>,
-    {
-        self.with(|builder| builder.quota_units(units))
-    }
-
-    /// Adds a digest of the key to the rate limit headers: see [`RateLimitBuilder::partition_key`].
-    pub fn partition_key(self, secret: KeySecret) -> Self {
-        self.with(|builder| builder.partition_key(secret))
-    }
-
-    /// Adds a random time to the reported wait: see [`RateLimitBuilder::retry_jitter`].
-    pub fn retry_jitter(self, max: Duration) -> Self {
-        self.with(|builder| builder.retry_jitter(max))
-    }
-
-    /// Marks responses that were decided without the store: see [`RateLimitBuilder::mark_degraded`].
-    pub fn mark_degraded(self, mark: bool) -> Self {
-        self.with(|builder| builder.mark_degraded(mark))
-    }
-
-    /// Changes the options of the layer.
-    fn with<R2>(
-        self,
-        change: impl FnOnce(RateLimitBuilder<K, R>) -> RateLimitBuilder<K, R2>,
-    ) -> ReservationBuilder<K, R2> {
-        ReservationBuilder { builder: change(self.builder), estimate: self.estimate, options: self.options }
-    }
-}
-
 /// Limits the requests of an inner service, and settles their cost when their response bodies end. [`ReservationLayer`]
 /// creates it.
 pub type Reserve<S, K = BoxedKey, R = Problem> = Gated<S, ReservationLayer<K, R>>;
@@ -207,18 +191,18 @@ where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     K: KeyExtractor,
     R: Respond<ResBody>,
-    ResBody: Body,
+    ResBody: Body + 'static,
 {
     type Pass = Admission;
     type Wait = Step;
     type Response = Response<GuardedBody<ResBody, MeteredReservation>>;
 
     fn admit(&self, parts: &mut Parts) -> Verdict<ResBody> {
-        self.layer.shared.check_request(parts)
+        self.layer.state.begin(parts)
     }
 
     fn poll_wait(&self, step: &mut Step, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<ResBody>> {
-        self.layer.shared.poll_step(step, parts, cx)
+        self.layer.state.steps().poll_step(step, parts, cx)
     }
 
     fn hold(service: &mut S, _: &Step) -> S {

@@ -25,7 +25,6 @@ mod metered;
 mod options;
 
 pub use handler::HandlerReserve;
-pub use layer::{ReservationLayer, Reserve};
+pub use layer::{ReservationBuilder, ReservationLayer, Reserve};
 pub use metered::MeteredReservation;
-pub use options::ReservationBuilder;
 pub(crate) use options::{EstimateOf, ReserveOptions};

@@ -1,13 +1,9 @@
 //! The options of a layer do the same for a limiter that is looked up as for a fixed one.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tollgate::{Cost, KeySecret, Limiter, MemoryStore, Policy, Quota, store::Clock};
 use tollgate_tower::{
     Decisions, LimiterSource, RateLimitLayer, RequestLimiter, TieredLimiters,
@@ -84,34 +80,6 @@ async fn a_store_outside_the_process_is_asked_after_the_look_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_final_cost_is_settled_with_the_limiter_that_was_looked_up() {
-    for at in 0..6 {
-        let store = still();
-        let (name, source) = sources(&store, HOURLY).into_iter().nth(at).unwrap();
-        let layer = RateLimitLayer::builder(source, Global)
-            .cost(|_| Cost::new(3))
-            .final_cost(|_, charged| {
-                assert_eq!(charged, Cost::new(3));
-                Cost::new(1)
-            })
-            .build();
-        assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
-        assert_eq!(remaining(&Limiter::new(store, HOURLY), "all", "hourly").await, 2, "{name}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_charge_after_the_response_goes_to_the_limiter_that_was_looked_up() {
-    for at in 0..6 {
-        let store = still();
-        let (name, source) = sources(&store, HOURLY).into_iter().nth(at).unwrap();
-        let layer = RateLimitLayer::builder(source, Global).charge_after(|status| status == StatusCode::OK).build();
-        assert_eq!(statuses(&layer, 4).await, [200, 200, 200, 429].map(|code| StatusCode::from_u16(code).unwrap()));
-        assert_eq!(remaining(&Limiter::new(store, HOURLY), "all", "hourly").await, 0, "{name}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_request_limiter_and_the_decisions_are_those_that_were_looked_up() {
     for at in 0..6 {
         let store = still();
@@ -147,46 +115,6 @@ async fn an_own_limiter_of_the_request_limiter_stays_fixed() {
         let Ok(response) = service.oneshot(request_with("key", name)).await;
         assert_eq!(response.body(), "two", "{name}");
         assert_eq!(header(&response, "ratelimit"), Some(r#""hourly";r=2;t=3600"#), "{name}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_wait_and_queue_for_the_limiter_that_was_looked_up() {
-    let bucket = Policy::token_bucket("bucket", Quota::per_second(1));
-    let queue = Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(3));
-    for at in 0..6 {
-        for (policy, max_wait) in [(&bucket, Some(Duration::from_secs(10))), (&queue, None)] {
-            let (name, source) = sources(&tokio_clock_store(), policy.clone()).into_iter().nth(at).unwrap();
-            let layer = RateLimitLayer::builder(source, Global);
-            let layer = max_wait.into_iter().fold(layer, |layer, max| layer.wait(max)).build();
-            let arrivals = Arc::new(Mutex::new(Vec::new()));
-            let start = Instant::now();
-            let tasks: Vec<_> = (0..3)
-                .map(|_| {
-                    let arrivals = Arc::clone(&arrivals);
-                    let service = layer.layer(service_fn(move |_: Request<()>| {
-                        arrivals.lock().unwrap().push(start.elapsed().as_secs());
-                        async { Ok::<_, Infallible>(Response::new(String::new())) }
-                    }));
-                    tokio::spawn(service.oneshot(request()))
-                })
-                .collect();
-            for task in tasks {
-                assert_eq!(task.await.unwrap().unwrap().status(), StatusCode::OK);
-            }
-            assert_eq!(*arrivals.lock().unwrap(), [0, 1, 2], "{name}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn shadow_mode_admits_all_requests_and_adds_no_header() {
-    for (name, source) in sources(&still(), TWO) {
-        let layer = RateLimitLayer::builder(source, Header::new("key")).shadow(true).build();
-        for _ in 0..4 {
-            let response = send(&layer, request_with("key", name)).await;
-            assert_eq!((response.status(), response.headers().len()), (StatusCode::OK, 0), "{name}");
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use super::{LocalShare, Outage, Replicas};
 use crate::{
-    Cost, Decision, Error, ErrorKind, Key, PolicySet, Store,
+    Cost, Decision, Error, ErrorKind, Key, MemoryStore, PolicySet, Store,
     clock::{Clock, micros},
     limiter::{
         LimiterInner,
@@ -136,12 +136,12 @@ impl Fallback {
 
     /// Answers for the store, which failed with `error`.
     pub(crate) fn answer(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.answer_by(check, error, |local| local.decide(check))
+        self.answer_by(check, error, |local| local.ask(check, MemoryStore::decide))
     }
 
     /// Returns what a check would decide, after the store failed with `error`. No look is counted.
     pub(crate) fn look(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.decide(check, error, |local| local.look(check))
+        self.decide(check, error, |local| local.ask(check, MemoryStore::look_now))
     }
 
     /// Reserves for the store, which failed with `error`.
@@ -152,7 +152,8 @@ impl Fallback {
         time_to_live: Duration,
         error: Error,
     ) -> Result<Decision, Error> {
-        self.answer_by(check, error, |local| local.reserve(check, id, time_to_live))
+        let reserve = |store: &MemoryStore, check: Check<'_>| store.reserve_now(check, id, micros(time_to_live));
+        self.answer_by(check, error, |local| local.ask(check, reserve))
     }
 
     /// Settles a reservation that this process made in an outage. `None` when the process makes none.

@@ -3,12 +3,11 @@ mod fallback;
 use std::{
     num::{NonZeroU32, NonZeroUsize},
     sync::OnceLock,
-    time::Duration,
 };
 
 use crate::{
     Decision, MemoryStore,
-    clock::{Clock, micros},
+    clock::Clock,
     store::{Check, ReplicaCount, ReservationId, Settlement},
 };
 pub(crate) use fallback::{Fallback, Phase};
@@ -124,27 +123,12 @@ impl LocalShare {
         self.count.as_ref().and_then(ReplicaCount::get).unwrap_or(self.fixed)
     }
 
-    fn decide(&self, check: Check<'_>) -> Decision {
-        check.policies.with_share(self.replicas(), |policies| {
-            // A share may be smaller than a cost that fits the whole quota. Such a cost spends the whole share, or all that
-            // its rank has of it.
-            let charge = policies.cut(check.charge());
-            self.store().decide(Check { policies, ..check }.with_charge(&charge))
-        })
-    }
-
-    fn look(&self, check: Check<'_>) -> Decision {
+    /// Asks the store of the process, by a check of the share. A share may be smaller than a cost that fits the whole quota.
+    /// Such a cost spends the whole share, or all that its rank has of it.
+    fn ask(&self, check: Check<'_>, ask: impl FnOnce(&MemoryStore, Check<'_>) -> Decision) -> Decision {
         check.policies.with_share(self.replicas(), |policies| {
             let charge = policies.cut(check.charge());
-            self.store().look_now(Check { policies, ..check }.with_charge(&charge))
-        })
-    }
-
-    fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> Decision {
-        check.policies.with_share(self.replicas(), |policies| {
-            let charge = policies.cut(check.charge());
-            let check = Check { policies, ..check }.with_charge(&charge);
-            self.store().reserve_now(check, id, micros(time_to_live))
+            ask(self.store(), Check { policies, ..check }.with_charge(&charge))
         })
     }
 
@@ -168,7 +152,7 @@ mod tests {
 
     fn remaining(share: &LocalShare, policies: &PolicySet, key: &str, cost: u64) -> (bool, u64) {
         let key = Key::new(key);
-        let decision = share.decide(Check::new(policies, &key, Cost::new(cost)));
+        let decision = share.ask(Check::new(policies, &key, Cost::new(cost)), MemoryStore::decide);
         let left = decision.states().next().expect("a policy").remaining();
         (decision.is_allowed(), left)
     }
@@ -205,8 +189,8 @@ mod tests {
             let costs = Costs::new(Cost::new(cost)).with_priority(Priority::BACKGROUND);
             let (key, charge) = (Key::new(key), costs.ranked(&policies).expect("a cost within the share of the rank"));
             let check = Check::of(&policies, &key, charge.borrow());
-            let look = share.look(check);
-            let decision = share.decide(check);
+            let look = share.ask(check, MemoryStore::look_now);
+            let decision = share.ask(check, MemoryStore::decide);
             assert_eq!(look.is_allowed(), decision.is_allowed(), "{cost}");
             decision.is_allowed().then(|| decision.cost().units())
         };
@@ -216,6 +200,15 @@ mod tests {
             assert_eq!(spends(&format!("fresh-{cost}"), 1), None, "{cost}");
         }
         assert_eq!([1, 29, 40].map(|cost| spends("begun", cost)), [Some(1), Some(29), None]);
+    }
+
+    #[test]
+    fn a_cost_is_cut_for_each_policy_by_itself() {
+        let policies = PolicySet::from([DAILY, Policy::fixed_window("wide", Quota::per_day(100))]);
+        let (share, key) = (LocalShare::new(replicas(4), None, None), Key::new("acme"));
+        let decision = share.ask(Check::new(&policies, &key, Cost::new(12)), MemoryStore::decide);
+        let left = decision.states().map(|state| state.remaining()).collect::<Vec<_>>();
+        assert_eq!((decision.is_allowed(), left), (true, vec![0, 13]), "3 of 3 and 12 of 25");
     }
 
     #[test]

@@ -8,9 +8,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    denied::PermitDenied,
-    granted::Granted,
-    permit::{Permit, Source},
+    permit::{Permit, PermitDenied, Source},
+    pool::Granted,
     shared::{ConcurrencyInner, KeyState, PoolRef},
 };
 use crate::{
@@ -18,7 +17,7 @@ use crate::{
     clock::Clock,
     limiter::{
         LimiterInner,
-        queue::{Waits, until},
+        fifo::{Caller, until},
     },
     model::Concurrency,
     runtime,
@@ -355,7 +354,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// A place in the queue of a key. Dropping it leaves the queue.
 struct Place<'a> {
     pool: &'a PoolRef,
-    _waits: Waits<'a>,
+    _waits: Caller<'a>,
     _demand: Demand<'a>,
 }
 

@@ -4,8 +4,6 @@
 //! of all keys, [`upkeep`] renews them. [`pool`] is pure: with the state in the store room, it is the protocol.
 
 mod call;
-mod denied;
-mod granted;
 mod limiter;
 mod permit;
 mod pool;
@@ -14,8 +12,7 @@ mod shared;
 mod tests;
 mod upkeep;
 
-pub use denied::PermitDenied;
 pub use limiter::ConcurrencyLimiter;
-pub use permit::{Lost, Permit};
+pub use permit::{Lost, Permit, PermitDenied};
 
 use crate::store::PermitGrant;

@@ -1,6 +1,5 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fmt,
     ops::Deref,
     sync::{
         Arc, MutexGuard,
@@ -18,8 +17,8 @@ use crate::{
     clock::{Clock, micros},
     limiter::{
         LimiterInner,
+        fifo::{Callers, Fifo},
         metrics::PermitMetrics,
-        queue::{Queue, Waiting},
     },
     lock::Lock,
     model::Concurrency,
@@ -49,14 +48,14 @@ pub(super) struct ConcurrencyInner {
     /// The mean time for which a permit was held, in microseconds. 0 before the first one was given back.
     mean_held_us: AtomicU64,
     /// The callers that wait, over all keys.
-    pub(super) waiting: Waiting,
+    pub(super) waiting: Callers,
     pub(super) upkeep: Upkeep,
     pub(super) metrics: PermitMetrics,
 }
 
 /// Sends pools to the task that renews permits, while it runs.
 #[derive(Default)]
-pub(super) struct Upkeep(Lock<Option<UnboundedSender<PoolRef>>>);
+pub(super) struct Upkeep(pub(super) Lock<Option<UnboundedSender<PoolRef>>>);
 
 /// The permits of one key in this process.
 pub(super) struct KeyPool {
@@ -67,7 +66,7 @@ pub(super) struct KeyPool {
     /// Held during a call to the store: one call of a key is under way at a time.
     pub(super) calling: tokio::sync::Mutex<()>,
     /// The callers that wait.
-    pub(super) queue: Queue,
+    pub(super) queue: Fifo,
     /// Wakes the first of them when a permit comes back.
     pub(super) freed: Notify,
     /// The number of [`PoolRef`]s. Changed under the lock of the table.
@@ -103,7 +102,7 @@ impl ConcurrencyInner {
             hasher,
             pools: AtomicUsize::new(0),
             mean_held_us: AtomicU64::new(0),
-            waiting: Waiting::new(policy.most_waiting()),
+            waiting: Callers::new(policy.most_waiting()),
             upkeep: Upkeep::default(),
             metrics: PermitMetrics::new(policy.name()),
             limiter,
@@ -136,7 +135,7 @@ impl ConcurrencyInner {
                 if state.pool.is_due(now_us, self.rules) {
                     due.push(self.use_pool(Arc::clone(pool)));
                 }
-                let is_kept = pool.is_used() || !state.pool.is_idle(now_us);
+                let is_kept = pool.users.load(Ordering::Relaxed) > 0 || !state.pool.is_idle(now_us);
                 if !is_kept {
                     self.pools.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -188,16 +187,12 @@ impl ConcurrencyInner {
 impl Upkeep {
     /// Settles the pool soon. Without the task, its permits lapse.
     pub(super) fn settle(&self, pool: PoolRef) {
-        let pool = match &*self.lock() {
+        let pool = match &*self.0.lock() {
             Some(sender) => sender.send(pool).err().map(|unsent| unsent.0),
             None => Some(pool),
         };
         // Dropped without the lock.
         drop(pool);
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<UnboundedSender<PoolRef>>> {
-        self.0.lock()
     }
 }
 
@@ -208,7 +203,7 @@ impl KeyPool {
             state: Lock::default(),
             limit: AtomicU32::new(limit),
             calling: tokio::sync::Mutex::default(),
-            queue: Queue::default(),
+            queue: Fifo::default(),
             freed: Notify::new(),
             users: AtomicUsize::new(0),
         }
@@ -216,10 +211,6 @@ impl KeyPool {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, KeyState> {
         self.state.lock()
-    }
-
-    fn is_used(&self) -> bool {
-        self.users.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -246,17 +237,5 @@ impl Drop for PoolRef {
             shard.remove(&self.pool.key);
             self.shared.pools.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl fmt::Debug for PoolRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolRef").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ConcurrencyInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyInner").field("policy", &self.policy).finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ const MAX_CALLS: usize = 256;
 
 /// Starts the task on the runtime of the caller, unless it runs.
 pub(super) fn start(shared: &Arc<ConcurrencyInner>) {
-    let mut sender = shared.upkeep.lock();
+    let mut sender = shared.upkeep.0.lock();
     if sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
         return;
     }
@@ -68,7 +68,7 @@ impl Task {
 
     /// Returns whether nothing is held. The task that is started next serves the next permit.
     fn is_over(&self) -> bool {
-        let mut sender = self.shared.upkeep.lock();
+        let mut sender = self.shared.upkeep.0.lock();
         let is_over = self.shared.is_empty() && self.calls.is_empty() && self.pools.is_empty();
         if is_over {
             *sender = None;

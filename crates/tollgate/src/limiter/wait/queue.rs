@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     Decision, Key, PolicySet,
-    limiter::queue::{Queue, Waiting, Waits},
+    limiter::fifo::{Caller, Callers, Fifo},
     lock::Lock,
     random,
 };
@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct WaitQueues {
     pub(super) queues: Lock<HashMap<Key, KeyQueues>>,
     /// The number of waiting callers: in all queues together, and for their delays.
-    pub(super) waiting: Waiting,
+    pub(super) waiting: Callers,
     pub(super) contests: Contests,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct KeyQueues(Vec<WaitQueue>);
 #[derive(Debug)]
 struct WaitQueue {
     policies: PolicySet,
-    queue: Arc<Queue>,
+    queue: Arc<Fifo>,
     /// The latest denial that the first caller received.
     last_denial: Option<Denial>,
 }
@@ -75,13 +75,13 @@ pub(super) struct QueueTicket<'a> {
     queues: &'a WaitQueues,
     key: &'a Key,
     policies: &'a PolicySet,
-    pub(super) queue: Arc<Queue>,
-    _waits: Waits<'a>,
+    pub(super) queue: Arc<Fifo>,
+    _waits: Caller<'a>,
 }
 
 impl WaitQueues {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Lock::default(), waiting: Waiting::new(max_waiting), contests: Contests::default() }
+        Self { queues: Lock::default(), waiting: Callers::new(max_waiting), contests: Contests::default() }
     }
 
     /// Returns `true` when somebody waits for the key under these policies.
@@ -124,7 +124,7 @@ impl KeyQueues {
     }
 
     /// Adds a caller. Returns its queue.
-    fn join(&mut self, policies: &PolicySet) -> Arc<Queue> {
+    fn join(&mut self, policies: &PolicySet) -> Arc<Fifo> {
         let queue = self.find(policies).map_or_else(Arc::default, |queue| Arc::clone(&queue.queue));
         if queue.callers() == 0 {
             self.0.push(WaitQueue { policies: policies.clone(), queue: Arc::clone(&queue), last_denial: None });

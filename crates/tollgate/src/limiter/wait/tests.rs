@@ -369,20 +369,6 @@ async fn a_check_that_spends_nothing_of_a_queue_does_not_wait_for_it() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cancelled_caller_does_not_block_the_queue() {
-    let window = Policy::window_from_first_hit("one", Quota::new(1, MS(100)));
-    let limiter = Limiter::new(PausedStore::new(), window);
-    let _ = limiter.check("k").await.unwrap();
-    let first = waiter(&limiter, MS(1_000)).await;
-    let second = waiter(&limiter, MS(1_000)).await;
-    first.abort();
-    let (decision, waited) = second.await.unwrap();
-    assert!(decision.is_allowed());
-    assert_eq!(waited, MS(100));
-    assert!(limiter.wait_queues().queues.lock().is_empty());
-}
-
 /// A refund of a place in the middle would let two requests leave at one instant.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_caller_gives_back_its_place_in_a_debt_only_if_it_is_the_last() {

@@ -5,5 +5,5 @@ mod seeds;
 mod slot_map;
 mod topology;
 
-pub(in crate::redis) use routing::Cluster;
 pub(in crate::redis) use seeds::addresses;
+pub(in crate::redis) use topology::Cluster;

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeMap,
     ops::RangeInclusive,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -8,7 +9,7 @@ use redis::Value;
 
 use crate::{
     Error, ErrorKind,
-    redis::{connect::Address, dispatch::ServerHandle, protocol::hash_slot::SLOTS},
+    redis::{connect::Address, dispatch::Sender, protocol::hash_slot::SLOTS},
 };
 
 /// Maps each slot to its server.
@@ -34,7 +35,7 @@ pub(super) struct OpenSlot {
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) address: Address,
-    pub(super) handle: ServerHandle,
+    pub(super) sender: Arc<Sender>,
     /// The time until which it is kept without a slot.
     kept_until: Instant,
 }
@@ -53,20 +54,20 @@ impl SlotMap {
     }
 
     /// Returns the server of a slot.
-    pub(super) fn by_slot(&self, slot: u16) -> Option<&ServerHandle> {
-        self.members.get(usize::from(self.slots[usize::from(slot)])).map(|member| &member.handle)
+    pub(super) fn by_slot(&self, slot: u16) -> Option<&Arc<Sender>> {
+        self.members.get(usize::from(self.slots[usize::from(slot)])).map(|member| &member.sender)
     }
 
     /// Returns the server at an address.
-    pub(super) fn by_address(&self, address: &Address) -> Option<&ServerHandle> {
-        self.members.iter().find(|member| member.address == *address).map(|member| &member.handle)
+    pub(super) fn by_address(&self, address: &Address) -> Option<&Arc<Sender>> {
+        self.members.iter().find(|member| member.address == *address).map(|member| &member.sender)
     }
 
     /// Returns the servers that have slots, each with its first slot.
-    pub(super) fn masters(&self) -> impl Iterator<Item = (u16, &ServerHandle)> {
+    pub(super) fn masters(&self) -> impl Iterator<Item = (u16, &Arc<Sender>)> {
         self.members.iter().enumerate().filter_map(|(at, member)| {
             let first = self.slots.iter().position(|&owner| usize::from(owner) == at)?;
-            Some((first as u16, &member.handle))
+            Some((first as u16, &member.sender))
         })
     }
 
@@ -76,14 +77,14 @@ impl SlotMap {
         &mut self,
         address: &Address,
         kept_until: Instant,
-        new: impl FnOnce() -> Result<ServerHandle, Error>,
+        new: impl FnOnce() -> Result<Arc<Sender>, Error>,
     ) -> Result<usize, Error> {
         if let Some(at) = self.members.iter().position(|member| member.address == *address) {
             let member = &mut self.members[at];
             member.kept_until = member.kept_until.max(kept_until);
             return Ok(at);
         }
-        self.members.push(Member { address: address.clone(), handle: new()?, kept_until });
+        self.members.push(Member { address: address.clone(), sender: new()?, kept_until });
         Ok(self.members.len() - 1)
     }
 
@@ -110,7 +111,7 @@ impl SlotMap {
         &self,
         view: &View,
         now: Instant,
-        mut new: impl FnMut(&Address) -> Result<ServerHandle, Error>,
+        mut new: impl FnMut(&Address) -> Result<Arc<Sender>, Error>,
     ) -> Result<Self, Error> {
         let is_named = |address: &Address| view.iter().any(|(_, owner)| owner == address);
         let stays = |member: &&Member| member.kept_until > now || is_named(&member.address);
@@ -121,7 +122,7 @@ impl SlotMap {
             map.slots[usize::from(*range.start())..=usize::from(*range.end())].fill(at as u16);
         }
         let stays =
-            |slot: u16| self.by_slot(slot).zip(map.by_slot(slot)).is_some_and(|(one, other)| one.is_same(other));
+            |slot: u16| self.by_slot(slot).zip(map.by_slot(slot)).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
         map.open = self.open.iter().filter(|(slot, _)| stays(**slot)).map(|(slot, open)| (*slot, *open)).collect();
         Ok(map)
     }

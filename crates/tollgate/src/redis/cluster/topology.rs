@@ -9,11 +9,12 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use super::slot_map::{self, SlotMap, View};
 use crate::{
-    Error, ErrorKind,
+    Error, ErrorKind, Key,
     lock::Lock,
     redis::{
         connect::{Address, ConnectionSource, ConnectionTemplate, SharedConnection},
-        dispatch::{ServerHandle, SlotShare, StoreConfig},
+        dispatch::{Sender, SlotShare, StoreConfig},
+        protocol::hash_slot::unused_key_in,
         server::{self, Server},
     },
     runtime::{Background, Running},
@@ -24,10 +25,10 @@ use crate::{
 /// One task refreshes the knowledge: one refresh at a time, with a pause after each. A refresh is requested when a call
 /// meets a redirect or a broken server. Refreshes go on while a server with slots is not asked. One happens every half
 /// minute in any case, so that a cluster whose servers are replaced one by one is never lost. A redirect counts at once.
-pub(super) struct Topology {
+pub(in crate::redis) struct Cluster {
     template: ConnectionTemplate,
     config: StoreConfig,
-    connect_timeout: Duration,
+    pub(super) connect_timeout: Duration,
     seeds: Vec<Address>,
     known: ArcSwap<Known>,
     /// Held while the knowledge changes, so that each server has one connection.
@@ -65,8 +66,8 @@ const OPEN: Duration = Duration::from_secs(1);
 /// The time after which nobody waits any more for the end of a move. A slot whose keys hold 50 000 reservations takes 1.2 s.
 const STUCK: Duration = Duration::from_secs(2);
 
-impl Topology {
-    pub(super) fn new(
+impl Cluster {
+    pub(in crate::redis) fn new(
         template: ConnectionTemplate,
         seeds: Vec<Address>,
         config: StoreConfig,
@@ -86,15 +87,11 @@ impl Topology {
         })
     }
 
-    pub(super) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
-    }
-
     /// Returns the server of a slot, or the error when there is none. `None` before the first refresh.
-    pub(super) fn by_slot_now(self: &Arc<Self>, slot: u16) -> Option<Result<ServerHandle, Error>> {
+    pub(super) fn by_slot_now(self: &Arc<Self>, slot: u16) -> Option<Result<Arc<Sender>, Error>> {
         let known = self.known.load();
-        if let Some(handle) = known.map.by_slot(slot) {
-            return Some(Ok(handle.clone()));
+        if let Some(sender) = known.map.by_slot(slot) {
+            return Some(Ok(sender.clone()));
         }
         let failure = match known.is_described {
             true => Some(Error::new(ErrorKind::ClusterDown, "no server of the redis cluster has the slot")),
@@ -105,10 +102,10 @@ impl Topology {
     }
 
     /// Returns the server of a slot. Waits for the first refresh.
-    pub(super) async fn by_slot(self: &Arc<Self>, slot: u16) -> Result<ServerHandle, Error> {
+    pub(super) async fn by_slot(self: &Arc<Self>, slot: u16) -> Result<Arc<Sender>, Error> {
         let mut refreshes = self.refreshes.subscribe();
         match self.by_slot_now(slot) {
-            Some(handle) => handle,
+            Some(sender) => sender,
             None => {
                 self.wait_for_refresh(&mut refreshes).await?;
                 self.by_slot_now(slot).unwrap_or_else(|| Err(unknown()))
@@ -117,13 +114,13 @@ impl Topology {
     }
 
     /// Returns the server at an address that a redirect named.
-    pub(super) fn by_address(self: &Arc<Self>, address: &Address) -> Result<ServerHandle, Error> {
-        if let Some(handle) = self.known.load().map.by_address(address) {
-            return Ok(handle.clone());
+    pub(super) fn by_address(self: &Arc<Self>, address: &Address) -> Result<Arc<Sender>, Error> {
+        if let Some(sender) = self.known.load().map.by_address(address) {
+            return Ok(sender.clone());
         }
         self.change(|map| {
             let at = map.insert(address, Instant::now() + KEPT, || self.connect(address))?;
-            Ok(map.members[at].handle.clone())
+            Ok(map.members[at].sender.clone())
         })
     }
 
@@ -157,7 +154,7 @@ impl Topology {
     pub(super) fn slot_moved(self: &Arc<Self>, slot: u16, address: &Address) -> Result<(), Error> {
         let is_known = |known: &Known| {
             let (owner, named) = (known.map.by_slot(slot), known.map.by_address(address));
-            owner.zip(named).is_some_and(|(owner, named)| owner.is_same(named))
+            owner.zip(named).is_some_and(|(owner, named)| Arc::ptr_eq(owner, named))
         };
         if !is_known(&self.known.load()) {
             self.change(|map| {
@@ -172,9 +169,9 @@ impl Topology {
     }
 
     /// Completes the address of a redirect. A server that does not know its own host leaves the host empty.
-    pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &ServerHandle) -> Address {
+    pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &Arc<Sender>) -> Address {
         let known = self.known.load();
-        let sender = known.map.members.iter().find(|member| member.handle.is_same(redirected_by));
+        let sender = known.map.members.iter().find(|member| Arc::ptr_eq(&member.sender, redirected_by));
         let host = match sender {
             Some(sender) if host.is_empty() => &sender.address.0,
             _ => host,
@@ -182,26 +179,27 @@ impl Topology {
         (host.clone(), *port)
     }
 
-    /// Refreshes, and returns the servers that have slots, each with its first slot.
-    pub(super) async fn masters(self: &Arc<Self>) -> Result<Vec<(u16, ServerHandle)>, Error> {
+    /// Refreshes, and returns the servers that have slots, each with a key of one of its slots.
+    pub(in crate::redis) async fn masters(self: &Arc<Self>) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         self.refresh().await?;
         let known = self.known.load();
+        let master = |(slot, sender): (_, &Arc<Sender>)| (Arc::clone(&sender.server), unused_key_in(slot));
         match &known.failure {
             Some(failure) => Err(failure.clone()),
-            None => Ok(known.map.masters().map(|(slot, handle)| (slot, handle.clone())).collect()),
+            None => Ok(known.map.masters().map(master).collect()),
         }
     }
 
     /// Returns the servers that are known to have slots.
-    pub(super) fn known_masters(&self) -> Vec<ServerHandle> {
-        self.known.load().map.masters().map(|(_, handle)| handle.clone()).collect()
+    pub(in crate::redis) fn known_masters(&self) -> Vec<Arc<Sender>> {
+        self.known.load().map.masters().map(|(_, sender)| sender.clone()).collect()
     }
 
     /// Returns whether checks are sent to every server that has slots.
-    pub(super) fn is_available(&self) -> bool {
+    pub(in crate::redis) fn is_available(&self) -> bool {
         let known = self.known.load();
         match known.is_described {
-            true => known.map.masters().all(|(_, handle)| !handle.server.breaker().is_open()),
+            true => known.map.masters().all(|(_, sender)| !sender.server.breaker().is_open()),
             false => known.failure.is_none(),
         }
     }
@@ -257,7 +255,7 @@ impl Topology {
     /// Returns the servers to ask, in order: the target of the last redirect, servers that answer, the seeds, and last
     /// the servers that do not answer.
     fn candidates(self: &Arc<Self>) -> Result<Vec<(Address, Arc<Server>)>, Error> {
-        let is_silent = |member: &slot_map::Member| member.handle.server.breaker().is_open();
+        let is_silent = |member: &slot_map::Member| member.sender.server.breaker().is_open();
         if self.known.load().map.members.iter().all(is_silent) {
             for seed in &self.seeds {
                 self.by_address(seed)?;
@@ -272,7 +270,7 @@ impl Topology {
             let is_redirect = redirected_to.as_ref() == Some(&member.address);
             (is_silent, !is_redirect, is_silent && !self.seeds.contains(&member.address))
         });
-        let candidate = |member: &&slot_map::Member| (member.address.clone(), Arc::clone(&member.handle.server));
+        let candidate = |member: &&slot_map::Member| (member.address.clone(), Arc::clone(&member.sender.server));
         Ok(candidates.iter().map(candidate).collect())
     }
 
@@ -300,9 +298,9 @@ impl Topology {
         Ok(outcome)
     }
 
-    fn connect(&self, address: &Address) -> Result<ServerHandle, Error> {
+    fn connect(&self, address: &Address) -> Result<Arc<Sender>, Error> {
         let source = ConnectionSource::Client(self.template.dialer(address)?.into());
-        Ok(ServerHandle::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
+        Ok(Sender::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
     }
 }
 
@@ -317,30 +315,30 @@ fn unknown() -> Error {
     Error::new(ErrorKind::Unavailable, "no server of the redis cluster described the cluster in time")
 }
 
-impl fmt::Debug for Topology {
+impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.load();
-        let masters: Vec<_> = known.map.masters().map(|(_, handle)| &handle.server).collect();
-        f.debug_struct("Topology")
+        let masters: Vec<_> = known.map.masters().map(|(_, sender)| &sender.server).collect();
+        f.debug_struct("Cluster")
             .field("is_described", &known.is_described)
             .field("masters", &masters)
             .finish_non_exhaustive()
     }
 }
 
-/// Refreshes the topology until the store is dropped.
-async fn refresh(topology: Weak<Topology>, running: Running) {
+/// Refreshes the cluster until the store is dropped.
+async fn refresh(cluster: Weak<Cluster>, running: Running) {
     let mut in_vain = 0;
     loop {
-        let Some(topology) = topology.upgrade() else { return };
+        let Some(cluster) = cluster.upgrade() else { return };
         running.take(REFRESH);
-        if let Err(error) = topology.refresh_once().await {
+        if let Err(error) = cluster.refresh_once().await {
             tracing::debug!(%error, "no server describes the redis cluster");
-            topology.failed(error);
+            cluster.failed(error);
         }
-        topology.refreshes.send_modify(|refreshes| *refreshes += 1);
-        let is_well = topology.is_available() && topology.known.load().failure.is_none();
-        drop(topology);
+        cluster.refreshes.send_modify(|refreshes| *refreshes += 1);
+        let is_well = cluster.is_available() && cluster.known.load().failure.is_none();
+        drop(cluster);
         in_vain = if is_well { 0 } else { in_vain + 1_u32 };
         // A replica takes time to take over, so the pauses grow later than those of a probe.
         tokio::time::sleep(server::pause(in_vain / 8, 0)).await;

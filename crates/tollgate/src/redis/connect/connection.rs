@@ -19,6 +19,7 @@ use redis::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
     sync::Notify,
     task::AbortHandle,
     time::Instant,
@@ -26,12 +27,12 @@ use tokio::{
 
 use super::{
     dial_state::Numbered,
-    dialer::{Address, Opened, Socket},
+    dialer::{Address, Opened},
     pool::LentConnection,
 };
 use crate::{
-    Error,
-    redis::protocol::{self, ErrorClass},
+    Error, ErrorKind,
+    redis::protocol::{self, ErrorClass, ReplyBound, ReplyScanner, Told},
 };
 
 /// A live connection. A connection that a pool lent stays lent as long as this is held.
@@ -438,6 +439,102 @@ impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
+/// A socket of the system.
+pub(super) trait Socket {
+    /// Returns whether the peer has closed the socket, also while bytes that it sent before are not read yet.
+    fn is_closed_by_peer(&self) -> bool;
+
+    /// Lets small writes gather until the peer has noticed those before (Nagle's algorithm), or lets each leave at once.
+    fn gather(&self, _gathers: bool) {}
+}
+
+impl Socket for TcpStream {
+    fn is_closed_by_peer(&self) -> bool {
+        has_hung_up(self)
+    }
+
+    /// Only the speed depends on it, so an error is left aside.
+    fn gather(&self, gathers: bool) {
+        let _ = self.set_nodelay(!gathers);
+    }
+}
+
+#[cfg(unix)]
+impl Socket for tokio::net::UnixStream {
+    fn is_closed_by_peer(&self) -> bool {
+        has_hung_up(self)
+    }
+}
+
+#[cfg(test)]
+impl Socket for tokio::io::DuplexStream {
+    fn is_closed_by_peer(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn has_hung_up(socket: &impl std::os::fd::AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let mut sockets = [PollFd::new(socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut sockets, Some(&at_once)).is_ok()
+        && sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+}
+
+/// Returns `false`: other systems have no such call. A read finds out there.
+#[cfg(not(target_os = "linux"))]
+fn has_hung_up<S>(_: &S) -> bool {
+    false
+}
+
+/// The most answers of a connection that no call of the store asked for. The client library asks a few times when it signs
+/// in, and a server may push messages.
+const MOST_UNASKED: u64 = 64;
+
+/// A stream of replies that ends with the first one that is too long, and when answers come that nobody asked for.
+#[derive(Debug)]
+pub(super) struct Bounded<S> {
+    stream: S,
+    scanner: ReplyScanner,
+    wire: Arc<Wire>,
+    /// The number of replies that have come.
+    replies: u64,
+}
+
+impl<S> Bounded<S> {
+    pub(super) fn new(stream: S, bound: &ReplyBound, wire: &Arc<Wire>) -> Self {
+        Self { stream, scanner: ReplyScanner::new(bound.clone()), wire: Arc::clone(wire), replies: 0 }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.replies += self.scanner.scan(&buffer.filled()[before..])?;
+        if self.replies > self.wire.asked() + MOST_UNASKED {
+            return Poll::Ready(Err(Told::error(ErrorKind::Protocol, "redis sent answers that nobody asked for")));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
 /// The task that drives a connection. Dropping this ends the task, and with it the connection.
 pub(super) struct Driver(AbortHandle);
 
@@ -476,106 +573,4 @@ impl fmt::Debug for Driver {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn the_bytes_that_left_and_the_end_are_recorded() {
-        let (near, mut far) = tokio::io::duplex(64);
-        let wire = Wire::watched();
-        let mut stream = Watched::new(near, &wire);
-        stream.write_all(b"PING").await.expect("there is room");
-        assert_eq!((wire.written(), wire.has_ended()), (Some(4), false));
-        far.write_all(b"+PONG").await.expect("there is room");
-        let mut answer = [0; 5];
-        stream.read_exact(&mut answer).await.expect("it was sent");
-        assert!(!wire.has_ended());
-        drop(far);
-        assert_eq!(stream.read(&mut answer).await.expect("the end"), 0);
-        wire.until_over().await;
-        assert!(stream.write_all(b"PING").await.is_err());
-        assert_eq!(wire.written(), Some(4), "a failed write takes no byte");
-    }
-
-    #[tokio::test]
-    async fn small_writes_gather_from_the_next_one_on() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let near = tokio::net::TcpStream::connect(listener.local_addr().expect("an address")).await;
-        let wire = Wire::watched();
-        let mut stream = Watched::new(near.expect("it listens"), &wire);
-        stream.stream.set_nodelay(true).expect("a socket");
-        for gathers in [false, true, true, false] {
-            wire.gather(gathers);
-            stream.write_all(b"PING").await.expect("there is room");
-            assert_eq!(stream.stream.nodelay().expect("a socket"), !gathers);
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_written_to_a_connection_that_was_closed_at_rest() {
-        for rest in [Duration::ZERO, AT_REST * 2] {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            let address = listener.local_addr().expect("an address");
-            let near = tokio::net::TcpStream::connect(address).await.expect("it listens");
-            let (mut far, _) = listener.accept().await.expect("it was connected");
-            let wire = Wire::watched();
-            let mut stream = Watched::new(near, &wire);
-            far.write_all(b"+PONG").await.expect("there is room");
-            stream.read_exact(&mut [0; 5]).await.expect("it was sent");
-            tokio::time::advance(rest).await;
-            // A TLS server says goodbye before it closes.
-            far.write_all(b"bye").await.expect("there is room");
-            drop(far);
-            let is_taken = stream.write_all(b"PING").await.is_ok();
-            assert_eq!((is_taken, wire.has_ended()), (rest.is_zero(), !rest.is_zero()));
-            assert_eq!(wire.written(), Some(if is_taken { 4 } else { 0 }));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_is_dropped_is_closed() {
-        let wire = Wire::watched();
-        let driver = Driver::start(
-            {
-                let stream = Watched::new(tokio::io::duplex(1).0, &wire);
-                async move {
-                    let _stream = stream;
-                    std::future::pending::<()>().await;
-                }
-            },
-            &wire,
-        );
-        drop(driver);
-        wire.until_over().await;
-    }
-
-    #[tokio::test]
-    async fn a_call_that_the_task_of_its_connection_never_took_ends_with_the_task() {
-        let wire = Wire::watched();
-        let (end, ended) = tokio::sync::oneshot::channel::<()>();
-        let driver = Driver::start(async move { drop(ended.await) }, &wire);
-        let (mut early, mut stuck) = (pin!(wire.answer(async { 1 })), pin!(wire.answer(std::future::pending::<u8>())));
-        assert_eq!(early.as_mut().await, Some(1));
-        assert!(stuck.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        end.send(()).expect("the task waits");
-        assert_eq!(stuck.await, None);
-        assert_eq!(wire.answer(std::future::pending::<u8>()).await, None, "a call after the end of the task");
-        assert_eq!(wire.answer(async { 2 }).await, Some(2), "an answer that came before the end");
-        drop(driver);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_of_another_owner_is_at_rest_without_answers() {
-        let wire = Wire::unwatched();
-        tokio::time::advance(AT_REST * 2).await;
-        assert!(wire.is_at_rest() && wire.written().is_none());
-        wire.answered();
-        assert!(!wire.is_at_rest());
-        assert!(!Wire::watched().is_at_rest());
-    }
-}
+mod tests;

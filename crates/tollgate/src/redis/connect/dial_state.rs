@@ -1,28 +1,29 @@
-//! The state of the shared connection. The lock comes from `redis::sync`, so that a model checker runs the same lines.
+//! The state of the shared connection. The lock and the pointer come from `redis::sync`, so that a model checker runs the same
+//! lines.
 
 use std::{fmt, sync::Arc};
 
-use crate::redis::sync::Lock;
+use crate::redis::sync::{ArcSwapOption, Lock};
 
 /// Holds the shared connection, or the dial that makes the next one. Callers wait with a `W` for the end of a dial.
 ///
 /// Dials are numbered, and a connection has the number of its dial. A result that comes late is recognised by its
 /// number: a dial that was replaced, or a connection that was.
-pub(in crate::redis) struct DialState<C, W>(Arc<Lock<Inner<C, W>>>);
+pub(in crate::redis) struct DialState<C, W>(Arc<Shared<C, W>>);
 
-struct Inner<C, W> {
-    state: State<C, W>,
+struct Shared<C, W> {
+    /// The connection that is up, for a look without the lock. It changes under the lock.
+    up: ArcSwapOption<C>,
+    inner: Lock<Inner<W>>,
+}
+
+struct Inner<W> {
+    /// The number of the dial that is under way, and with what callers wait for it.
+    dialing: Option<(u64, W)>,
     /// The number of dials so far.
     dials: u64,
     /// The first dial to the current server. Earlier dials lead to another server.
     first_to_server: u64,
-}
-
-enum State<C, W> {
-    Down,
-    /// The dial with this number is under way.
-    Dialing(u64, W),
-    Up(C),
 }
 
 /// Has the number of the dial that made it.
@@ -42,23 +43,24 @@ pub(in crate::redis) enum Lookup<C, W> {
 /// The right and the duty to dial. When it is dropped without a connection, the next caller dials.
 #[must_use = "the other callers wait until this caller dials"]
 pub(in crate::redis) struct Dial<C, W> {
-    inner: Arc<Lock<Inner<C, W>>>,
+    shared: Arc<Shared<C, W>>,
     number: u64,
 }
 
 impl<C, W> DialState<C, W> {
     pub(in crate::redis) fn new() -> Self {
-        Self(Arc::new(Lock::new(Inner { state: State::Down, dials: 0, first_to_server: 0 })))
+        let inner = Lock::new(Inner { dialing: None, dials: 0, first_to_server: 0 });
+        Self(Arc::new(Shared { up: ArcSwapOption::empty(), inner }))
     }
 
     pub(in crate::redis) fn is_up(&self) -> bool {
-        matches!(self.0.lock().state, State::Up(_))
+        self.0.up.load().is_some()
     }
 
     /// Starts over because the server changed. The caller dials. The old connection, and a dial to the old server,
     /// are left to the callers that wait for an answer on them.
     pub(in crate::redis) fn renew(&self, waiter: W) -> Dial<C, W> {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         let dial = self.begin(&mut inner, waiter);
         inner.first_to_server = dial.number;
         dial
@@ -66,36 +68,34 @@ impl<C, W> DialState<C, W> {
 
     /// Returns the dial that replaces the connection or the dial with this number, unless another began since.
     pub(in crate::redis) fn redial(&self, number: u64, waiter: W) -> Option<Dial<C, W>> {
-        let mut inner = self.0.lock();
-        (matches!(inner.state, State::Down) && inner.dials == number).then(|| self.begin(&mut inner, waiter))
+        let mut inner = self.0.inner.lock();
+        (!self.is_up() && inner.dialing.is_none() && inner.dials == number).then(|| self.begin(&mut inner, waiter))
     }
 
     /// Returns the dial without holding the lock: what the caller starts may end, and come back here, before it has
     /// begun.
-    fn begin(&self, inner: &mut Inner<C, W>, waiter: W) -> Dial<C, W> {
+    fn begin(&self, inner: &mut Inner<W>, waiter: W) -> Dial<C, W> {
         inner.dials += 1;
-        inner.state = State::Dialing(inner.dials, waiter);
-        Dial { inner: Arc::clone(&self.0), number: inner.dials }
+        inner.dialing = Some((inner.dials, waiter));
+        self.0.up.store(None);
+        Dial { shared: Arc::clone(&self.0), number: inner.dials }
     }
 }
 
 impl<C: Clone, W: Clone> DialState<C, W> {
     /// Returns the connection if it is up.
     pub(in crate::redis) fn connection(&self) -> Option<C> {
-        match &self.0.lock().state {
-            State::Up(connection) => Some(connection.clone()),
-            State::Down | State::Dialing(..) => None,
-        }
+        self.0.up.load().as_deref().cloned()
     }
 
     /// Returns the connection, or the one dial that makes it. If the caller has to dial, the others wait with
     /// `waiter`.
     pub(in crate::redis) fn connection_or_dial(&self, waiter: &W) -> Lookup<C, W> {
-        let mut inner = self.0.lock();
-        match &inner.state {
-            State::Up(connection) => Lookup::Up(connection.clone()),
-            State::Dialing(_, waiter) => Lookup::Dialing(waiter.clone()),
-            State::Down => Lookup::Down(self.begin(&mut inner, waiter.clone())),
+        let mut inner = self.0.inner.lock();
+        match (self.connection(), &inner.dialing) {
+            (Some(connection), _) => Lookup::Up(connection),
+            (None, Some((_, waiter))) => Lookup::Dialing(waiter.clone()),
+            (None, None) => Lookup::Down(self.begin(&mut inner, waiter.clone())),
         }
     }
 }
@@ -109,10 +109,10 @@ impl<C: Numbered, W> DialState<C, W> {
 
     /// Drops the connection with this number. Returns whether it was the shared one.
     pub(in crate::redis) fn end(&self, number: u64) -> bool {
-        let mut inner = self.0.lock();
-        let is_shared = matches!(&inner.state, State::Up(current) if current.number() == number);
+        let mut inner = self.0.inner.lock();
+        let is_shared = self.0.up.load().as_deref().is_some_and(|current| current.number() == number);
         if is_shared {
-            inner.state = State::Down;
+            self.0.end(&mut inner, None);
         }
         is_shared
     }
@@ -121,12 +121,20 @@ impl<C: Numbered, W> DialState<C, W> {
     /// shared one, and the result of a dial under way is ignored. Returns whether the connection leads to the current
     /// server.
     pub(in crate::redis) fn restore(&self, connection: C) -> bool {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         let is_current_server = connection.number() >= inner.first_to_server;
-        if is_current_server && !matches!(inner.state, State::Up(_)) {
-            inner.state = State::Up(connection);
+        if is_current_server && !self.is_up() {
+            self.0.end(&mut inner, Some(connection));
         }
         is_current_server
+    }
+}
+
+impl<C, W> Shared<C, W> {
+    /// Ends a dial or a connection, with this connection or with none.
+    fn end(&self, inner: &mut Inner<W>, connection: Option<C>) {
+        inner.dialing = None;
+        self.up.store(connection.map(Arc::new));
     }
 }
 
@@ -137,29 +145,29 @@ impl<C, W> Dial<C, W> {
 
     /// Shares the connection that the dial made, unless a later dial began.
     pub(in crate::redis) fn made(self, connection: C) {
-        self.end(State::Up(connection));
+        self.end(Some(connection));
     }
 
-    fn end(&self, end: State<C, W>) {
-        let mut inner = self.inner.lock();
-        if matches!(inner.state, State::Dialing(number, _) if number == self.number) {
-            inner.state = end;
+    fn end(&self, connection: Option<C>) {
+        let mut inner = self.shared.inner.lock();
+        if inner.dialing.as_ref().is_some_and(|(number, _)| *number == self.number) {
+            self.shared.end(&mut inner, connection);
         }
     }
 }
 
 impl<C, W> Drop for Dial<C, W> {
     fn drop(&mut self) {
-        self.end(State::Down);
+        self.end(None);
     }
 }
 
 impl<C, W> fmt::Debug for DialState<C, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0.lock().state {
-            State::Down => "down",
-            State::Dialing(..) => "dialing",
-            State::Up(_) => "up",
+        f.write_str(match self.is_up() {
+            true => "up",
+            false if self.0.inner.lock().dialing.is_some() => "dialing",
+            false => "down",
         })
     }
 }

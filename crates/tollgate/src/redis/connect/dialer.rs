@@ -12,8 +12,7 @@ use tokio::{
 };
 
 use super::{
-    bounded::Bounded,
-    connection::{Driver, Watched, Wire},
+    connection::{Bounded, Driver, Watched, Wire},
     tls::Certificates,
 };
 use crate::{
@@ -167,54 +166,4 @@ impl ConnectionTemplate {
         }
         Client::open(info).map(Dialer::new).map_err(|error| protocol::error(&error))
     }
-}
-
-/// A socket of the system.
-pub(super) trait Socket {
-    /// Returns whether the peer has closed the socket, also while bytes that it sent before are not read yet.
-    fn is_closed_by_peer(&self) -> bool;
-
-    /// Lets small writes gather until the peer has noticed those before (Nagle's algorithm), or lets each leave at once.
-    fn gather(&self, _gathers: bool) {}
-}
-
-impl Socket for TcpStream {
-    fn is_closed_by_peer(&self) -> bool {
-        has_hung_up(self)
-    }
-
-    /// Only the speed depends on it, so an error is left aside.
-    fn gather(&self, gathers: bool) {
-        let _ = self.set_nodelay(!gathers);
-    }
-}
-
-#[cfg(unix)]
-impl Socket for tokio::net::UnixStream {
-    fn is_closed_by_peer(&self) -> bool {
-        has_hung_up(self)
-    }
-}
-
-#[cfg(test)]
-impl Socket for tokio::io::DuplexStream {
-    fn is_closed_by_peer(&self) -> bool {
-        false
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn has_hung_up(socket: &impl std::os::fd::AsFd) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-    let mut sockets = [PollFd::new(socket, PollFlags::RDHUP)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut sockets, Some(&at_once)).is_ok()
-        && sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
-}
-
-/// Returns `false`: other systems have no such call. A read finds out there.
-#[cfg(not(target_os = "linux"))]
-fn has_hung_up<S>(_: &S) -> bool {
-    false
 }

@@ -1,10 +1,8 @@
 //! Connections: where they come from, and the one that all checks share.
 
-mod bounded;
 mod connection;
 mod dial_state;
 mod dialer;
-mod keeper;
 mod pool;
 mod sentinel;
 mod shared;

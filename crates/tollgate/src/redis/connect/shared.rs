@@ -1,3 +1,5 @@
+//! The one connection that all checks share, and the keeper that replaces it at its end.
+
 use std::{
     fmt,
     pin::pin,
@@ -8,13 +10,15 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{
     connection::{Connection, Wire},
     dial_state::{Dial, DialState, Lookup, Numbered},
     dialer::{Address, Dialer, Opened},
-    keeper::{Keeper, Kept},
     pool::Pool,
     sentinel::Sentinels,
 };
@@ -197,6 +201,17 @@ impl SharedConnection {
         }
     }
 
+    /// Gives the connection with this number up when the server does not answer on it.
+    async fn probe(&self, number: u64) {
+        let Some(connection) = self.state.connection().filter(|connection| connection.number() == number) else {
+            return;
+        };
+        if !timeout(self.connect_timeout, connection.ping()).await.is_ok_and(|answer| answer.is_ok()) {
+            self.discard(&connection);
+            connection.wire().give_up();
+        }
+    }
+
     fn start(&self, dial: Dial<Connection, DialReceiver>, sender: watch::Sender<Option<DialOutcome>>) {
         let (source, limit, me) = (self.source.clone(), self.connect_timeout, Weak::clone(&self.me));
         let bound = self.bound.clone();
@@ -210,7 +225,8 @@ impl SharedConnection {
             };
             let keeper = match &outcome {
                 Ok(connection) => {
-                    let keeper = Keeper::new(me, connection.number(), Arc::clone(connection.wire()));
+                    let (number, wire) = (connection.number(), Arc::clone(connection.wire()));
+                    let keeper = Keeper { shared: me, number, wire };
                     dial.made(connection.clone());
                     Some(keeper)
                 }
@@ -228,36 +244,104 @@ impl SharedConnection {
     }
 }
 
-impl Kept for SharedConnection {
-    fn ended(&self, number: u64) -> bool {
-        self.state.end(number)
-    }
+/// Watches one connection, and replaces it at its end.
+///
+/// So the next check finds a connection that works, also after a rest. The server, a load balancer or a NAT closes
+/// connections at rest, some of them without a word.
+struct Keeper {
+    /// The store may be dropped meanwhile.
+    shared: Weak<SharedConnection>,
+    number: u64,
+    wire: Arc<Wire>,
+}
 
-    fn short_lives(&self, is_short: bool) -> u32 {
-        if is_short {
-            return self.short_lives.fetch_add(1, Ordering::Relaxed) + 1;
-        }
-        self.short_lives.store(0, Ordering::Relaxed);
-        0
-    }
+/// The time without an answer after which a connection is no longer trusted. Twice as long at most.
+const TICK: Duration = Duration::from_secs(1);
 
-    async fn redial(&self, number: u64) -> Option<u64> {
-        let (sender, receiver) = watch::channel(None);
-        let dial = self.state.redial(number, receiver.clone())?;
-        let number = dial.number();
-        self.start(dial, sender);
-        dialled(receiver).await.is_err().then_some(number)
-    }
+/// The number of ticks without an answer between two `PING`s.
+const TICKS_BETWEEN_PINGS: u32 = 5;
 
-    async fn probe(&self, number: u64) {
-        let Some(connection) = self.state.connection().filter(|connection| connection.number() == number) else {
+/// A connection that ends sooner counts as short-lived.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// The bounds of the pause before a dial that follows a failed one, or the second of two short-lived connections. Each
+/// next pause is twice as long.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+impl Keeper {
+    async fn run(self) {
+        let began = Instant::now();
+        if !self.until_ended().await {
             return;
+        }
+        let Some(shared) = self.shared.upgrade() else { return };
+        if !shared.state.end(self.number) {
+            // Another connection has taken its place.
+            return;
+        }
+        let mut pauses = match began.elapsed() < SHORT_LIFE {
+            true => shared.short_lives.fetch_add(1, Ordering::Relaxed),
+            false => {
+                shared.short_lives.store(0, Ordering::Relaxed);
+                0
+            }
         };
-        if !timeout(self.connect_timeout, connection.ping()).await.is_ok_and(|answer| answer.is_ok()) {
-            self.discard(&connection);
-            connection.wire().give_up();
+        drop(shared);
+        let mut number = self.number;
+        loop {
+            if pauses > 0 {
+                sleep(pause(pauses)).await;
+            }
+            let Some(shared) = self.shared.upgrade() else { return };
+            let (sender, receiver) = watch::channel(None);
+            // Otherwise another caller dials.
+            let Some(dial) = shared.state.redial(number, receiver.clone()) else { return };
+            number = dial.number();
+            shared.start(dial, sender);
+            if dialled(receiver).await.is_ok() {
+                return;
+            }
+            drop(shared);
+            pauses += 1;
         }
     }
+
+    /// Waits until the connection has ended. Returns `false` when the store is gone.
+    async fn until_ended(&self) -> bool {
+        let (mut answers, mut silent_ticks) = (self.wire.answers(), 0);
+        loop {
+            if timeout(TICK, self.wire.until_over()).await.is_ok() {
+                return true;
+            }
+            let answers_now = self.wire.answers();
+            if answers_now != answers {
+                (answers, silent_ticks) = (answers_now, 0);
+                continue;
+            }
+            self.wire.fell_silent();
+            silent_ticks += 1;
+            if Arc::strong_count(&self.wire) == 1 {
+                return true;
+            }
+            let Some(shared) = self.shared.upgrade() else { return false };
+            if silent_ticks % TICKS_BETWEEN_PINGS == 0 {
+                shared.probe(self.number).await;
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// Gives the connection up. When the runtime was shut down, the task of the client library that drives the connection
+    /// is gone too, without a notice.
+    fn drop(&mut self) {
+        self.wire.give_up();
+    }
+}
+
+/// Returns a random pause. Its longest value doubles with each step.
+fn pause(step: u32) -> Duration {
+    (PAUSES.0 * 2_u32.pow(step.min(6) - 1)).min(PAUSES.1).mul_f64(0.5 + 0.5 * fastrand::f64())
 }
 
 /// Waits for the end of a dial.

@@ -11,17 +11,17 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     pacer::Share,
     queue::Waiting,
-    request::{CheckRequest, QueuedCheck, ReplySender, SlotShare},
+    sender::{CheckRequest, CheckResult, QueuedCheck, SlotShare},
 };
 use crate::{
-    Decision, Error,
+    Error,
     model::cost::Charge,
     random,
     redis::{
         connect::Connection,
         pots::Trip,
         protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
-        server::{Call, CallError, CallResult, Outgoing, ScriptCall, Sent, Server},
+        server::{Call, CallError, CallResult, Sent, Server},
     },
 };
 
@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct Batch {
     pub(super) groups: SmallVec<[Group; 1]>,
     /// The checks that cannot be answered in time any more. They are not sent.
-    pub(super) late: Vec<ReplySender>,
+    pub(super) late: Vec<QueuedCheck>,
 }
 
 /// Holds the calls of a batch with their outcomes.
@@ -75,13 +75,13 @@ impl Batch {
         let most = queue.len().min(MOST_KEYS).min(share.keys.max(1));
         let mut index: Index = HashTable::with_capacity(most);
         let (mut keys, mut subjects, mut checks) = (0, 0, 0);
-        while let Some(queued) = queue.pop_front() {
-            if !queued.sender.is_awaited() {
+        while let Some(check) = queue.pop_front() {
+            if !check.is_awaited() {
                 continue;
             }
-            let request = queued.sender.request();
+            let request = check.request();
             if timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip)) {
-                batch.late.push(queued.sender);
+                batch.late.push(check);
                 continue;
             }
             let latest = batch.latest(&index, request);
@@ -91,17 +91,17 @@ impl Batch {
                 None => keys == 0 || (subjects < share.keys && keys + request.policies.shape().keys() <= MOST_KEYS),
             };
             if !fits || checks == share.checks.clamp(1, MOST_CHECKS) {
-                queue.push_front(queued);
+                queue.push_front(check);
                 break;
             }
             checks += 1;
             match joined {
-                Some((group, subject)) => batch.groups[group].join(subject, queued.sender),
+                Some((group, subject)) => batch.groups[group].join(subject, check),
                 None => {
                     keys += request.policies.shape().keys();
                     subjects += 1;
                     let after = latest.map_or(0, |(group, _)| group + 1);
-                    let (group, subject) = batch.add(queued.sender, after, most);
+                    let (group, subject) = batch.add(check, after, most);
                     batch.note(&mut index, group, subject);
                 }
             }
@@ -137,12 +137,12 @@ impl Batch {
     }
 
     /// Adds a check to the first group of its shape from `after` on, or to a new one. Returns the group and the subject.
-    fn add(&mut self, sender: ReplySender, after: usize, capacity: usize) -> (usize, usize) {
-        let found = self.groups.iter().skip(after).position(|group| group.has_shape_of(sender.request()));
+    fn add(&mut self, check: QueuedCheck, after: usize, capacity: usize) -> (usize, usize) {
+        let found = self.groups.iter().skip(after).position(|group| group.has_shape_of(check.request()));
         match found {
-            Some(at) => (after + at, self.groups[after + at].add(sender)),
+            Some(at) => (after + at, self.groups[after + at].add(check)),
             None => {
-                self.groups.push(Group::of(sender, capacity));
+                self.groups.push(Group::of(check, capacity));
                 (self.groups.len() - 1, 0)
             }
         }
@@ -173,11 +173,7 @@ impl Batch {
 
 /// Asks the server. The calls are written when this is first polled.
 pub(super) async fn send(groups: SmallVec<[Group; 1]>, server: &Server, connection: &Connection) -> AnsweredBatch {
-    let sent = {
-        let outgoing = |group| Outgoing { call: Group::call(group, server), by_body: group.by_body };
-        let calls: SmallVec<[_; 1]> = groups.iter().map(outgoing).collect();
-        server.send_all(connection, &calls).await
-    };
+    let sent = server.send_all(connection, groups.iter().map(|group| group.call(server)).collect()).await;
     AnsweredBatch { groups, sent }
 }
 
@@ -198,7 +194,7 @@ pub(super) struct Group {
 /// The checks of one key and one policy set, in the order in which they came. At least one.
 ///
 /// Checks of the same costs in a row are a *run*.
-pub(super) type Subject = SmallVec<[ReplySender; 1]>;
+pub(super) type Subject = SmallVec<[QueuedCheck; 1]>;
 
 /// The number of keys up to which the counts of a reply need no allocation.
 const COUNTS: usize = 64;
@@ -208,27 +204,27 @@ const MOST_NUMBERS: usize = 4_000;
 
 impl Group {
     /// Creates a group with one check.
-    pub(super) fn of(sender: ReplySender, capacity: usize) -> Self {
+    pub(super) fn of(check: QueuedCheck, capacity: usize) -> Self {
         let mut subjects = Vec::with_capacity(capacity);
-        subjects.push(smallvec![sender]);
+        subjects.push(smallvec![check]);
         Self { subjects, checks: 1, runs: 1, is_uniform: true, by_body: false }
     }
 
     /// Adds a check of another key, or of other policies. Returns its subject.
-    pub(super) fn add(&mut self, sender: ReplySender) -> usize {
-        self.is_uniform &= sender.request().is_alike(self.request(0));
+    pub(super) fn add(&mut self, check: QueuedCheck) -> usize {
+        self.is_uniform &= check.request().is_alike(self.request(0));
         self.checks += 1;
         self.runs += 1;
-        self.subjects.push(smallvec![sender]);
+        self.subjects.push(smallvec![check]);
         self.subjects.len() - 1
     }
 
     /// Adds a check that the subject [accepts](Self::accepts).
-    pub(super) fn join(&mut self, subject: usize, sender: ReplySender) {
-        self.is_uniform &= sender.request().charge == self.request(0).charge;
-        self.runs += usize::from(self.begins_run(subject, sender.request()));
+    pub(super) fn join(&mut self, subject: usize, check: QueuedCheck) {
+        self.is_uniform &= check.request().charge == self.request(0).charge;
+        self.runs += usize::from(self.begins_run(subject, check.request()));
         self.checks += 1;
-        self.subjects[subject].push(sender);
+        self.subjects[subject].push(check);
     }
 
     /// Returns whether a check has the key and the policies of a subject, so that the script decides both in one place.
@@ -273,14 +269,14 @@ impl Group {
         let mut groups: SmallVec<[Self; 1]> = SmallVec::new();
         for subject in self.subjects {
             let at = place(groups.len(), &subject);
-            let mut senders = subject.into_iter();
+            let mut rest = subject.into_iter();
             if at == groups.len() {
-                groups.extend(senders.next().map(|first| Self::of(first, 1)));
-            } else if let Some(first) = senders.next() {
+                groups.extend(rest.next().map(|first| Self::of(first, 1)));
+            } else if let Some(first) = rest.next() {
                 groups[at].add(first);
             }
             let last = groups[at].subjects.len() - 1;
-            senders.for_each(|sender| groups[at].join(last, sender));
+            rest.for_each(|check| groups[at].join(last, check));
         }
         groups
     }
@@ -302,13 +298,11 @@ impl Group {
         }
     }
 
-    pub(super) fn call<'a>(&'a self, server: &'a Server) -> impl Call + 'a {
-        ScriptCall {
-            script: self.script(),
-            keys: self.subjects.len() * self.request(0).policies.shape().keys(),
-            is_asking: self.request(0).share == SlotShare::Arriving,
-            fill: |command: &mut redis::Cmd| self.fill(server, command),
-        }
+    fn call(&self, server: &Server) -> Call {
+        let sample = self.request(0);
+        let keys = self.subjects.len() * sample.policies.shape().keys();
+        let call = Call::of(self.script(), self.by_body, keys, |command| self.fill(server, command));
+        call.asking(sample.share == SlotShare::Arriving)
     }
 
     /// Adds the keys and the arguments.
@@ -383,7 +377,7 @@ impl Group {
             let Some(first) = earlier.subjects.iter().position(is_same) else { continue };
             let theirs = &mut earlier.subjects[first];
             let (count, before) = (ours.len(), theirs.len());
-            theirs.retain(|sender| sender.is_awaited());
+            theirs.retain(|check| check.is_awaited());
             theirs.append(ours);
             *ours = theirs.drain(..count).collect();
             earlier.checks -= before - theirs.len();
@@ -394,14 +388,14 @@ impl Group {
     }
 
     /// Takes the callers. Callers of one key are in the order in which they came.
-    pub(super) fn into_senders(self) -> impl DoubleEndedIterator<Item = ReplySender> {
+    pub(super) fn into_checks(self) -> impl DoubleEndedIterator<Item = QueuedCheck> {
         self.subjects.into_iter().flatten()
     }
 
     /// Replies to every check with this error.
     pub(super) fn fail(self, error: &CallError) {
         let error = if self.subjects.len() > 1 { error.of_one_among_several() } else { error.clone() };
-        self.into_senders().for_each(|sender| sender.fail(error.clone()));
+        self.into_checks().for_each(|check| check.reply(Err(error.clone())));
     }
 
     /// Replies to every check.
@@ -413,18 +407,14 @@ impl Group {
         let replied = match (self.checks, self.is_uniform) {
             _ if self.is_leased() => self.reply_leasing(&value),
             (1, _) => {
-                let request = Arc::clone(self.request(0));
-                reply_all(
-                    self.subjects,
-                    &protocol::decision(&request.policies, request.charge.borrow(), request.asked_us(), &value),
-                );
-                return;
+                let reply = self.request(0).decision(&value);
+                return reply_all(self.subjects, &reply);
             }
             (_, true) => self.reply_uniform(&value),
             (_, false) => self.reply_mixed(&value),
         };
         if let Err((subjects, error)) = replied {
-            reply_all(subjects, &Err(error));
+            reply_all(subjects, &Err(error.into()));
         }
     }
 
@@ -485,6 +475,70 @@ impl Group {
     }
 }
 
+/// What a batch compares of its checks.
+impl CheckRequest {
+    /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they
+    /// have such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.
+    fn metered(&self, at: usize) -> Option<(u64, &[u8])> {
+        if !self.policies.meters_parts() && !self.key.has_branches() {
+            return (at == 0).then(|| (self.hash.whole, self.key.as_bytes()));
+        }
+        let policies = self.policies.shared();
+        let policy = policies.get(at)?;
+        if policies[..at].iter().any(|other| other.reach() == policy.reach()) {
+            return None;
+        }
+        let level = policy.metered(&self.key);
+        let hash = match policy.reach() {
+            0 if !self.key.has_branches() => self.hash.whole,
+            1 => self.hash.outermost,
+            _ => level.hash(&self.hash.hasher),
+        };
+        Some((hash, level.as_bytes()))
+    }
+
+    /// Returns whether the answer comes too late for a check that is sent now, and would not have been too late for one
+    /// that did not wait.
+    fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| {
+            deadline.timeout() > round_trip && deadline.instant().is_some_and(|end| end < now + round_trip)
+        })
+    }
+
+    /// Returns whether the script decides both checks in one place: they have the same key and policies, and both have
+    /// ceilings or none. Where the tag is stored, they also have the same tag and costs.
+    fn is_same_subject(&self, other: &Self) -> bool {
+        self.key == other.key
+            && self.share == other.share
+            && self.is_capped() == other.is_capped()
+            && self.policies.is_same(&other.policies)
+            && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
+    }
+
+    /// Returns whether both checks read or write the same state, if the [text](Self::metered) that the policy at `place`
+    /// meters is that of the policy at `other_place`.
+    fn shares_state(&self, place: usize, other: &Self, other_place: usize) -> bool {
+        let reach = |request: &Self, at: usize| request.policies.shared()[at].reach();
+        let reaches = (reach(self, place), reach(other, other_place));
+        (reaches.0 == reaches.1 && self.policies.is_same(&other.policies))
+            || self.policies.shares_state(&other.policies, reaches)
+    }
+
+    /// Returns whether one call names the policies, the costs and the tag of both checks once.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.charge == other.charge
+            && self.share == other.share
+            && self.is_tagged_alike(other)
+            && self.policies.is_same(&other.policies)
+    }
+
+    /// Compares the tags. Most are empty, and a comparison of two empty slices takes the processor longer than all the
+    /// other fields: it reads masked words at an address that is not mapped.
+    fn is_tagged_alike(&self, other: &Self) -> bool {
+        self.tag.len() == other.tag.len() && (self.tag.is_empty() || self.tag == other.tag)
+    }
+}
+
 /// Returns the runs of a subject: the charge of each, and the number of its checks.
 fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
     subject.chunk_by(|a, b| a.request().charge == b.request().charge).map(|run| (&run[0].request().charge, run.len()))
@@ -492,18 +546,19 @@ fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.
 fn reply_run(run: Subject, outcome: &Result<Outcome, Error>) {
-    for (at, sender) in run.into_iter().enumerate() {
+    for (at, check) in run.into_iter().enumerate() {
+        let request = check.request();
         let reply = match outcome {
-            Ok(outcome) => Ok(outcome.decision(at, &sender.request().policies, sender.request().charge.borrow())),
-            Err(error) => Err(error.clone()),
+            Ok(outcome) => Ok(outcome.decision(at, &request.policies, request.charge.borrow())),
+            Err(error) => Err(CallError::Failed(error.clone())),
         };
-        sender.send(reply);
+        check.reply(reply);
     }
 }
 
-fn reply_all(subjects: Vec<Subject>, reply: &Result<Decision, Error>) {
-    for sender in subjects.into_iter().flatten() {
-        sender.send(reply.clone());
+fn reply_all(subjects: Vec<Subject>, reply: &CheckResult) {
+    for check in subjects.into_iter().flatten() {
+        check.reply(reply.clone());
     }
 }
 

@@ -1,11 +1,9 @@
-//! The way of a check to one server: it is queued, sent in a batch, and answered or timed out.
+//! The way of a check to one server: its caller sends it, or it is queued and sent in a batch.
 
 mod batch;
-mod dispatcher;
 mod pacer;
 mod queue;
-mod request;
+mod sender;
 mod worker;
 
-pub(in crate::redis) use dispatcher::{PendingCheck, ServerHandle, StoreConfig};
-pub(in crate::redis) use request::{CheckRequest, SlotShare};
+pub(in crate::redis) use sender::{CheckRequest, PendingCheck, Sender, SlotShare, StoreConfig};

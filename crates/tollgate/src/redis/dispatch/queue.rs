@@ -1,16 +1,16 @@
 //! The queue before one server. The lock comes from `redis::sync`, so that a model checker runs the same lines.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use super::pacer::Pacer;
 use crate::redis::{
     server::Breaker,
-    sync::{Mutex, MutexGuard},
+    sync::{Lock, MutexGuard},
 };
 
 /// Holds the checks that wait to be sent, and their pacer. Accepts none while the breaker is open.
 #[derive(Debug)]
-pub(in crate::redis) struct Queue<Q>(Mutex<Waiting<Q>>);
+pub(in crate::redis) struct Queue<Q>(Lock<Waiting<Q>>);
 
 #[derive(Debug)]
 pub(in crate::redis) struct Waiting<Q> {
@@ -18,6 +18,7 @@ pub(in crate::redis) struct Waiting<Q> {
     /// The number of waiting checks by the hash of their key.
     crowds: Box<[u32]>,
     pub(super) pacer: Pacer,
+    pub(super) scripts: KnownScripts,
     /// Is true when no check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
@@ -34,43 +35,54 @@ pub(in crate::redis) trait Queued {
     fn key_hash(&self) -> u64;
 }
 
-/// The reason why a check was not queued.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::redis) enum NotQueued<E> {
-    /// The breaker is open.
-    BreakerOpen,
-    /// It is refused, or takes another way.
-    Elsewhere(E),
+/// The scripts that were sent on the current connection by their bodies, so that the server knows them.
+#[derive(Debug, Default)]
+pub(super) struct KnownScripts {
+    /// The number of the connection.
+    connection: u64,
+    shas: HashSet<String>,
+    /// The last one. Most calls are of the same script.
+    last: String,
+}
+
+/// The most scripts that are known of. With one more, all are sent by their bodies again.
+const MOST_SCRIPTS: usize = 4_096;
+
+impl KnownScripts {
+    /// Returns whether the server knows the script. It knows the script for the next call in any case.
+    pub(super) fn know(&mut self, connection: u64, sha: &str) -> bool {
+        if self.connection != connection || self.shas.len() > MOST_SCRIPTS {
+            *self = Self { connection, ..Self::default() };
+        }
+        if self.last == sha {
+            return true;
+        }
+        sha.clone_into(&mut self.last);
+        !self.shas.insert(sha.to_owned())
+    }
+
+    /// Forgets all scripts, because the server has.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl<Q: Queued> Queue<Q> {
     pub(super) fn new(pacer: Pacer) -> Self {
-        let (checks, crowds) = (VecDeque::new(), vec![0; CROWDS].into());
-        Self(Mutex::new(Waiting { checks, crowds, pacer, is_closed: false }))
+        let (checks, crowds, scripts) = (VecDeque::new(), vec![0; CROWDS].into(), KnownScripts::default());
+        Self(Lock::new(Waiting { checks, crowds, pacer, scripts, is_closed: false }))
     }
 
-    /// A panic cannot leave a partial queue behind this lock, so a poisoned lock is used as it is.
     pub(in crate::redis) fn lock(&self) -> MutexGuard<'_, Waiting<Q>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock()
     }
 
-    /// Adds the check that `admit` returns. It is given the epoch of the breaker, under the lock: so the check is either
-    /// refused here, or found by [`Waiting::take_overtaken`].
-    pub(in crate::redis) fn push<E>(
-        &self,
-        breaker: &Breaker,
-        admit: impl FnOnce(&mut Waiting<Q>, u64) -> Result<Q, E>,
-    ) -> Result<(), NotQueued<E>> {
-        let mut waiting = self.lock();
+    /// Locks the queue for a check that comes, and returns the epoch of the breaker. `None` while the breaker is open. The
+    /// epoch is read under the lock: so the check is either refused here, or found by [`Waiting::take_overtaken`].
+    pub(in crate::redis) fn enter(&self, breaker: &Breaker) -> Option<(MutexGuard<'_, Waiting<Q>>, u64)> {
+        let waiting = self.lock();
         let epoch = breaker.epoch();
-        if breaker.is_open() {
-            return Err(NotQueued::BreakerOpen);
-        }
-        let check = admit(&mut waiting, epoch).map_err(NotQueued::Elsewhere)?;
-        waiting.pacer.queued();
-        *waiting.crowd_of(check.key_hash()) += 1;
-        waiting.checks.push_back(check);
-        Ok(())
+        (!breaker.is_open()).then_some((waiting, epoch))
     }
 }
 
@@ -82,6 +94,13 @@ impl<Q: Queued> Waiting<Q> {
     /// Returns about how many checks of a key wait, at least as many as there are.
     pub(in crate::redis) fn crowd(&self, key_hash: u64) -> usize {
         self.crowds[slot(key_hash)] as usize
+    }
+
+    /// Adds a check.
+    pub(in crate::redis) fn push_back(&mut self, check: Q) {
+        self.pacer.queued();
+        *self.crowd_of(check.key_hash()) += 1;
+        self.checks.push_back(check);
     }
 
     /// Takes the check that has waited longest.

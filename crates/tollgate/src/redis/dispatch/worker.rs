@@ -11,10 +11,9 @@ use std::{
 
 use super::{
     batch::{self, AnsweredBatch, Batch, Group},
-    dispatcher::Inbox,
     pacer::Ticket,
-    queue::Waiting,
-    request::{QueuedCheck, overloaded},
+    queue::{Queue, Waiting},
+    sender::{QueuedCheck, overloaded},
 };
 use crate::{
     Error,
@@ -38,14 +37,14 @@ const MOST_AT_ONCE: u32 = 16;
 /// connection, so a check whose caller gives up while the server is dialled is never sent. A check that would be answered
 /// after its deadline is not sent. Checks that were certainly not executed come back to the front of the queue. When the
 /// breaker opens, the worker drops all checks from before.
-pub(super) async fn serve(inbox: Arc<Inbox>, server: Arc<Server>, running: Running) {
+pub(super) async fn serve(queue: Arc<Queue<QueuedCheck>>, server: Arc<Server>, running: Running) {
     // What another worker had under way ended with its runtime.
-    inbox.queue.lock().pacer.forget_sent();
-    Worker { sent: SentBatches::new(Arc::clone(&inbox)), inbox, server, running, epoch: 0 }.run().await;
+    queue.lock().pacer.forget_sent();
+    Worker { sent: SentBatches::new(Arc::clone(&queue)), queue, server, running, epoch: 0 }.run().await;
 }
 
 struct Worker {
-    inbox: Arc<Inbox>,
+    queue: Arc<Queue<QueuedCheck>>,
     server: Arc<Server>,
     running: Running,
     sent: SentBatches,
@@ -89,7 +88,7 @@ impl Worker {
     }
 
     fn turn(&mut self) -> Turn {
-        let mut waiting = self.inbox.queue.lock();
+        let mut waiting = self.queue.lock();
         self.sent.put_back(&mut waiting, self.epoch);
         let count = waiting.len();
         if count == 0 {
@@ -127,7 +126,7 @@ impl Worker {
             // Answers that have arrived bring more checks.
             tokio::task::yield_now().await;
         }
-        self.inbox.queue.lock().pacer.lagged(began.elapsed());
+        self.queue.lock().pacer.lagged(began.elapsed());
     }
 
     /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when the breaker opens, or
@@ -166,7 +165,7 @@ impl Worker {
                 requeue().await;
             }
             let (mut batch, ticket, round_trip, is_more) = {
-                let mut waiting = self.inbox.queue.lock();
+                let mut waiting = self.queue.lock();
                 let (now, count) = (now(), waiting.len());
                 waiting.pacer.connected(connection.number(), now, since_epoch, connection.round_trip());
                 let (share, round_trip) = (waiting.pacer.share(count), waiting.pacer.round_trip());
@@ -175,7 +174,7 @@ impl Worker {
                 (batch, ticket, round_trip, waiting.len() >= share.keys.min(batch::MOST_KEYS))
             };
             for late in batch.late.drain(..) {
-                late.send(Err(overloaded(round_trip)));
+                late.reply(Err(overloaded(round_trip).into()));
             }
             let Some(ticket) = ticket else { return };
             self.sent.send(batch, ticket, &self.server, &connection).await;
@@ -187,24 +186,24 @@ impl Worker {
     }
 
     fn may_leave(&self) -> bool {
-        let mut waiting = self.inbox.queue.lock();
+        let mut waiting = self.queue.lock();
         let count = waiting.len();
         waiting.pacer.may_leave(now(), count)
     }
 
     fn fail_all(&mut self, error: &Error) {
-        let waiting = self.inbox.queue.lock().take_all();
+        let waiting = self.queue.lock().take_all();
         for check in waiting {
-            check.sender.fail(CallError::unreachable(error.clone()));
+            check.reply(Err(CallError::unreachable(error.clone())));
         }
     }
 
     /// Ends the checks from before the breaker opened.
     fn drop_overtaken(&mut self) {
         self.sent.clear();
-        let overtaken = self.inbox.queue.lock().take_overtaken(self.epoch);
+        let overtaken = self.queue.lock().take_overtaken(self.epoch);
         for check in overtaken {
-            check.sender.send(Err(self.server.overtaken()));
+            check.reply(Err(self.server.overtaken().into()));
         }
     }
 }
@@ -233,7 +232,7 @@ async fn requeue() {
 /// The batches of one connection are answered in the order in which they were sent. So a group that was not executed is
 /// known before a later batch is replied to.
 struct SentBatches {
-    inbox: Arc<Inbox>,
+    queue: Arc<Queue<QueuedCheck>>,
     /// The batches of each connection. There is more than one only while an old connection ends.
     lanes: Vec<Lane>,
     /// Groups that were certainly not executed, in the order in which they were sent, with their connection.
@@ -253,15 +252,15 @@ struct SentBatch {
 }
 
 impl SentBatches {
-    fn new(inbox: Arc<Inbox>) -> Self {
-        Self { inbox, lanes: Vec::new(), refused: None, unsent: UnsentCount::default() }
+    fn new(queue: Arc<Queue<QueuedCheck>>) -> Self {
+        Self { queue, lanes: Vec::new(), refused: None, unsent: UnsentCount::default() }
     }
 
     /// Forgets all batches and groups. Their callers get no reply.
     fn clear(&mut self) {
         self.lanes.clear();
         self.refused = None;
-        self.inbox.queue.lock().pacer.forget_sent();
+        self.queue.lock().pacer.forget_sent();
     }
 
     fn is_empty(&self) -> bool {
@@ -285,8 +284,9 @@ impl SentBatches {
         let is_settled = |connection| self.lanes.iter().all(|lane| lane.connection.number() != connection);
         if self.refused.as_ref().is_some_and(|(connection, _)| is_settled(*connection)) {
             let groups = self.refused.take().map(|(_, groups)| groups).unwrap_or_default();
-            for sender in groups.into_iter().rev().flat_map(|group| group.into_senders().rev()) {
-                queue.push_front(QueuedCheck { sender, breaker_epoch });
+            for mut check in groups.into_iter().rev().flat_map(|group| group.into_checks().rev()) {
+                check.breaker_epoch = breaker_epoch;
+                queue.push_front(check);
             }
         }
     }
@@ -298,7 +298,7 @@ impl SentBatches {
     async fn send(&mut self, batch: Batch, ticket: Ticket, server: &Arc<Server>, connection: &Connection) {
         let mut groups = batch.into_calls(server);
         for group in &mut groups {
-            group.by_body = !self.inbox.scripts.know(connection, group.script());
+            group.by_body = !self.queue.lock().scripts.know(connection.number(), &group.script().sha);
         }
         let (server, on) = (Arc::clone(server), connection.clone());
         let mut answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>> =
@@ -325,7 +325,7 @@ impl SentBatches {
             let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else { continue };
             let connection = lane.connection.number();
             if let Some(sent) = lane.batches.pop_front() {
-                self.inbox.queue.lock().pacer.answered(now(), sent.ticket);
+                self.queue.lock().pacer.answered(now(), sent.ticket);
             }
             if lane.batches.is_empty() {
                 self.lanes.remove(at);
@@ -362,7 +362,7 @@ impl SentBatches {
                     group.reply(outcome);
                 }
                 Sent::UnknownScript => {
-                    self.inbox.scripts.forget();
+                    self.queue.lock().scripts.forget();
                     self.refuse(connection, group);
                 }
                 Sent::Unsent(error) if self.unsent.is_last(connection) => group.fail(&server.cannot_send(error)),

@@ -1,15 +1,7 @@
-//! Stands in without the feature: the same functions, which do nothing.
+//! Stands in without the feature.
 
-use super::StoreState;
-use crate::model::lease::LeaseCounts;
+use crate::redis::{backend::Backend, replicas::ReplicaCounter};
 
-#[derive(Debug, Default)]
-pub(crate) struct StoreMetrics(());
+pub(in crate::redis) const IS_ON: bool = false;
 
-impl StoreMetrics {
-    pub(crate) const IS_ON: bool = false;
-
-    pub(crate) fn record(&self, _: &str, _: &StoreState) {}
-
-    pub(crate) fn record_leases(&self, _: &str, _: &LeaseCounts) {}
-}
+pub(in crate::redis) fn record(_: &Backend, _: &ReplicaCounter) {}

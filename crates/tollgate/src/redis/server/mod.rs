@@ -8,12 +8,12 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    slice,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
 };
 
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use smallvec::SmallVec;
 
 use crate::{
     Error, ErrorKind, Key, Policy, PolicySet,
@@ -28,7 +28,7 @@ use crate::{
 pub(in crate::redis) use breaker::Breaker;
 use health::Health;
 pub(in crate::redis) use health::{DISTANT, far, pause};
-pub(in crate::redis) use not_executed::{CallError, NotExecuted, NotExecutedReason};
+pub(in crate::redis) use not_executed::{CallError, NotExecutedReason};
 
 /// The space that one key takes in a call. Reserved before a call with many keys is written.
 const KEY_BYTES: usize = 64;
@@ -98,16 +98,14 @@ impl Server {
         self.clock().map_or(-1.0, |clock| clock.now_us() as f64)
     }
 
-    /// Returns the error of a call that is not sent, while the breaker is open.
-    pub(in crate::redis) fn refusal(&self) -> Option<Error> {
-        self.breaker().is_open().then(|| self.health.refusal())
-    }
-
-    /// Returns the error of a check that is not sent: the breaker is open, or its deadline is too short for the round
-    /// trip.
+    /// Returns the error of a call that is not sent: the breaker is open, or the deadline is too short for the round trip.
+    /// Without a deadline, a far server is asked, too.
     #[inline]
-    pub(in crate::redis) fn refusal_within(&self, deadline: Option<Deadline>) -> Option<Error> {
-        self.refusal().or_else(|| self.health.refusal_as_far(deadline?.timeout()))
+    pub(in crate::redis) fn refusal(&self, deadline: Option<Deadline>) -> Option<Error> {
+        match self.breaker().is_open() {
+            true => Some(self.health.refusal()),
+            false => self.breaker().is_too_short(deadline?.timeout()).then(|| self.health.far()),
+        }
     }
 
     /// Returns the error of a check that waited while the breaker opened, or was refused for it.
@@ -291,61 +289,41 @@ pub(in crate::redis) struct ServerConfig {
 /// The outcome of one call.
 pub(in crate::redis) type CallResult = Result<Value, CallError>;
 
-/// Writes one call to a server.
-pub(in crate::redis) trait Call {
-    /// Returns the command. `by_body` sends the text of a script, so that the server need not know it.
-    fn command(&self, by_body: bool) -> Cmd;
-
-    /// Returns whether the server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
-    fn is_asking(&self) -> bool;
+/// A call as it is written to a connection.
+pub(in crate::redis) struct Call {
+    command: Cmd,
+    /// Is true when the command has the text of its script, so that the server need not know it.
+    by_body: bool,
+    /// Is true when the server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
+    is_asking: bool,
 }
 
-/// Calls a script. `fill` adds the keys and the arguments.
-pub(in crate::redis) struct ScriptCall<'a, F> {
-    pub(in crate::redis) script: &'a Script,
-    /// The number of keys.
-    pub(in crate::redis) keys: usize,
-    pub(in crate::redis) is_asking: bool,
-    pub(in crate::redis) fill: F,
-}
-
-impl<F: Fn(&mut Cmd)> Call for ScriptCall<'_, F> {
-    fn command(&self, by_body: bool) -> Cmd {
-        let (name, script) = if by_body { ("EVAL", &self.script.text) } else { ("EVALSHA", &self.script.sha) };
-        let mut command = Cmd::with_capacity(self.keys + 8, script.len() + self.keys * KEY_BYTES + 256);
-        command.arg(name).arg(script).arg(self.keys);
-        (self.fill)(&mut command);
-        command
+impl Call {
+    /// Calls a script over so many keys. `fill` adds the keys and the arguments.
+    pub(in crate::redis) fn of(script: &Script, by_body: bool, keys: usize, fill: impl FnOnce(&mut Cmd)) -> Self {
+        let (name, script) = if by_body { ("EVAL", &script.text) } else { ("EVALSHA", &script.sha) };
+        let mut command = Cmd::with_capacity(keys + 8, script.len() + keys * KEY_BYTES + 256);
+        command.arg(name).arg(script).arg(keys);
+        fill(&mut command);
+        Self { command, by_body, is_asking: false }
     }
 
-    fn is_asking(&self) -> bool {
-        self.is_asking
+    /// Returns the same call, to a server that may be asked only so.
+    pub(in crate::redis) fn asking(self, is_asking: bool) -> Self {
+        Self { is_asking, ..self }
     }
 }
 
-/// A call that is written down.
-pub(in crate::redis) struct PlainCall {
-    pub(in crate::redis) command: Cmd,
-    pub(in crate::redis) is_asking: bool,
-}
-
-impl Call for PlainCall {
-    fn command(&self, _by_body: bool) -> Cmd {
-        self.command.clone()
-    }
-
-    fn is_asking(&self) -> bool {
-        self.is_asking
+impl From<Cmd> for Call {
+    fn from(command: Cmd) -> Self {
+        Self { command, by_body: false, is_asking: false }
     }
 }
 
 type Reply = RedisResult<Value>;
 
-/// A call, and whether it is sent by its body.
-pub(in crate::redis) struct Outgoing<C> {
-    pub(in crate::redis) call: C,
-    pub(in crate::redis) by_body: bool,
-}
+/// Calls that are written at once.
+pub(in crate::redis) type Calls = SmallVec<[Call; 1]>;
 
 /// The outcome of a call, or the proof that the server did not execute it.
 #[derive(Debug)]
@@ -362,33 +340,32 @@ const MOST_UNSENT: u32 = 3;
 
 impl Server {
     /// Writes one call on this connection, and returns its outcome.
-    pub(in crate::redis) async fn send<C: Call>(&self, connection: &Connection, outgoing: &Outgoing<C>) -> Sent {
-        let mark = connection.mark();
-        let Outgoing { call, by_body } = outgoing;
-        let reply = match call.is_asking() {
-            false => connection.query(&call.command(*by_body)).await,
-            true => {
-                write_all(connection, slice::from_ref(outgoing)).await.pop().unwrap_or_else(|| Err(missing_reply()))
-            }
+    pub(in crate::redis) async fn send(&self, connection: &Connection, call: Call) -> Sent {
+        let (mark, by_body) = (connection.mark(), call.by_body);
+        let reply = match call.is_asking {
+            false => connection.query(&call.command).await,
+            true => write_all(connection, [call]).await.pop().unwrap_or_else(|| Err(missing_reply())),
         };
         let is_unsent = is_broken(&reply) && connection.has_sent_nothing_since(mark);
-        self.outcome(connection, *by_body, reply, is_unsent)
+        self.outcome(connection, by_body, reply, is_unsent)
     }
 
     /// Writes calls at once on this connection, in order, and returns the outcome of each.
-    pub(in crate::redis) async fn send_all<C: Call>(
-        &self,
-        connection: &Connection,
-        calls: &[Outgoing<C>],
-    ) -> Vec<Sent> {
-        if let [outgoing] = calls {
-            return vec![self.send(connection, outgoing).await];
+    pub(in crate::redis) async fn send_all(&self, connection: &Connection, mut calls: Calls) -> Vec<Sent> {
+        if calls.len() == 1
+            && let Some(call) = calls.pop()
+        {
+            return vec![self.send(connection, call).await];
         }
-        let mark = connection.mark();
+        let (mark, by_body): (_, SmallVec<[bool; 1]>) =
+            (connection.mark(), calls.iter().map(|call| call.by_body).collect());
         let replies = write_all(connection, calls).await;
         let is_unsent = replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark);
-        let outcome = |(call, reply): (&Outgoing<C>, _)| self.outcome(connection, call.by_body, reply, is_unsent);
-        calls.iter().zip(replies).map(outcome).collect()
+        by_body
+            .into_iter()
+            .zip(replies)
+            .map(|(by_body, reply)| self.outcome(connection, by_body, reply, is_unsent))
+            .collect()
     }
 
     /// Returns the outcome of a call. `is_unsent` says that no byte of it left.
@@ -408,15 +385,17 @@ impl Server {
 
     /// Makes one call for a caller that waits until the deadline. It counts for the breaker as a check does, and ends
     /// when the breaker opens.
-    pub(in crate::redis) async fn call(&self, call: impl Call, deadline: Option<Deadline>) -> CallResult {
+    ///
+    /// `write` writes the call, by the body of its script or not, here and below.
+    pub(in crate::redis) async fn call(&self, write: impl Fn(bool) -> Call, deadline: Option<Deadline>) -> CallResult {
         let epoch = self.breaker().epoch();
-        if let Some(refusal) = self.refusal() {
+        if let Some(refusal) = self.refusal(None) {
             return Err(CallError::Failed(refusal));
         }
-        let attempt = Attempt::new(self, deadline);
+        let attempt = Attempt { server: self, deadline, is_over: false };
         let outcome = tokio::select! {
             biased;
-            outcome = self.send_one(call, false, deadline) => outcome,
+            outcome = self.send_one(write, false, deadline) => outcome,
             () = self.until_opened_after(epoch) => Err(CallError::Failed(self.overtaken())),
         };
         attempt.end(outcome.is_ok());
@@ -426,9 +405,9 @@ impl Server {
     /// Sends one command without a deadline of its own. The server has the time for connecting.
     pub(in crate::redis) async fn query_in_time(&self, command: &Cmd) -> Result<Value, Error> {
         self.connection().await?;
-        let call = PlainCall { command: command.clone(), is_asking: false };
         let deadline = Deadline::after(self.shared().connect_timeout());
-        answer_by(Some(deadline), async { Ok(self.send_one(call, false, None).await?) }).await
+        let write = |_| command.clone().into();
+        answer_by(Some(deadline), async { Ok(self.send_one(write, false, None).await?) }).await
     }
 
     /// Reports that connections end again and again before a call is sent.
@@ -442,21 +421,20 @@ impl Server {
     /// A call with a deadline is dropped by its caller when it is over.
     pub(in crate::redis) async fn send_one(
         &self,
-        call: impl Call,
-        by_body: bool,
+        write: impl Fn(bool) -> Call,
+        mut by_body: bool,
         deadline: Option<Deadline>,
     ) -> CallResult {
-        let mut outgoing = Outgoing { call, by_body };
         let mut unsent = UnsentCount::default();
         loop {
             let connection = self.connection().await.map_err(CallError::unreachable)?;
             let sent = match deadline {
-                Some(_) => self.send_awaited(&connection, &outgoing, deadline).await,
-                None => self.send(&connection, &outgoing).await,
+                Some(_) => self.send_awaited(&connection, write(by_body), deadline).await,
+                None => self.send(&connection, write(by_body)).await,
             };
             match sent {
                 Sent::Answered(outcome) => return outcome,
-                Sent::UnknownScript => outgoing.by_body = true,
+                Sent::UnknownScript => by_body = true,
                 Sent::Unsent(error) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
                 Sent::Unsent(_) => {}
             }
@@ -464,17 +442,11 @@ impl Server {
     }
 
     /// Sends a call, and listens for its answer also after the deadline.
-    fn send_awaited<C: Call>(
-        &self,
-        connection: &Connection,
-        outgoing: &Outgoing<C>,
-        deadline: Option<Deadline>,
-    ) -> Awaited<Sent> {
-        let (server, connection, by_body) = (self.weak(), connection.clone(), outgoing.by_body);
-        let call = PlainCall { command: outgoing.call.command(by_body), is_asking: outgoing.call.is_asking() };
+    fn send_awaited(&self, connection: &Connection, call: Call, deadline: Option<Deadline>) -> Awaited<Sent> {
+        let (server, connection) = (self.weak(), connection.clone());
         Awaited::new(self, deadline, async move {
             match server.upgrade() {
-                Some(server) => server.send(&connection, &Outgoing { call, by_body }).await,
+                Some(server) => server.send(&connection, call).await,
                 None => Sent::Answered(Err(protocol::error(&missing_reply()).into())),
             }
         })
@@ -506,29 +478,27 @@ fn is_broken(reply: &Reply) -> bool {
 /// Writes the calls at once, and returns one reply for each.
 ///
 /// `ASKING` holds for the next command only, so the two stand side by side in one write.
-async fn write_all<C: Call>(connection: &Connection, calls: &[Outgoing<C>]) -> Vec<Reply> {
-    let mut pipeline = Pipeline::with_capacity(calls.len());
-    for Outgoing { call, by_body } in calls {
-        if call.is_asking() {
+async fn write_all(connection: &Connection, calls: impl IntoIterator<Item = Call>) -> Vec<Reply> {
+    let calls = calls.into_iter();
+    let mut pipeline = Pipeline::with_capacity(calls.size_hint().0);
+    let mut is_asking: SmallVec<[bool; 1]> = SmallVec::new();
+    for call in calls {
+        if call.is_asking {
             pipeline.cmd("ASKING");
         }
-        pipeline.add_command(call.command(*by_body));
+        pipeline.add_command(call.command);
+        is_asking.push(call.is_asking);
     }
     let mut values = match connection.query_all(&pipeline).await {
         Ok(values) => values.into_iter(),
-        Err(error) => return vec![Err(error); calls.len()],
+        Err(error) => return vec![Err(error); is_asking.len()],
     };
-    let reply = |outgoing: &Outgoing<C>| {
-        if outgoing.call.is_asking() {
-            values.next();
-        }
-        match values.next() {
-            Some(Value::ServerError(error)) => Err(RedisError::from(error)),
-            Some(value) => Ok(value),
-            None => Err(missing_reply()),
-        }
+    let reply = |is_asking| match values.nth(usize::from(is_asking)) {
+        Some(Value::ServerError(error)) => Err(RedisError::from(error)),
+        Some(value) => Ok(value),
+        None => Err(missing_reply()),
     };
-    calls.iter().map(reply).collect()
+    is_asking.into_iter().map(reply).collect()
 }
 
 fn missing_reply() -> RedisError {
@@ -543,11 +513,7 @@ struct Attempt<'a> {
     is_over: bool,
 }
 
-impl<'a> Attempt<'a> {
-    fn new(server: &'a Server, deadline: Option<Deadline>) -> Self {
-        Self { server, deadline, is_over: false }
-    }
-
+impl Attempt<'_> {
     /// Notes that the call has ended. `is_answered` says whether the server carried it out.
     fn end(mut self, is_answered: bool) {
         self.is_over = true;
@@ -586,11 +552,6 @@ impl<T: 'static> Awaited<T> {
     ) -> Self {
         let breaker_epoch = server.breaker().epoch();
         Self { server: server.weak(), breaker_epoch, deadline, answer: Some(Box::pin(answer)) }
-    }
-
-    /// Returns the epoch of the breaker when the call was sent.
-    pub(in crate::redis) fn breaker_epoch(&self) -> u64 {
-        self.breaker_epoch
     }
 }
 

@@ -3,7 +3,6 @@
 //! Calls run downward: [`store`] receives them, [`shards`] locks, [`state_table`] holds the states. [`tables`] gives those of
 //! one key to the [`step`](super::step) that decides over several policies.
 
-#[cfg(feature = "testing")]
 pub(crate) mod lockless;
 mod permit_table;
 mod shards;

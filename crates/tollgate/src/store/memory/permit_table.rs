@@ -64,7 +64,6 @@ impl PermitTable {
     }
 
     /// Returns the state as it is stored elsewhere, and its expiry in milliseconds.
-    #[cfg(feature = "testing")]
     pub(super) fn stored(&self, hash: u64, key: &Key, name: &str) -> Option<(Vec<u8>, u64)> {
         let timed = self.0.lock(hash);
         let state = &timed.shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state;

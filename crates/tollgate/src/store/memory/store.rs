@@ -9,12 +9,8 @@ use super::{
     state_table::StateTable,
     tables::{self, BranchTables},
 };
-#[cfg(any(test, feature = "testing"))]
-use crate::Policy;
-#[cfg(feature = "testing")]
-use crate::PolicySet;
 use crate::{
-    Decision, Key, Store,
+    Decision, Key, Policy, PolicySet, Store,
     clock::{Clock, micros},
     model::{Entry, algorithm::State, key::MAX_BRANCHES},
     store::{Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture, step},
@@ -166,7 +162,6 @@ impl MemoryStore {
     }
 
     /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
-    #[cfg(feature = "testing")]
     pub(crate) fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
         let hash = self.hash(&key.branches()[0]);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
@@ -194,13 +189,11 @@ impl MemoryStore {
     }
 
     /// Returns the permits of a key as they are stored elsewhere.
-    #[cfg(feature = "testing")]
     pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<(Vec<u8>, u64)> {
         self.0.permits.stored(key.level(0).hash(&self.0.hasher), key, name)
     }
 
     /// Returns the state as it is stored elsewhere, and its expiry in milliseconds.
-    #[cfg(feature = "testing")]
     pub(crate) fn stored(&self, policy: &Policy, key: &Key) -> Option<(Vec<u8>, u64)> {
         let key = policy.branch_of(key);
         let hash = self.hash(key);

@@ -139,23 +139,6 @@ async fn in_an_outage_permits_stay_valid_slack_is_used_and_then_the_outage_answe
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn permits_are_counted_again_when_the_server_lost_its_state() {
-    let clock = Clock::tokio();
-    let (server, empty) = (Server::new(&clock), Server::new(&clock));
-    let limiter = server.replica(EXACT, &clock);
-    let held = [permit(&limiter).await, permit(&limiter).await];
-    // The same calls now reach a server without state.
-    let key = Key::new("acme");
-    let again = PermitRequest { replica: 7, number: 9, used: 2, needed: 2, ..request(&EXACT_LIMIT, &key) };
-    let grant = empty.store.permits(again).await.unwrap();
-    assert_eq!((grant.held, grant.outcome), (2, PermitOutcome::Decided));
-    let other = PermitRequest { replica: 8, number: 3, used: 1, needed: 1, ..request(&EXACT_LIMIT, &key) };
-    let grant = empty.store.permits(other).await.unwrap();
-    assert_eq!((grant.held, grant.outcome), (0, PermitOutcome::Lost), "what does not fit any more is lost");
-    drop(held);
-}
-
 #[tokio::test]
 async fn permits_that_the_state_lacks_are_counted_again_if_they_fit_and_are_lost_otherwise() {
     let clock = Clock::manual(1_000_000);

@@ -253,29 +253,6 @@ async fn more_than_64_replicas_are_a_clear_error_and_not_a_wrong_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lowered_limit_grants_nothing_until_fewer_are_held() {
-    let clock = Clock::tokio();
-    let server = Server::new(&clock);
-    for limiter in [server.replica(POOLED, &clock), ConcurrencyLimiter::new(MemoryStore::new(), POOLED)] {
-        let two = limiter.with_limit(NonZeroU32::new(2).unwrap());
-        let mut held = Vec::new();
-        for _ in 0..4 {
-            held.push(permit(&limiter).await);
-        }
-        assert_eq!(denied(&two).await.limit(), 2);
-        held.truncate(2);
-        assert!(two.acquire("acme").await.unwrap().is_err());
-        held.truncate(1);
-        held.push(permit(&two).await);
-        assert!(two.acquire("acme").await.unwrap().is_err());
-        held.push(permit(&limiter).await);
-        assert!(held.iter().all(|permit| !permit.is_lost()));
-        drop(held);
-        tokio::time::sleep(Duration::from_secs(10)).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_hundred_thousand_keys_leave_nothing_behind() {
     let limiter = ConcurrencyLimiter::new(MemoryStore::new(), POOLED);
     let mut permits = Vec::new();

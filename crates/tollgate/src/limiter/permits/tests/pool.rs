@@ -6,10 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     clock::Clock,
-    limiter::permits::{
-        granted::Granted,
-        pool::{PermitPool, PoolRules},
-    },
+    limiter::permits::pool::{Granted, PermitPool, PoolRules},
     store::{PermitGrant, PermitOutcome},
 };
 

@@ -7,22 +7,18 @@ use crate::{
     Algorithm, Cost, Key, Policy, PolicySet, Quota,
     redis::{
         deny_cache::KeyHash,
-        dispatch::{
-            pacer::Pacer,
-            queue::Queue,
-            request::{self, ReplyReceiver},
-        },
+        dispatch::{pacer::Pacer, queue::Queue},
         protocol,
         server::Breaker,
     },
     store::{Check, Deadline},
 };
 
-/// Checks in a queue. The callers wait as long as this is held.
+/// Checks in a queue, and what their callers share with it.
 struct Line {
     queue: Queue<QueuedCheck>,
     breaker: Breaker,
-    callers: Vec<ReplyReceiver>,
+    callers: Vec<Arc<CheckRequest>>,
 }
 
 impl Line {
@@ -39,10 +35,11 @@ impl Line {
     }
 
     fn push_check(&mut self, check: Check<'_>) {
-        let (sender, caller) = request::channel(check.to_request());
-        let admit = |_: &mut Waiting<_>, breaker_epoch| Ok::<_, ()>(QueuedCheck { sender, breaker_epoch });
-        assert!(self.queue.push(&self.breaker, admit).is_ok());
-        self.callers.push(caller);
+        let request = check.to_request();
+        let (mut waiting, epoch) = self.queue.enter(&self.breaker).expect("a closed breaker");
+        waiting.push_back(QueuedCheck::new(Arc::clone(&request), epoch));
+        drop(waiting);
+        self.callers.push(request);
     }
 
     fn cut(&self, share: Share) -> Batch {
@@ -108,8 +105,8 @@ fn a_batch_takes_its_share_and_never_nothing() {
 
 /// Returns the checks of each group as key and cost, in order.
 fn calls(batch: &Batch) -> Vec<Vec<(String, u64)>> {
-    let check = |sender: &ReplySender| {
-        let request = sender.request();
+    let check = |check: &QueuedCheck| {
+        let request = check.request();
         (String::from_utf8_lossy(request.key.as_bytes()).into_owned(), request.charge.borrow().cost.units())
     };
     batch.groups.iter().map(|group| group.subjects.iter().flatten().map(check).collect()).collect()
@@ -268,7 +265,7 @@ async fn a_check_that_would_be_answered_too_late_is_not_sent_unless_it_never_cou
 fn a_caller_that_gave_up_is_not_sent() {
     let (set, mut waiting) = (set(1), Line::new());
     (0..3).for_each(|key| waiting.push(&set, key, 1));
-    drop(waiting.callers.remove(1));
+    waiting.callers.remove(1).give_up();
     let batch = waiting.cut(WIDE);
     let sent: Vec<_> = batch.groups[0].subjects.iter().map(|subject| subject[0].request().key.clone()).collect();
     assert_eq!(sent, [Key::from(0_u64), Key::from(2_u64)]);
@@ -282,10 +279,10 @@ fn callers_change_places_when_an_earlier_batch_comes_back() {
     let mut refused = waiting.cut(WIDE).groups.remove(0);
     [1, 1].into_iter().for_each(|key| waiting.push(&set, key, 1));
     let mut executed = waiting.cut(WIDE).groups.remove(0);
-    let callers: Vec<_> = waiting.callers.iter().map(|caller| Arc::as_ptr(caller.request())).collect();
-    drop(waiting.callers.remove(1));
+    let callers: Vec<_> = waiting.callers.iter().map(Arc::as_ptr).collect();
+    waiting.callers.remove(1).give_up();
     executed.change_places(&mut refused);
-    let of = |group: Group| group.into_senders().map(|sender| Arc::as_ptr(sender.request())).collect::<Vec<_>>();
+    let of = |group: Group| group.into_checks().map(|check| Arc::as_ptr(check.request())).collect::<Vec<_>>();
     assert_eq!(refused.checks, 3);
     assert_eq!(of(executed), [callers[0], callers[2]], "those that came first are answered first");
     assert_eq!(of(refused), [callers[4], callers[5], callers[3]]);

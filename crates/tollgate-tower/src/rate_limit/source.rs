@@ -10,82 +10,50 @@ use tollgate::{
     tenants::TenantLimiters,
 };
 
-use crate::{key::KeyError, labels::MetricLabels, rate_limit::joint::RequestDecider};
+use crate::{
+    key::KeyError,
+    labels::MetricLabels,
+    rate_limit::joint::{JointCheck, JointFuture},
+};
 
-/// Looks up the limiter of a request.
-pub(crate) trait Lookup: fmt::Debug + Send + Sync {
-    /// Returns the limiter of a request. It is ready at once where nothing has to be fetched.
-    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError>;
+/// A way to look up the limiter of a request.
+pub(super) struct Lookup {
+    find: Box<dyn Fn(&Parts) -> Result<LimiterFuture, KeyError> + Send + Sync>,
+    /// A limiter that it finds, for `Debug`.
+    example: Option<Limiter>,
 }
+
+impl Lookup {
+    /// Returns the limiter of a request. It is ready at once where nothing has to be fetched.
+    pub(super) fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
+        (self.find)(parts)
+    }
+}
+
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lookup").field(&self.example).finish()
+    }
+}
+
+/// Lets several limits decide a request.
+pub(super) type Decide = Box<dyn Fn(&Parts, JointCheck) -> Result<JointFuture, KeyError> + Send + Sync>;
 
 fn ready(limiter: Limited) -> Result<LimiterFuture, KeyError> {
     Ok(StoreFuture::ready(Ok(limiter)))
 }
 
-impl Lookup for LimiterHandle {
-    fn limiter_for(&self, _: &Parts) -> Result<LimiterFuture, KeyError> {
-        ready(Limited::By(self.load().clone()))
-    }
-}
-
-/// Selects a limiter by a function.
-struct ByFunction<F> {
-    default: Limiter,
-    select: F,
-}
-
-impl<F> Lookup for ByFunction<F>
-where
-    F: Fn(&Parts) -> Selection + Send + Sync,
-{
-    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
-        let selected = (self.select)(parts).limiter(&self.default);
-        ready(selected.map_err(|error| KeyError::misconfigured(error.to_string()))?)
-    }
-}
-
-impl<F> fmt::Debug for ByFunction<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByFunction").field("default", &self.default).finish_non_exhaustive()
-    }
-}
-
-/// Fetches the limits of the tenant that a function finds.
-struct ByTenant<T, F> {
-    tenants: TenantLimiters<T>,
-    find: F,
-}
-
-impl<T, F> Lookup for ByTenant<T, F>
-where
-    T: Clone + Eq + Hash + Send + Sync + 'static,
-    F: Fn(&Parts) -> Option<T> + Send + Sync,
-{
-    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
-        match (self.find)(parts) {
-            Some(tenant) => Ok(self.tenants.limiter_for(&tenant)),
-            None => ready(Limited::By(self.tenants.default_limiter().clone())),
-        }
-    }
-}
-
-impl<T, F> fmt::Debug for ByTenant<T, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tenants.fmt(f)
-    }
-}
-
 /// Lists the limiters of a layer: the fixed ones, the ways to look others up, and the deciders.
-#[derive(Debug, Default)]
-pub(crate) struct LimiterTable {
-    pub(crate) fixed: Vec<Limiter>,
-    pub(crate) lookups: Vec<Box<dyn Lookup>>,
-    pub(crate) deciders: Vec<Box<dyn RequestDecider>>,
+#[derive(Default)]
+pub(super) struct LimiterTable {
+    pub(super) fixed: Vec<Limiter>,
+    pub(super) lookups: Vec<Lookup>,
+    pub(super) deciders: Vec<Decide>,
 }
 
 /// Says what limits a request.
 #[derive(Clone, Copy)]
-pub(crate) enum Target {
+pub(super) enum Target {
     /// The fixed limiter at this index.
     Fixed(usize),
     /// The limiter that is looked up in the way at this index.
@@ -96,7 +64,7 @@ pub(crate) enum Target {
 }
 
 /// Says what limits the requests of a layer.
-pub(crate) enum Selector {
+pub(super) enum Selector {
     Always(Target),
     By(Select),
 }
@@ -104,17 +72,17 @@ pub(crate) enum Selector {
 type Select = Box<dyn Fn(&Parts) -> Result<Target, KeyError> + Send + Sync>;
 
 impl LimiterTable {
-    pub(crate) fn add_fixed(&mut self, limiter: Limiter) -> usize {
+    pub(super) fn add_fixed(&mut self, limiter: Limiter) -> usize {
         self.fixed.push(limiter);
         self.fixed.len() - 1
     }
 
-    fn add_lookup(&mut self, lookup: Box<dyn Lookup>) -> Target {
+    fn add_lookup(&mut self, lookup: Lookup) -> Target {
         self.lookups.push(lookup);
         Target::Lookup(self.lookups.len() - 1)
     }
 
-    fn add_decider(&mut self, decider: Box<dyn RequestDecider>) -> Target {
+    fn add_decider(&mut self, decider: Decide) -> Target {
         self.deciders.push(decider);
         Target::Decider(self.deciders.len() - 1)
     }
@@ -153,9 +121,9 @@ impl LimiterTable {
 /// # let _ = (one, live, tiered);
 /// ```
 pub struct LimiterSource {
-    pub(crate) limiters: LimiterTable,
-    pub(crate) selector: Selector,
-    pub(crate) labels: Option<MetricLabels>,
+    pub(super) limiters: LimiterTable,
+    pub(super) selector: Selector,
+    pub(super) labels: Option<MetricLabels>,
 }
 
 impl LimiterSource {
@@ -202,7 +170,10 @@ impl LimiterSource {
         F: Fn(&Parts) -> S + Send + Sync + 'static,
         S: Into<Selection>,
     {
-        Self::of(ByFunction { default, select: move |parts: &Parts| select(parts).into() })
+        Self::look_up(Some(default.clone()), move |parts| {
+            let selected = select(parts).into().limiter(&default);
+            ready(selected.map_err(|error| KeyError::misconfigured(error.to_string()))?)
+        })
     }
 
     /// Selects the limits of the tenant of each request. They are fetched and cached.
@@ -245,23 +216,79 @@ impl LimiterSource {
         T: Clone + Eq + Hash + Send + Sync + 'static,
         F: Fn(&Parts) -> Option<T> + Send + Sync + 'static,
     {
-        Self::of(ByTenant { tenants, find })
+        Self::look_up(Some(tenants.default_limiter().clone()), move |parts| match find(parts) {
+            Some(tenant) => Ok(tenants.limiter_for(&tenant)),
+            None => ready(Limited::By(tenants.default_limiter().clone())),
+        })
     }
 
-    /// Limits each request by several limiters and keys at once: see [`RequestDecider`].
+    /// Limits each request by several limiters and keys at once.
     ///
-    /// The decider finds the keys, so the layer does not use its key extractor. Pass [`Global`](crate::key::Global) to
-    /// it. The decider takes [`cost`](crate::RateLimitBuilder::cost), [`priority`](crate::RateLimitBuilder::priority) and
-    /// [`enforcement`](crate::RateLimitBuilder::enforcement) from its [`JointCheck`](crate::JointCheck). Options that need
-    /// one key have no effect, and the layer logs them once at `warn`: [`wait`](crate::RateLimitBuilder::wait),
-    /// [`costs`](crate::RateLimitBuilder::costs) apart from the cost of policies that they do not name,
-    /// [`reserve`](crate::RateLimitBuilder::reserve), [`partition_key`](crate::RateLimitBuilder::partition_key) and
+    /// The rules of `tollgate-rules` are such a source: a request has a limit for each of its descriptors. When one key is
+    /// enough, use a [`Limiter`] with several policies instead: it decides all of them in one step.
+    ///
+    /// `decide` finds the keys of a request from its head, so the layer does not use its key extractor. Pass
+    /// [`Global`](crate::key::Global) to it. It takes [`cost`](crate::RateLimitBuilder::cost),
+    /// [`priority`](crate::RateLimitBuilder::priority) and [`enforcement`](crate::RateLimitBuilder::enforcement) from its
+    /// [`JointCheck`]. When it finds no key, it returns a [`KeyError`]. When its future fails, the response is 413 for a cost
+    /// that never fits, 500 for [`ErrorKind::Config`](tollgate::ErrorKind::Config), and 503 otherwise.
+    ///
+    /// Options that need one key have no effect, and the layer logs them once at `warn`:
+    /// [`wait`](crate::RateLimitBuilder::wait), [`costs`](crate::RateLimitBuilder::costs) apart from the cost of policies
+    /// that they do not name, [`reserve`](crate::RateLimitBuilder::reserve),
+    /// [`partition_key`](crate::RateLimitBuilder::partition_key) and
     /// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter). With
     /// [`charge_after`](crate::RateLimitBuilder::charge_after), the layer charges before the response, as
     /// [`charge_on`](crate::RateLimitBuilder::charge_on) does.
-    pub fn from_decider(decider: impl RequestDecider) -> Self {
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use tollgate::{Limiter, MemoryStore, Policy, Quota, store::StoreFuture};
+    /// use tollgate_tower::{
+    ///     JointDecision, LimiterSource, RateLimitLayer,
+    ///     key::{Global, KeyError},
+    /// };
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let store = MemoryStore::new();
+    /// let hosts = Limiter::new(store.clone(), Policy::fixed_window("host", Quota::per_day(1)));
+    /// let service = Limiter::new(store, Policy::fixed_window("service", Quota::per_day(100)));
+    /// // Limits the requests of each host, and all requests of the service.
+    /// let limits = LimiterSource::from_decider(move |parts, check| {
+    ///     let host = parts.uri.host().ok_or(KeyError::missing("the request names no host"))?.to_owned();
+    ///     let (hosts, service) = (hosts.clone(), service.clone());
+    ///     Ok(StoreFuture::pending(async move {
+    ///         let all = service.check("all").cost(check.costs()).await?;
+    ///         if all.is_denied() && check.is_enforced(&"all".into()) {
+    ///             return Ok(Some(JointDecision::denied().with(service, "all".into(), all)));
+    ///         }
+    ///         let of_host = hosts.check(host.clone()).cost(check.costs()).await?;
+    ///         if of_host.is_denied() && check.is_enforced(&host.clone().into()) {
+    ///             // What the request has spent elsewhere is returned.
+    ///             service.refund("all", check.cost()).of(&all).await?;
+    ///             return Ok(Some(JointDecision::denied().with(hosts, host.into(), of_host)));
+    ///         }
+    ///         let both = JointDecision::allowed().with(service, "all".into(), all).with(hosts, host.into(), of_host);
+    ///         Ok(Some(both))
+    ///     }))
+    /// });
+    /// let service = RateLimitLayer::new(limits, Global)
+    ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
+    ///
+    /// let request = || Request::get("http://one.example.com/").body(()).unwrap();
+    /// let allowed = service.clone().oneshot(request()).await.unwrap();
+    /// assert_eq!(allowed.headers()["ratelimit-policy"], r#""service";q=100;w=86400, "host";q=1;w=86400"#);
+    /// let denied = service.oneshot(request()).await.unwrap();
+    /// assert_eq!(denied.status(), 429);
+    /// assert!(denied.body().contains(r#""violated-policies":["host"]"#));
+    /// # }
+    /// ```
+    pub fn from_decider(
+        decide: impl Fn(&Parts, JointCheck) -> Result<JointFuture, KeyError> + Send + Sync + 'static,
+    ) -> Self {
         let mut limiters = LimiterTable::default();
-        let target = limiters.add_decider(Box::new(decider));
+        let target = limiters.add_decider(Box::new(decide));
         Self { limiters, selector: Selector::Always(target), labels: None }
     }
 
@@ -284,29 +311,6 @@ impl LimiterSource {
     /// when the policies of [`from_fn`](Self::from_fn) are no valid set, and for a [decider](Self::from_decider), which
     /// has no single limiter.
     pub fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
-        Lookup::limiter_for(self, parts)
-    }
-
-    /// Adds all limiters of the source to a table.
-    fn add_to(mut self, table: &mut LimiterTable) -> Target {
-        match self.selector {
-            Selector::Always(Target::Fixed(at)) => Target::Fixed(table.add_fixed(self.limiters.fixed.swap_remove(at))),
-            Selector::Always(Target::Lookup(at)) => table.add_lookup(self.limiters.lookups.swap_remove(at)),
-            Selector::Always(Target::Decider(at)) => table.add_decider(self.limiters.deciders.swap_remove(at)),
-            // A source that selects by itself is asked as a whole.
-            _ => table.add_lookup(Box::new(self)),
-        }
-    }
-
-    fn of(lookup: impl Lookup + 'static) -> Self {
-        let mut limiters = LimiterTable::default();
-        let target = limiters.add_lookup(Box::new(lookup));
-        Self { limiters, selector: Selector::Always(target), labels: None }
-    }
-}
-
-impl Lookup for LimiterSource {
-    fn limiter_for(&self, parts: &Parts) -> Result<LimiterFuture, KeyError> {
         let target = match &self.selector {
             Selector::Always(target) => *target,
             Selector::By(select) => select(parts)?,
@@ -321,6 +325,29 @@ impl Lookup for LimiterSource {
             Target::Exempt => ready(Limited::Exempt),
         }
     }
+
+    /// Adds all limiters of the source to a table.
+    fn add_to(mut self, table: &mut LimiterTable) -> Target {
+        match self.selector {
+            Selector::Always(Target::Fixed(at)) => Target::Fixed(table.add_fixed(self.limiters.fixed.swap_remove(at))),
+            Selector::Always(Target::Lookup(at)) => table.add_lookup(self.limiters.lookups.swap_remove(at)),
+            Selector::Always(Target::Decider(at)) => table.add_decider(self.limiters.deciders.swap_remove(at)),
+            // A source that selects by itself is asked as a whole.
+            _ => {
+                let example = self.limiters.fixed.first().cloned();
+                table.add_lookup(Lookup { find: Box::new(move |parts| self.limiter_for(parts)), example })
+            }
+        }
+    }
+
+    fn look_up(
+        example: Option<Limiter>,
+        find: impl Fn(&Parts) -> Result<LimiterFuture, KeyError> + Send + Sync + 'static,
+    ) -> Self {
+        let mut limiters = LimiterTable::default();
+        let target = limiters.add_lookup(Lookup { find: Box::new(find), example });
+        Self { limiters, selector: Selector::Always(target), labels: None }
+    }
 }
 
 impl From<Limiter> for LimiterSource {
@@ -333,7 +360,7 @@ impl From<Limiter> for LimiterSource {
 impl From<LimiterHandle> for LimiterSource {
     /// Limits each request by the limiter that the handle holds when the request arrives.
     fn from(limiter: LimiterHandle) -> Self {
-        Self::of(limiter)
+        Self::look_up(Some(limiter.load().clone()), move |_| ready(Limited::By(limiter.load().clone())))
     }
 }
 
@@ -341,6 +368,12 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TenantLimiters<T>> for L
     /// Limits each request by the limits of the tenant in its extensions: see [`LimiterSource::by_tenant`].
     fn from(tenants: TenantLimiters<T>) -> Self {
         Self::by_tenant(tenants, |parts| parts.extensions.get().cloned())
+    }
+}
+
+impl fmt::Debug for LimiterTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.fixed).entries(&self.lookups).finish()
     }
 }
 

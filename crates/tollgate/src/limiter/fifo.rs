@@ -9,16 +9,16 @@ use tokio::{
 
 /// Counts the callers that wait in all queues of a limiter together.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct Callers {
     callers: AtomicUsize,
     most: usize,
 }
 
 /// A caller that waits. Dropping it ends the wait.
 #[derive(Debug)]
-pub(crate) struct Waits<'a>(&'a Waiting);
+pub(crate) struct Caller<'a>(&'a Callers);
 
-impl Waiting {
+impl Callers {
     pub(crate) fn new(most: usize) -> Self {
         Self { callers: AtomicUsize::new(0), most }
     }
@@ -34,19 +34,19 @@ impl Waiting {
     }
 
     /// Counts a caller, however many wait.
-    pub(crate) fn count(&self) -> Waits<'_> {
+    pub(crate) fn count(&self) -> Caller<'_> {
         self.callers.fetch_add(1, Ordering::Relaxed);
-        Waits(self)
+        Caller(self)
     }
 
     /// Counts a caller, unless the most wait.
-    pub(crate) fn join(&self) -> Option<Waits<'_>> {
+    pub(crate) fn join(&self) -> Option<Caller<'_>> {
         let add = |callers: usize| (callers < self.most).then_some(callers + 1);
-        self.callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Waits(self))
+        self.callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Caller(self))
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for Caller<'_> {
     fn drop(&mut self) {
         self.0.callers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -54,12 +54,12 @@ impl Drop for Waits<'_> {
 
 /// A queue. Its first caller holds the front, which tokio's mutex passes on in the order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct Fifo {
     front: Mutex<()>,
     callers: AtomicUsize,
 }
 
-impl Queue {
+impl Fifo {
     /// Returns the number of callers in the queue.
     pub(crate) fn callers(&self) -> usize {
         self.callers.load(Ordering::Relaxed)
@@ -75,13 +75,13 @@ impl Queue {
         self.callers.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// Waits for the front until `end`.
+    /// Caller for the front until `end`.
     pub(crate) async fn front(&self, end: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         until(end, self.front.lock()).await
     }
 }
 
-/// Waits until `end`, or as long as the future takes when the end is later than an [`Instant`] can be.
+/// Caller until `end`, or as long as the future takes when the end is later than an [`Instant`] can be.
 pub(crate) async fn until<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match end {
         Some(end) => timeout_at(end, future).await.ok(),

@@ -1,0 +1,208 @@
+//! Charges further units for a request that a layer has admitted.
+
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use http::Request;
+use tollgate::{
+    Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota, Store,
+    store::{Check, CheckFuture},
+};
+
+use crate::{
+    gate::GateOptions,
+    labels::MetricLabels,
+    metrics::LabelIndex,
+    rate_limit::{
+        answer::reason_of,
+        builder::Options,
+        limits::{LimitRef, Limits},
+    },
+    rejection::Reason,
+    rpc::RpcName,
+};
+
+/// Charges further units for a request while the service handles it.
+///
+/// It is a limiter with the key of one request. A layer with
+/// [`expose_request_limiter`](crate::RateLimitBuilder::expose_request_limiter) inserts one into the extensions of each
+/// request that it admits. Its checks wait as the layer does, are logged and counted as those of the layer, and follow
+/// the [`enforcement`](crate::RateLimitBuilder::enforcement) of the layer. They have the
+/// [`priority`](crate::RateLimitBuilder::priority) of the request. tollgate-tonic charges each message of a stream with
+/// it, and `ws::LimitedSocket` each message of a WebSocket.
+///
+/// The limiter of an exempt request admits everything. A layer that exempts a request does not replace the limiter that
+/// a layer around it has inserted.
+///
+/// ```
+/// use http::{Request, Response};
+/// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+/// use tollgate_tower::{RateLimitLayer, RequestLimiter, key::Header, rejection::Empty};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+/// let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+///     .respond_with(Empty)
+///     .expose_request_limiter(None)
+///     .build();
+///
+/// // The layer charges one unit for the request. The service charges one more for each row.
+/// let service = layer.layer(service_fn(|request: Request<u64>| async move {
+///     let limiter = request.extensions().get::<RequestLimiter>().unwrap();
+///     let result = limiter.check(Cost::new(*request.body())).await;
+///     Ok::<_, std::convert::Infallible>(Response::new(limiter.admits(&result)))
+/// }));
+/// let request = |rows| Request::builder().header("x-api-key", "acme").body(rows).unwrap();
+/// assert!(service.clone().oneshot(request(80)).await.unwrap().into_body());
+/// assert!(!service.oneshot(request(80)).await.unwrap().into_body());
+/// assert_eq!(limiter.peek("acme").await.unwrap().state("rows").unwrap().remaining(), 18);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RequestLimiter {
+    /// `None` admits everything.
+    limited: Option<LimitedRequest>,
+    /// `None` waits as the layer does.
+    wait: Option<Duration>,
+}
+
+/// Stores what the checks of one request need.
+#[derive(Clone)]
+pub(super) struct LimitedRequest {
+    pub(super) limits: Arc<Limits>,
+    pub(super) limit: LimitRef,
+    pub(super) key: Key,
+    pub(super) priority: Priority,
+    pub(super) labels: LabelIndex,
+    pub(super) rpc: RpcName<Box<str>>,
+}
+
+/// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends nothing.
+static WITHOUT_LIMIT: LazyLock<(MemoryStore, PolicySet)> =
+    LazyLock::new(|| (MemoryStore::new(), Policy::token_bucket("exempt", Quota::per_second(1)).into()));
+
+impl RequestLimiter {
+    /// Admits everything: the limiter of a request that no limit applies to.
+    pub(super) const WITHOUT_LIMIT: Self = Self { limited: None, wait: None };
+
+    /// Creates a request limiter from a limiter and a key, for a service without a layer.
+    ///
+    /// Its checks are logged and counted as those of a layer with the default options.
+    ///
+    /// ```
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::RequestLimiter;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::fixed_window("rows", Quota::per_day(100)));
+    /// let rows = RequestLimiter::new(limiter, "acme");
+    /// let result = rows.check(Cost::new(60)).await;
+    /// assert!(rows.admits(&result));
+    /// let result = rows.check(Cost::new(60)).await;
+    /// assert!(!rows.admits(&result));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn new(limiter: Limiter, key: impl Into<Key>) -> Self {
+        let gate = GateOptions::new(Duration::ZERO).respond_with(());
+        let limits = Arc::new(Limits::new(limiter.into(), Options::default(), gate));
+        let (none, ()) = Request::new(()).into_parts();
+        let (limit, labels) = (LimitRef::Fixed(0), LabelIndex::of(&none, &MetricLabels::default()));
+        let (key, priority, rpc) = (key.into(), Priority::CRITICAL, RpcName::NONE);
+        Self::of_layer(LimitedRequest { limits, limit, key, priority, labels, rpc })
+    }
+
+    pub(super) fn of_layer(limited: LimitedRequest) -> Self {
+        Self { limited: Some(limited), wait: None }
+    }
+
+    /// Sets how long a check waits for quota at most, in place of the [wait](crate::RateLimitBuilder::wait) of the layer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use std::time::Duration;
+    /// use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota};
+    /// use tollgate_tower::RequestLimiter;
+    ///
+    /// let limiter = Limiter::new(MemoryStore::new(), Policy::token_bucket("rows", Quota::per_second(100).with_burst(1)));
+    /// let rows = RequestLimiter::new(limiter, "acme").wait(Duration::from_secs(20));
+    /// // The second row waits for 10 ms.
+    /// for _ in 0..2 {
+    ///     let result = rows.check(Cost::ONE).await;
+    ///     assert!(rows.admits(&result));
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wait(mut self, max: Duration) -> Self {
+        self.wait = Some(max);
+        self
+    }
+
+    /// Returns the limiter that is checked. `None` when no limit applies to the request.
+    #[must_use]
+    pub fn limiter(&self) -> Option<&Limiter> {
+        let limited = self.limited.as_ref()?;
+        Some(limited.limit.get(&limited.limits.fixed).limiter)
+    }
+
+    /// Returns the key of the request. `None` when no limit applies to the request.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        self.limited.as_ref().map(|limited| &limited.key)
+    }
+
+    /// Charges `cost` more units, or none when they do not fit.
+    ///
+    /// If no limit applies to the request, the decision allows everything and spends nothing. Its only policy is named
+    /// `exempt`.
+    ///
+    /// Waits for quota for as long as the layer [does](crate::RateLimitBuilder::wait), or as [`wait`](Self::wait) says.
+    /// Pass the result to [`admits`](Self::admits).
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Limiter::check`].
+    pub fn check(&self, cost: Cost) -> CheckFuture {
+        let Some(LimitedRequest { limits, limit, key, priority, .. }) = &self.limited else {
+            let (store, policies) = &*WITHOUT_LIMIT;
+            return store.check(Check::new(policies, &Key::new("exempt"), Cost::ZERO));
+        };
+        let (costs, wait) = (Costs::new(cost).with_priority(*priority), self.wait.or(limits.options.wait));
+        limit.get(&limits.fixed).check_costs(key, costs, wait, limits.is_shadow(key))
+    }
+
+    /// Returns whether the request may go on after a [`check`](Self::check).
+    ///
+    /// Logs and counts the result as the layer does. In [shadow mode](crate::RateLimitBuilder::shadow)
+    /// the request may always go on.
+    #[must_use = "a request that is not admitted must not go on"]
+    pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
+        let Some(LimitedRequest { limits, limit, key, labels, rpc, .. }) = &self.limited else { return true };
+        let (rpc, is_shadow) = (rpc.as_deref(), limits.is_shadow(key));
+        let reason = match result {
+            Ok(decision) => {
+                limits.record_decision(limit.get(&limits.fixed).profile, decision, *labels, &rpc, is_shadow);
+                if decision.is_allowed() {
+                    return true;
+                }
+                Reason::of_denial(decision)
+            }
+            Err(error) => reason_of(error),
+        };
+        if !is_shadow {
+            limits.record_rejection(reason, *labels, &rpc);
+        }
+        is_shadow
+    }
+}
+
+impl fmt::Debug for RequestLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimiter").field("limiter", &self.limiter()).finish_non_exhaustive()
+    }
+}
