@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let (clients, programs) = thread::scope(|scope| {
         let clients = scope.spawn(|| clients(&workspace));
-        let programs = programs::compile(&workspace, &[]);
+        let programs = programs::compile(&workspace, &options.selection(&workspace));
         (clients.join().unwrap_or_else(|panic| resume_unwind(panic)), programs)
     });
     let libraries = programs::libraries()?;
@@ -83,6 +83,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 impl<'a> Options<'a> {
+    /// Returns the arguments of cargo that compile the program alone, where it is one of `tests/tests`.
+    fn selection(&self, workspace: &Workspace) -> Vec<&'a str> {
+        let folder = workspace.root().join("tests/tests");
+        self.program.filter(|name| folder.join(name).is_dir()).map_or(Vec::new(), |name| vec!["--test", name])
+    }
+
     fn parse(arguments: &'a [String]) -> Result<Self, Failure> {
         let (repeat, rest) = match arguments {
             [word, number, rest @ ..] if word == "--repeat" => {

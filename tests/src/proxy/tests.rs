@@ -61,6 +61,12 @@ fn hear(stream: &mut TcpStream, length: usize) -> String {
     String::from_utf8(bytes).expect("it is text")
 }
 
+/// Says something, and hears it again.
+fn echoes(stream: &mut TcpStream, words: &str) {
+    say(stream, words);
+    assert_eq!(hear(stream, words.len()), words);
+}
+
 /// Reads until the connection ends. Returns the text and the error.
 fn hear_out(stream: &mut TcpStream) -> (String, Option<ErrorKind>) {
     let mut bytes = Vec::new();
@@ -80,8 +86,7 @@ fn silence(stream: &mut TcpStream) {
 fn a_new_proxy_forwards_everything() {
     let (_echo, proxy) = pair();
     let mut stream = connect(&proxy);
-    say(&mut stream, "hello");
-    assert_eq!(hear(&mut stream, 5), "hello");
+    echoes(&mut stream, "hello");
     assert_eq!((proxy.accepted(), proxy.open()), (1, 1));
     drop(stream);
     wait::until("the connection to be closed", LIMIT, || proxy.open() == 0);
@@ -124,8 +129,7 @@ fn a_stall_takes_bytes_and_forwards_nothing_until_it_ends() {
 fn a_stall_also_stops_connections_that_are_open() {
     let (echo, proxy) = pair();
     let mut stream = connect(&proxy);
-    say(&mut stream, "one");
-    assert_eq!(hear(&mut stream, 3), "one");
+    echoes(&mut stream, "one");
     proxy.set(Mode::Stall);
     say(&mut stream, "two");
     silence(&mut stream);
@@ -148,26 +152,22 @@ fn a_muted_server_hears_and_its_reply_waits() {
 fn refusal_closes_new_and_open_connections() {
     let (_echo, proxy) = pair();
     let mut open = connect(&proxy);
-    say(&mut open, "hello");
-    assert_eq!(hear(&mut open, 5), "hello");
+    echoes(&mut open, "hello");
     proxy.set(Mode::Refuse);
     assert_eq!(hear_out(&mut open).0, "");
     assert_eq!(hear_out(&mut connect(&proxy)).0, "");
     proxy.set(Mode::Pass);
     let mut again = connect(&proxy);
-    say(&mut again, "hello");
-    assert_eq!(hear(&mut again, 5), "hello");
+    echoes(&mut again, "hello");
 }
 
 #[test]
 fn a_cut_ends_the_connection_in_the_middle_of_a_reply() {
     let (_echo, proxy) = pair();
     let mut stream = connect(&proxy);
-    say(&mut stream, "one");
-    assert_eq!(hear(&mut stream, 3), "one");
+    echoes(&mut stream, "one");
     proxy.set(Mode::CutAfter(7));
-    say(&mut stream, "four");
-    assert_eq!(hear(&mut stream, 4), "four");
+    echoes(&mut stream, "four");
     say(&mut stream, "fifteen");
     assert_eq!(hear_out(&mut stream), ("fif".into(), None));
 }
@@ -198,13 +198,11 @@ fn a_reset_is_seen_as_one() {
 fn open_connections_are_reset_and_new_ones_are_not() {
     let (_echo, proxy) = pair();
     let mut stream = connect(&proxy);
-    say(&mut stream, "hello");
-    assert_eq!(hear(&mut stream, 5), "hello");
+    echoes(&mut stream, "hello");
     proxy.reset_all();
     assert_eq!(hear_out(&mut stream).1, Some(ErrorKind::ConnectionReset));
     let mut again = connect(&proxy);
-    say(&mut again, "hello");
-    assert_eq!(hear(&mut again, 5), "hello");
+    echoes(&mut again, "hello");
 }
 
 #[test]
@@ -217,25 +215,26 @@ fn replies_that_are_held_back_are_lost_with_their_connections() {
     proxy.lose_replies();
     assert_eq!(hear_out(&mut stream), (String::new(), Some(ErrorKind::ConnectionReset)));
     let mut again = connect(&proxy);
-    say(&mut again, "hello");
-    assert_eq!(hear(&mut again, 5), "hello");
+    echoes(&mut again, "hello");
 }
 
 #[test]
 fn delayed_replies_overlap() {
-    let (_echo, proxy) = pair();
-    let delay = Duration::from_millis(100);
-    proxy.set(Mode::Delay(delay));
-    let mut stream = connect(&proxy);
-    let started = Instant::now();
-    for _ in 0..20 {
-        say(&mut stream, "x");
-        thread::sleep(Duration::from_millis(2)); // so that they are pieces of their own
-    }
-    assert_eq!(hear(&mut stream, 20).len(), 20);
-    let took = started.elapsed();
-    assert!(took >= delay, "{took:?}");
-    assert!(took < delay * 10, "one after the other they would take 20 delays: {took:?}");
+    crate::machine::undisturbed(Duration::from_millis(100), || {
+        let (_echo, proxy) = pair();
+        let delay = Duration::from_millis(100);
+        proxy.set(Mode::Delay(delay));
+        let mut stream = connect(&proxy);
+        let started = Instant::now();
+        for _ in 0..20 {
+            say(&mut stream, "x");
+            thread::sleep(Duration::from_millis(2)); // so that they are pieces of their own
+        }
+        assert_eq!(hear(&mut stream, 20).len(), 20);
+        let took = started.elapsed();
+        assert!(took >= delay, "{took:?}");
+        assert!(took < delay * 10, "one after the other they would take 20 delays: {took:?}");
+    });
 }
 
 #[test]
@@ -255,8 +254,7 @@ fn a_trickle_comes_one_byte_at_a_time() {
     proxy.set(Mode::Trickle(Duration::from_millis(20)));
     let mut stream = connect(&proxy);
     let started = Instant::now();
-    say(&mut stream, "hello");
-    assert_eq!(hear(&mut stream, 5), "hello");
+    echoes(&mut stream, "hello");
     assert!(started.elapsed() >= Duration::from_millis(80));
 }
 
@@ -276,14 +274,11 @@ fn new_connections_go_where_the_target_has_moved() {
     let (first, proxy) = pair();
     let second = Echo::start();
     let mut old = connect(&proxy);
-    say(&mut old, "one");
-    assert_eq!(hear(&mut old, 3), "one");
+    echoes(&mut old, "one");
     proxy.set_target(second.addr);
     let mut new = connect(&proxy);
-    say(&mut new, "three");
-    assert_eq!(hear(&mut new, 5), "three");
-    say(&mut old, "two");
-    assert_eq!(hear(&mut old, 3), "two");
+    echoes(&mut new, "three");
+    echoes(&mut old, "two");
     let heard = [&first, &second].map(|echo| echo.heard.load(Ordering::SeqCst));
     assert_eq!(heard, [6, 5]);
 }
@@ -298,8 +293,7 @@ fn a_target_that_is_not_there_ends_the_connection() {
 fn drop_closes_everything() {
     let (_echo, proxy) = pair();
     let mut stream = connect(&proxy);
-    say(&mut stream, "hello");
-    assert_eq!(hear(&mut stream, 5), "hello");
+    echoes(&mut stream, "hello");
     let addr = proxy.addr();
     drop(proxy);
     assert_eq!(hear_out(&mut stream).0, "");

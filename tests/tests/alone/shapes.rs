@@ -2,9 +2,10 @@
 
 use allocation_counter::AllocationInfo;
 use tollgate::{
-    Algorithm, Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
-    store::{Check, CheckFuture, Clock, StoreFuture},
+    Algorithm, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore,
+    store::Clock,
     tenants::TenantLimiters,
+    test_util::FaultyStore,
     testing::{Script, shapes},
 };
 use tollgate_tests::RedisServer;
@@ -92,37 +93,16 @@ fn a_tenant_with_a_quota_of_its_own_takes_less_than_230_bytes() {
     }
 }
 
-/// Decides in process until it is told to be away.
-struct StoreWithOutage(MemoryStore, std::sync::Arc<std::sync::atomic::AtomicBool>);
-
-impl Store for StoreWithOutage {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        match self.1.load(std::sync::atomic::Ordering::Relaxed) {
-            true => StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away"))),
-            false => self.0.check(check),
-        }
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.0.refund(check, decision)
-    }
-
-    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        self.0.reset(check)
-    }
-}
-
 const TENANTS: u64 = 100_000;
 
 /// 20 000 limiters with a store in reserve each took 176 MB.
 #[test]
 fn a_hundred_thousand_tenants_with_quotas_of_their_own_share_one_limiter() {
     let _alone = alone();
-    let is_away = std::sync::Arc::default();
     let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-    let store = StoreWithOutage(store, std::sync::Arc::clone(&is_away));
+    let away = FaultyStore::new(store);
     let api = Policy::token_bucket("api", Quota::per_day(10));
-    let limiter = Limiter::builder(store).policies(api.clone()).on_outage(Outage::local(2)).build();
+    let limiter = Limiter::builder(away.clone()).policies(api.clone()).on_outage(Outage::local(2)).build();
     let check_all = |tenants: &[Limiter]| {
         for (at, tenant) in (0_u64..).zip(tenants) {
             let decision = tenant.check(at).into_future().into_ready().expect("an answer at once").expect("a decision");
@@ -137,7 +117,7 @@ fn a_hundred_thousand_tenants_with_quotas_of_their_own_share_one_limiter() {
         );
     });
     let in_use = per_tenant(&mut || check_all(&tenants));
-    is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    away.fail();
     let in_outage = per_tenant(&mut || check_all(&tenants));
     let size = size_of::<Limiter>();
     assert_eq!(size, 2 * size_of::<usize>());

@@ -1,28 +1,15 @@
 //! Limiters that differ in their policies alone.
 
-use tollgate::{
-    Cost, Decision, Error, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, Store,
-    store::{Check, CheckFuture, StoreFuture},
-};
+use tollgate::{Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, test_util::FaultyStore};
 use tollgate_test_support::remaining;
 
 const API: Policy = Policy::token_bucket("api", Quota::per_day(10));
 
-/// Decides nothing.
-struct AwayStore;
-
-impl Store for AwayStore {
-    fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
-    }
-
-    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
-    }
-
-    fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "away")))
-    }
+/// Returns a store that decides nothing.
+fn away() -> FaultyStore {
+    let store = FaultyStore::default();
+    store.fail();
+    store
 }
 
 fn daily(amount: u64) -> Policy {
@@ -54,7 +41,7 @@ async fn a_refund_goes_to_the_policies_of_the_decision() {
 #[tokio::test]
 async fn an_outage_limits_each_set_by_its_own_share() {
     for (outage, shares) in [(Outage::local(2), [5, 50]), (Outage::local(1), [10, 100]), (Outage::local(4), [2, 25])] {
-        let limiter = Limiter::builder(AwayStore).policies(API).on_outage(outage).build();
+        let limiter = Limiter::builder(away()).policies(API).on_outage(outage).build();
         for (amount, share) in [10, 100].into_iter().zip(shares) {
             let (limiter, key) = (limiter.with_policies(daily(amount)), Key::new(amount));
             let mut allowed = 0;
@@ -69,7 +56,7 @@ async fn an_outage_limits_each_set_by_its_own_share() {
 
 #[tokio::test]
 async fn a_closed_and_an_open_limiter_answer_alike_for_other_policies() {
-    let build = |outage| Limiter::builder(AwayStore).policies(API).on_outage(outage).build().with_policies(daily(1));
+    let build = |outage| Limiter::builder(away()).policies(API).on_outage(outage).build().with_policies(daily(1));
     let _ = build(Outage::Closed).check("acme").await.expect_err("closed");
     for _ in 0..3 {
         assert!(build(Outage::Open).check("acme").await.expect("a decision").is_allowed());

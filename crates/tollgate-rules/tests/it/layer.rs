@@ -3,10 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
-use tollgate::{
-    Cost, Decision, Error, ErrorKind, Limiter, MemoryStore, Policy, Quota, Store,
-    store::{Check, CheckFuture, Clock, StoreFuture},
-};
+use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, Store, store::Clock, test_util::FaultyStore};
 use tollgate_rules::{Actions, Descriptor, Format, RequestRules, RuleLimiter, RuleSet, Rules};
 use tollgate_tower::{
     HeaderFormat, LimiterSource, RateLimitLayer, ResetFormat,
@@ -352,24 +349,11 @@ async fn a_request_waits_for_its_turn_in_a_leaky_bucket() {
 
 #[tokio::test]
 async fn an_outage_is_answered_as_the_rule_says() {
-    #[derive(Debug)]
-    struct Away;
-    impl Store for Away {
-        fn check(&self, _: Check<'_>) -> CheckFuture {
-            StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
-        }
-
-        fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-            StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
-        }
-
-        fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
-            StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
-        }
-    }
+    let away = FaultyStore::default();
+    away.fail();
     for (answer, status) in [("fail", 503), ("allow", 200), ("local", 200)] {
         let of_rule = RULES.replace("key: tenant, rate", &format!("key: tenant, on_outage: {answer}, rate"));
-        let layer = RateLimitLayer::builder(on(Away, &of_rule), Global).mark_degraded(true).build();
+        let layer = RateLimitLayer::builder(on(away.clone(), &of_rule), Global).mark_degraded(true).build();
         let response = send(&layer, request(&[("x-tenant", "acme")])).await;
         assert_eq!(response.status().as_u16(), status, "{answer}");
     }

@@ -51,6 +51,12 @@ fn envoy_refused(yaml: &str) -> RuleErrors {
     RuleSet::builder().compat(Compat::Envoy).parse(yaml, Format::Yaml).expect_err("the rules are wrong")
 }
 
+/// Waits until a condition holds: less than the 30 s after which files are looked at without an event.
+#[track_caller]
+fn until(what: &str, holds: impl FnMut() -> bool) {
+    tollgate_tests::wait::until(what, std::time::Duration::from_secs(20), holds);
+}
+
 /// Returns the name of the limit that applies in the domain `d`, or else its amount.
 fn limit(rules: &RuleSet, entries: &[(&'static str, &'static str)]) -> Option<String> {
     let descriptor: Descriptor<'_> = entries.iter().copied().collect();

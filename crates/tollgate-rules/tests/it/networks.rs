@@ -5,8 +5,6 @@ use std::{
     fs,
     net::{IpAddr, SocketAddr},
     path::Path,
-    thread,
-    time::{Duration, Instant},
 };
 
 use http::{Request, Response};
@@ -15,7 +13,7 @@ use tollgate_rules::{Code, Descriptor, Format, GlobalModes, RuleErrorKind, RuleL
 use tollgate_tower::{RateLimitLayer, key::Global};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{envoy_refused, refused, rules};
+use super::{envoy_refused, refused, rules, until};
 
 const RULES: &str = "
 domain: d
@@ -147,16 +145,6 @@ fn mistakes_in_a_file_of_networks_refuse_the_load_and_name_both_files() {
     fs::write(&list, "10.0.0.0/8 # one\n").unwrap();
     let set = RuleSet::load(&path).unwrap();
     assert!(is_denied(&set, "10.0.0.1") && !is_denied(&set, "11.0.0.1"));
-}
-
-/// Waits until a condition holds.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        // Less than the 30 s after which files are looked at without an event.
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        thread::yield_now();
-    }
 }
 
 #[test]

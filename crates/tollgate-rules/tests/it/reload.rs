@@ -5,10 +5,12 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tollgate_rules::{Descriptor, Rules};
+
+use super::until;
 
 /// Writes rules of 100 tenants with one amount, or broken ones, and replaces the file by a rename.
 fn put(path: &Path, amount: u64, is_broken: bool) {
@@ -30,16 +32,6 @@ fn amount(rules: &Rules, tenant: &'static str) -> u64 {
     let (set, descriptor) = (rules.current(), Descriptor::from([("tenant", tenant)]));
     let found = set.find("d", &descriptor).expect("every tenant has a rule");
     found.rule().amount().unwrap().0
-}
-
-/// Waits until a condition holds.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        // Less than the 30 s after which files are looked at without an event.
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        thread::yield_now();
-    }
 }
 
 fn directory() -> (tempfile::TempDir, PathBuf) {

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use tollgate::{
     Decision, Error, ErrorKind, Key, MemoryStore, PolicySet, Store,
     store::{Check, CheckFuture, Clock, StoreFuture},
+    test_util::FaultyStore,
 };
 use tollgate_rules::{CheckError, Code, Descriptor, RuleLimiter, Rules};
 
@@ -193,27 +194,17 @@ async fn each_descriptor_of_a_step_has_its_own_units() {
 
 #[tokio::test]
 async fn an_error_of_a_step_is_that_of_the_request() {
-    struct Away;
-    impl Store for Away {
-        fn check(&self, _: Check<'_>) -> CheckFuture {
-            StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is away")))
-        }
-        fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-            StoreFuture::ready(Ok(()))
-        }
-        fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
-            StoreFuture::ready(Ok(()))
-        }
-    }
+    let away = FaultyStore::default();
+    away.fail();
     let set = || Rules::new(rules(RULES));
-    let closed = RuleLimiter::builder(set(), Away).on_outage(tollgate::Outage::Closed).build();
+    let closed = RuleLimiter::builder(set(), away.clone()).on_outage(tollgate::Outage::Closed).build();
     let error = closed.check("d", &request(&["a", "b"]), 1).await.expect_err("no decision");
     assert!(matches!(error, CheckError::Store(_)), "{error}");
-    let open = RuleLimiter::builder(set(), Away).on_outage(tollgate::Outage::Open).build();
+    let open = RuleLimiter::builder(set(), away.clone()).on_outage(tollgate::Outage::Open).build();
     let decision = open.check("d", &request(&["a", "b"]), 1).await.expect("a decision");
     assert!(decision.is_allowed());
     assert!(decision.decisions().iter().flatten().all(|decision| decision.is_degraded()));
-    let local = RuleLimiter::builder(set(), Away).on_outage(tollgate::Outage::local(1)).build();
+    let local = RuleLimiter::builder(set(), away.clone()).on_outage(tollgate::Outage::local(1)).build();
     for expected in [[OK, OK], [OK, OK], [OK, OVER]] {
         assert_eq!(codes(&local, &request(&["a", "b"])).await, expected);
     }

@@ -17,9 +17,9 @@ use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tollgate::{
-    Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    Limiter, MemoryStore, Outage, Policy, Quota,
     permits::{Concurrency, ConcurrencyLimiter, Lost, OnLoss},
-    store::{Check, CheckFuture, PermitGrant, PermitRequest, StoreFuture},
+    test_util::FaultyStore,
 };
 use tollgate_tower::{
     Meter, RateLimitLayer,
@@ -240,44 +240,6 @@ async fn outside_of_a_rate_limit_either_denial_leaves_nothing_behind() {
     assert_eq!(free(&permits, "acme").await, 1);
 }
 
-/// A store outside the process that can be away.
-#[derive(Clone, Debug)]
-struct Remote {
-    store: MemoryStore,
-    is_away: Arc<AtomicBool>,
-}
-
-impl Remote {
-    fn new() -> Self {
-        Self { store: MemoryStore::new(), is_away: Arc::default() }
-    }
-
-    fn go_away(&self) {
-        self.is_away.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Store for Remote {
-    fn check(&self, check: Check<'_>) -> CheckFuture {
-        self.store.check(check)
-    }
-
-    fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
-        self.store.refund(check, decision)
-    }
-
-    fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        self.store.reset(check)
-    }
-
-    fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-        if self.is_away.load(Ordering::Relaxed) {
-            return StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")));
-        }
-        self.store.permits(request)
-    }
-}
-
 /// Counts how often it was dropped.
 struct Dropped(Arc<AtomicUsize>);
 
@@ -317,7 +279,7 @@ async fn soon<F: Future>(future: F) -> F::Output {
 #[tokio::test]
 async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
     for responds in [false, true] {
-        let store = Remote::new();
+        let store = FaultyStore::default();
         let policy = Concurrency::new("exports", 1).with_life(Duration::from_millis(100)).on_loss(OnLoss::Cancel);
         let limiter =
             Limiter::builder(store.clone()).policies(ONE).on_outage(Outage::Closed).build().concurrency(policy);
@@ -326,13 +288,13 @@ async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
         let mut call = Box::pin(layer.layer(endless(&dropped, responds)).oneshot(request()));
         if responds {
             let mut response = call.await.unwrap();
-            store.go_away();
+            store.fail();
             let error = soon(response.frame()).await.unwrap().unwrap_err();
             assert!(error.is::<Lost>(), "{error}");
             assert!(response.frame().await.is_none());
         } else {
             assert!(call.as_mut().now_or_never().is_none());
-            store.go_away();
+            store.fail();
             let response = soon(call).await.unwrap();
             assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         }

@@ -11,8 +11,9 @@ use axum::Router;
 use http::{Request, Response, StatusCode};
 use tokio::net::TcpListener;
 use tollgate::{
-    Decision, Error, ErrorKind, Limiter, MemoryStore, Outage, Policy, Quota, Store,
+    Decision, Limiter, MemoryStore, Outage, Policy, Quota, Store,
     store::{Check, CheckFuture, Clock, StoreFuture},
+    test_util::FaultyStore,
 };
 use tollgate_tower::{HeaderFormat, ResetFormat};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -95,27 +96,11 @@ impl StoppedClock {
     }
 }
 
-/// A store that is never available.
-#[derive(Clone, Debug)]
-struct Unavailable;
-
-impl Store for Unavailable {
-    fn check(&self, _: Check<'_>) -> CheckFuture {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
-    }
-
-    fn refund(&self, _: Check<'_>, _: Option<&Decision>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
-    }
-
-    fn reset(&self, _: Check<'_>) -> StoreFuture<()> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")))
-    }
-}
-
 /// Creates a limiter during an outage of its store.
 pub(crate) fn unavailable(outage: Outage) -> Limiter {
-    Limiter::builder(Unavailable).policies(TWO).on_outage(outage).build()
+    let store = FaultyStore::default();
+    store.fail();
+    Limiter::builder(store).policies(TWO).on_outage(outage).build()
 }
 
 /// Returns the remaining units of a key under a policy.
