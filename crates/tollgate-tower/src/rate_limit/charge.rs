@@ -10,11 +10,12 @@ use tollgate::{Cost, Costs, Key, Priority};
 
 use crate::{
     charge::Due,
+    key::Extraction,
     metrics::LabelIndex,
     rate_limit::{
         builder::CostOf,
         limits::{LimitRef, Limits, Steps},
-        request::{Asked, Extraction, RequestContext, Step, Verdict},
+        request::{Asked, RequestContext, Step, Verdict},
         reservation::ReserveOptions,
     },
 };

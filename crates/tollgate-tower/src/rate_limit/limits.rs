@@ -30,7 +30,8 @@ pub(crate) struct Limits {
     pub(super) lookups: Vec<Lookup>,
     pub(super) deciders: Vec<Decide>,
     pub(super) selector: Selector,
-    /// What is kept for policy sets that are looked up. It belongs to the content of a set, so tenants with equal policies share it.
+    /// What is kept for policy sets that are looked up. It belongs to the content of a set, so tenants with equal policies
+    /// share it.
     profiles: Cache<PolicySet, Arc<Profile>, UnitWeighter, RandomState>,
     looked_up: LookedUpMetrics,
     pub(super) options: Options,

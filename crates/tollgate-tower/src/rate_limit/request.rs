@@ -11,16 +11,13 @@ use tollgate::{
 use crate::{
     charge::Due,
     gate,
-    key::KeyError,
+    key::Extraction,
     metrics::LabelIndex,
     rate_limit::{answer::Admission, joint::JointFuture, limits::LimitRef},
 };
 
 /// Says what happens to a request next.
 pub(crate) type Verdict<B> = gate::Verdict<Admission, Step, Response<B>>;
-
-/// The key of a request, if it has one.
-pub(super) type Extraction = Result<Option<Key>, KeyError>;
 
 /// Says what a request waits for.
 #[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]

@@ -10,14 +10,14 @@ use tollgate::{
 
 use crate::{
     Meter,
-    key::NetworkVerdict,
+    key::{Extraction, NetworkVerdict},
     rate_limit::{
         answer::Admission,
         builder::{CostOf, NetworkOptions},
         check,
         joint::JointCheck,
         limits::{LimitRef, Steps},
-        request::{Extraction, Step, Verdict},
+        request::{Step, Verdict},
         request_limiter::RequestLimiter,
         source::{Selector, Target},
     },

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
-use tollgate::{Cost, Limiter, Outage, Policy, Quota};
+use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{Outcome, RateLimitLayer, key::Global};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
@@ -98,16 +98,6 @@ async fn a_request_that_is_cancelled_before_the_decision_has_no_charge_to_settle
     assert!(tokio::time::timeout(Duration::from_millis(1), service.oneshot(request())).await.is_err());
 }
 
-#[tokio::test]
-async fn a_denial_and_an_outage_are_not_refunded() {
-    let settle = |_: Outcome<'_>, _| Cost::ZERO;
-    let limiter = Limiter::new(still(), TWO);
-    let _ = limiter.check("all").cost(Cost::new(2)).await.unwrap();
-    send(&RateLimitLayer::builder(limiter.clone(), Global).final_cost(settle).build(), request()).await;
-    assert_eq!(left(&limiter).await, 0);
-    send(&RateLimitLayer::builder(unavailable(Outage::Open), Global).final_cost(settle).build(), request()).await;
-}
-
 /// Responds after 10 ms with the status in the body of the request.
 fn log_in() -> impl Service<Request<u16>, Response = Response<String>, Error = Infallible, Future: Send> + Clone {
     service_fn(|request: Request<u16>| async move {
@@ -192,29 +182,6 @@ async fn charge_after_charges_a_request_that_fails_or_is_cancelled() {
         refunds_are_done().await;
         assert_eq!(left(&limiter).await, 0);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn charge_after_in_shadow_mode_rejects_nothing_and_with_wait_it_waits() {
-    let spent = || async {
-        let limiter = Limiter::new(tokio_clock_store(), TWO);
-        let _ = limiter.check("all").cost(Cost::new(2)).await.unwrap();
-        limiter
-    };
-    let shadow = RateLimitLayer::builder(spent().await, Global).charge_after(|_| true).shadow(true).build();
-    assert_eq!(statuses(&shadow, 3).await, [StatusCode::OK; 3]);
-    let waits = RateLimitLayer::builder(spent().await, Global);
-    let waits = waits.charge_after(|_| true).wait(Duration::from_secs(60)).build();
-    let start = tokio::time::Instant::now();
-    assert_eq!(statuses(&waits, 1).await, [StatusCode::OK]);
-    assert_eq!(start.elapsed().as_secs(), 30);
-
-    // A request that waits is charged when it is admitted. So a response that costs nothing is refunded.
-    let limiter = spent().await;
-    let free = RateLimitLayer::builder(limiter.clone(), Global);
-    let free = free.charge_after(|_| false).wait(Duration::from_secs(60)).build();
-    assert_eq!(statuses(&free, 1).await, [StatusCode::OK]);
-    assert_eq!(left(&limiter).await, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,23 +154,6 @@ async fn a_responder_that_layers_share_knows_the_decision_and_the_headers_of_the
 }
 
 #[tokio::test]
-async fn a_request_of_a_lower_priority_leaves_a_part_of_the_burst_to_others() {
-    let limiter = Limiter::new(still(), Policy::token_bucket("api", Quota::per_minute(10)));
-    let layer = RateLimitLayer::builder(limiter, Global);
-    let layer = layer.priority(|parts| match parts.headers.contains_key("x-batch") {
-        true => Priority::BACKGROUND,
-        false => Priority::CRITICAL,
-    });
-    let layer = layer.build();
-    let mut batch = Vec::new();
-    for _ in 0..7 {
-        batch.push(send(&layer, request_with("x-batch", "1")).await.status().as_u16());
-    }
-    assert_eq!(batch, [200, 200, 200, 200, 200, 200, 429]);
-    assert_eq!(statuses(&layer, 5).await, [200, 200, 200, 200, 429]);
-}
-
-#[tokio::test]
 async fn the_headers_of_a_ranked_denial_say_what_that_caller_can_have() {
     let plan = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
     let limiter = Limiter::new(still(), [Policy::token_bucket("fleet", Quota::per_minute(10)), plan]);

@@ -80,14 +80,14 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// has counted instead.
     ///
     /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes of an upload, rows
-    /// of an export. The closure computes the estimate from the head of the request. It returns one [`Cost`] for all
-    /// policies, or [`Costs`] for each. The service counts with the [`Meter`](crate::Meter) in the extensions of the
-    /// request. The module [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
+    /// of an export. The closure computes the estimate from the head of the request. It returns one
+    /// [`Cost`](tollgate::Cost) for all policies, or [`Costs`] for each. The service counts with the
+    /// [`Meter`](crate::Meter) in the extensions of the request. The module [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
     /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
     ///
-    /// Call it after the other options. It replaces [`cost`](Self::cost), [`costs`](Self::costs), [`final_cost`](Self::final_cost),
-    /// [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after) and [`clear_on`](Self::clear_on).
-    /// [`wait`](Self::wait) applies to leaky buckets alone: with other policies, a reservation does not wait. With a
+    /// Call it after the other options. It replaces [`cost`](Self::cost), [`costs`](Self::costs),
+    /// [`final_cost`](Self::final_cost), [`charge_on`](Self::charge_on), [`charge_after`](Self::charge_after) and
+    /// [`clear_on`](Self::clear_on). [`wait`](Self::wait) applies to leaky buckets alone: with other policies, a reservation does not wait. With a
     /// store that has no reservations, the response is 500.
     pub fn reserve<C: Into<Costs>>(
         self,
