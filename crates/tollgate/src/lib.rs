@@ -74,7 +74,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "calendar", feature = "metrics", feature = "redis", feature = "testing", feature = "tls")),
-    allow(dead_code, unused_imports, reason = "each of these features uses more of the crate")
+    allow(dead_code, unreachable_pub, unused_imports, reason = "each of these features uses more of the crate")
 )]
 
 //!

@@ -12,7 +12,7 @@ mod deployment;
 mod described;
 mod dice;
 mod in_map;
-mod leases;
+pub mod leases;
 mod limiters;
 pub mod lost_settlements;
 pub mod mixed;

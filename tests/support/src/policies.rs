@@ -11,7 +11,13 @@ use crate::Dice;
 /// Every algorithm.
 pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
 
-pub use tollgate::testing::accrues_exactly;
+/// Returns whether exactly k times the amount accrues in k whole periods. Those that slide over counters admit less, and a
+/// lockout admits nothing for a time.
+#[must_use]
+pub fn accrues_exactly(algorithm: Algorithm) -> bool {
+    use Algorithm::{Lockout, SlidingBuckets, SlidingWindow};
+    !matches!(algorithm, SlidingWindow | SlidingBuckets { .. } | Lockout { .. })
+}
 
 /// Amounts and periods in µs: round, odd, tiny, prime, huge.
 const QUOTAS: &[(u64, u64)] = &[
@@ -260,7 +266,21 @@ pub fn net_bound(policy: &Policy, span_us: u64) -> u64 {
 /// For an algorithm without a formula.
 #[must_use]
 pub fn bound(policy: &Policy, span_us: u64) -> u64 {
-    let bound = testing::bound(policy, span_us);
-    let most = bound.unwrap_or_else(|| panic!("no bound is known for {:?}", policy.algorithm()));
+    let (quota, span) = (policy.quota(), u128::from(span_us));
+    let (amount, burst, period) = (u128::from(quota.amount()), u128::from(quota.burst()), quota.period().as_micros());
+    // n in W.
+    let strict = amount * span.div_ceil(period);
+    let most = match policy.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => burst + amount * span / period,
+        // The first spend starts the timer, so it lies before the first fill.
+        Algorithm::IntervalBucket => burst - 1 + strict,
+        // n in each window that the interval touches: two, and one more for each further period.
+        Algorithm::FixedWindow => strict + amount,
+        // A window holds its first hit; the rest of it and another whole one fit beside that.
+        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => strict + amount - u128::from(span <= period),
+        Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => strict,
+        Algorithm::Lockout { first, .. } => amount * ((span - 1).div_ceil(period.min(first.as_micros())) + 1),
+        algorithm => panic!("no bound is known for {algorithm:?}"),
+    };
     u64::try_from(most).expect("a bound")
 }

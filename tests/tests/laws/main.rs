@@ -3,6 +3,7 @@
 //! The number of a law stands in the name of its tests. The in-process store is tried with many random policies. The
 //! adapter and the scripts, which agree with it bit for bit (see `scripts/agreement.rs`), are tried with some of the same.
 
+mod accounts;
 mod answers;
 mod bound;
 mod branches;

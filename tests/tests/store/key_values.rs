@@ -1,13 +1,16 @@
 //! The adapter that makes a store of bytes under keys, over a map that several processes would share.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tokio::runtime;
 use tollgate::{
-    Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, Store,
+    Cost, Error, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, Store,
     permits::Concurrency,
     reservation::{ReservationId, Settlement},
-    store::{Check, Clock, Deadline, KeyValueStore},
+    store::{Check, Clock, Deadline, KeyValue, KeyValueStore, Snapshot, Write},
     testing::ALGORITHMS,
 };
 use tollgate_test_support::{Dice, Map, START_US, patient_limiter, policies, remaining};
@@ -123,6 +126,33 @@ async fn a_check_that_others_are_always_faster_than_ends_at_its_deadline() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let error = store.check(check).await.expect_err("it ends without a deadline, too");
     assert_eq!((error.kind(), error.kind().is_unavailable()), (ErrorKind::Overloaded, true));
+}
+
+/// Does not answer the first time.
+struct Stuck(Map, AtomicBool);
+
+impl KeyValue for Stuck {
+    type Read = <Map as KeyValue>::Read;
+
+    async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Self::Read>, Error> {
+        if !self.1.swap(true, Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.0.read(keys).await
+    }
+
+    async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
+        self.0.write(read, writes).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_does_not_answer_holds_its_lane_until_the_last_deadline() {
+    let store = KeyValueStore::new(Stuck(map(), AtomicBool::new(false)));
+    let limiter = Limiter::builder(store).policies(Policy::token_bucket("api", Quota::per_day(5)));
+    let limiter = limiter.on_outage(Outage::Closed).build();
+    assert_eq!(limiter.check("acme").await.expect_err("no answer").kind(), ErrorKind::Timeout);
+    assert_eq!(limiter.check("acme").await.expect("the lane is free").states().next().expect("one").remaining(), 4);
 }
 
 #[test]

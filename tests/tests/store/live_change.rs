@@ -17,7 +17,8 @@ use tollgate_tests::RedisServer;
 
 const SWAPS: u64 = 10_000;
 const SETS: u64 = 4;
-const AMOUNT: u64 = 1_000_000;
+/// More than any machine checks while the sets are replaced.
+const AMOUNT: u64 = 1_000_000_000_000;
 
 /// Returns a set with one policy that all sets have, under another quota in each, and one of its own.
 fn set(number: u64) -> PolicySet {

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::states::{StateTable, run_async};
+use super::states::{run_async, state_table};
 use crate::{
     failure::Failure,
     output::{Format, Report},
@@ -58,7 +58,7 @@ impl Peek {
         let peeked = Peeked { states };
         Ok(Report::new(format, &peeked, || match &peeked.states[..] {
             [] => "nothing is spent\n".to_owned(),
-            states => StateTable::of(states) + &self.waits(states),
+            states => state_table(states) + &self.waits(states),
         }))
     }
 

@@ -1,23 +1,21 @@
 //! `tollgate top`: watches a prefix, or shows the keys with the most use once.
 
 use std::{
-    cmp::Ordering,
     env,
     fmt::Write as _,
     io::{self, IsTerminal as _},
-    mem,
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
-use super::states::{StateTable, run_async};
+use super::states::{run_async, state_table};
 use crate::{
     failure::Failure,
     output::{Format, Report},
     redis::{LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted},
-    watch::{self, Collector, EndpointOptions, NameOptions, Names, Pace, Plain, Ranking, Screen},
+    watch::{self, Collector, EndpointOptions, First, NameOptions, Names, Order, Pace, Plain, Screen},
 };
 
 /// Watches the limits: what each policy spends, the keys with the most use, and the state of the store.
@@ -96,15 +94,6 @@ enum Manner {
     Screen,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Order {
-    /// Units that are spent
-    #[default]
-    Spent,
-    /// Share of the limit that is spent, where the limit is known
-    Share,
-}
-
 #[derive(Serialize)]
 struct Topped {
     #[serde(flatten)]
@@ -165,7 +154,7 @@ impl Top {
     }
 
     fn print_once(&self, format: Format, mut limits: Limits, names: &Names) -> Result<Report, Failure> {
-        let mut first = self.first();
+        let mut first = First::new(self.number, self.by);
         let scan = run_async(async {
             let mut server = limits.connect(&self.redis).await?;
             if self.by == Order::Share {
@@ -177,7 +166,7 @@ impl Top {
         states.iter_mut().for_each(|state| names.apply(state));
         let topped = Topped { scan, states };
         Ok(Report::new(format, &topped, || {
-            let mut text = StateTable::of(&topped.states);
+            let mut text = state_table(&topped.states);
             // Writing to memory cannot fail.
             let _ = writeln!(text, "{}", topped.scan.line());
             text
@@ -191,15 +180,11 @@ impl Top {
         refreshes: Option<u32>,
         open: impl FnOnce() -> io::Result<V>,
     ) -> Result<Report, Failure> {
-        let first = self.first();
+        let first = First::new(self.number, self.by);
         let collector = Collector::new(&self.redis, limits, &self.scan, &self.endpoints, names, first)?;
         let pace = Pace { interval: self.interval, refreshes };
         run_async(watch::run(collector, pace, open))?;
         Ok(Report::of_text(String::new()))
-    }
-
-    fn first(&self) -> First {
-        First { states: Vec::new(), most: self.number as usize, by: self.by }
     }
 }
 
@@ -216,44 +201,6 @@ fn interval(text: &str) -> Result<Duration, String> {
     match seconds.filter(|seconds| (1..=3_600).contains(seconds)) {
         Some(seconds) => Ok(Duration::from_secs(seconds)),
         None => Err("expected 1s to 1h, such as 2, 2s or 1m".to_owned()),
-    }
-}
-
-/// The first states in an order.
-struct First {
-    states: Vec<StateEntry>,
-    most: usize,
-    by: Order,
-}
-
-impl Ranking for First {
-    fn add(&mut self, state: StateEntry) {
-        let is_before = |other: &StateEntry| self.compare(&state, other) != Ordering::Greater;
-        let at = self.states.iter().rposition(|other| !is_before(other)).map_or(0, |last| last + 1);
-        // A scan may find a key twice.
-        if at < self.most && !self.states.iter().any(|other| other.redis_key == state.redis_key) {
-            self.states.insert(at, state);
-            self.states.truncate(self.most);
-        }
-    }
-
-    fn take(&mut self) -> Vec<StateEntry> {
-        mem::take(&mut self.states)
-    }
-}
-
-impl First {
-    /// Compares so that the most used state comes first.
-    fn compare(&self, a: &StateEntry, b: &StateEntry) -> Ordering {
-        let by_spent = || b.spent.cmp(&a.spent).then_with(|| a.redis_key.cmp(&b.redis_key));
-        match self.by {
-            Order::Spent => by_spent(),
-            // A state without a limit comes last.
-            Order::Share => {
-                let share = |entry: &StateEntry| entry.share().unwrap_or(-1.0);
-                share(b).total_cmp(&share(a)).then_with(by_spent)
-            }
-        }
     }
 }
 

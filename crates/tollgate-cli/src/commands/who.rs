@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::states::{StateTable, run_async};
+use super::states::{run_async, state_table};
 use crate::{
     failure::Failure,
     output::{Format, Report},
@@ -74,7 +74,7 @@ impl Who {
 
 impl Limited {
     fn text(&self) -> String {
-        let mut text = if self.states.is_empty() { String::new() } else { StateTable::of(&self.states) };
+        let mut text = if self.states.is_empty() { String::new() } else { state_table(&self.states) };
         // Writing to memory cannot fail.
         let _ = writeln!(text, "{} limited, of {}", self.limited, self.scan.line());
         text

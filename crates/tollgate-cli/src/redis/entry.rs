@@ -78,7 +78,7 @@ impl StateEntry {
     }
 
     /// Returns the units that are left of the limit, or the debt, as text. Empty when the limit is not known.
-    pub(crate) fn left(&self) -> String {
+    fn left(&self) -> String {
         match (self.limit, self.debt) {
             (Some(_), Some(debt)) if debt > 0 => format!("debt {debt}"),
             (Some(limit), _) => limit.saturating_sub(self.spent).to_string(),
@@ -98,9 +98,18 @@ impl StateEntry {
         }
     }
 
-    /// Returns the time until nothing is spent, as text.
-    pub(crate) fn expires(&self) -> String {
-        span(Duration::from_millis(self.expires_ms))
+    /// Returns the state as cells: spent, left, share in percent, time to expiry, key, policy, algorithm and quota.
+    pub(crate) fn cells(&self) -> [String; 8] {
+        [
+            self.spent.to_string(),
+            self.left(),
+            self.share().map(|share| format!("{:.1}", 100.0 * share)).unwrap_or_default(),
+            span(Duration::from_millis(self.expires_ms)),
+            self.subject.clone(),
+            self.policy.clone(),
+            self.algorithm.to_owned(),
+            self.quota.clone().unwrap_or_default(),
+        ]
     }
 
     /// Creates the state of a fixed window of the year 1970.

@@ -11,6 +11,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use super::{
     endpoint::{self, Endpoint, EndpointOptions, MetricsEndpoint},
     figures::Figures,
+    first::First,
     metrics,
     names::Names,
     snapshot::{DeniedKey, ScanFigures, Snapshot, Source},
@@ -24,22 +25,13 @@ use crate::{
 /// The greatest number of keys that are compared from one scan to the next. A state takes about 100 bytes.
 const MOST_COMPARED: usize = 200_000;
 
-/// Selects the keys that are shown.
-pub(crate) trait Ranking {
-    /// Adds a state of a scan.
-    fn add(&mut self, state: StateEntry);
-
-    /// Returns the first states, and begins again.
-    fn take(&mut self) -> Vec<StateEntry>;
-}
-
 /// Reads snapshots of a prefix.
-pub(crate) struct Collector<'a, R> {
+pub(crate) struct Collector<'a> {
     redis: &'a RedisOptions,
     limits: Limits,
     scan: ScanOptions,
     names: Names,
-    ranking: R,
+    first: First,
     tracker: Tracker,
     server: Option<Server>,
     /// `None` when no server is named.
@@ -56,7 +48,7 @@ struct Health {
 
 type Uses = BTreeMap<(String, &'static str), PolicyUse>;
 
-impl<'a, R: Ranking> Collector<'a, R> {
+impl<'a> Collector<'a> {
     /// Creates a collector. Nothing is connected yet.
     pub(crate) fn new(
         redis: &'a RedisOptions,
@@ -64,7 +56,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
         scan: &ScanOptions,
         endpoints: &EndpointOptions,
         names: Names,
-        ranking: R,
+        first: First,
     ) -> Result<Self, Failure> {
         let timeout = redis.timeout();
         let metrics = endpoints.metrics(timeout)?;
@@ -75,7 +67,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
             limits,
             scan: scan.without_progress(),
             names,
-            ranking,
+            first,
             tracker: Tracker::new(MOST_COMPARED),
             server: None,
             server_health,
@@ -94,7 +86,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
             options: &self.scan,
             server: &mut self.server,
             tracker: &mut self.tracker,
-            ranking: &mut self.ranking,
+            first: &mut self.first,
         };
         let is_named = self.server_health.is_some();
         let scanned = async { if is_named { Some(scan.run().await) } else { None } };
@@ -108,7 +100,7 @@ impl<'a, R: Ranking> Collector<'a, R> {
             Some((uses, figures)) => (uses, Some(figures)),
             None => (Uses::new(), None),
         };
-        let mut states = self.ranking.take();
+        let mut states = self.first.take();
         if scan.is_none() {
             // Connects again next time. The units that were spent meanwhile have no known time.
             self.server = None;
@@ -155,16 +147,16 @@ impl<'a, R: Ranking> Collector<'a, R> {
 }
 
 /// Scans the server once.
-struct RedisScan<'s, R> {
+struct RedisScan<'s> {
     redis: &'s RedisOptions,
     limits: &'s mut Limits,
     options: &'s ScanOptions,
     server: &'s mut Option<Server>,
     tracker: &'s mut Tracker,
-    ranking: &'s mut R,
+    first: &'s mut First,
 }
 
-impl<R: Ranking> RedisScan<'_, R> {
+impl RedisScan<'_> {
     async fn run(&mut self) -> Result<(Uses, ScanFigures), Failure> {
         let server = match self.server {
             Some(server) => server,
@@ -178,7 +170,7 @@ impl<R: Ranking> RedisScan<'_, R> {
         let mut scan = Scan::new(server, self.limits);
         let visit = |state: StateEntry| {
             uses.add(&state);
-            self.ranking.add(state);
+            self.first.add(state);
         };
         let report = scan.run(self.options, &Wanted::All, visit).await?;
         let uses = uses.end();

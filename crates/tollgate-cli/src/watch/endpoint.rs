@@ -18,7 +18,7 @@ use super::{
     exposition::{self, Series},
     figures::Figures,
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, output::shown};
 
 /// The options that name pages of the running services.
 #[derive(Args, Debug)]
@@ -148,7 +148,7 @@ pub(super) fn denied_keys(page: &str) -> impl Iterator<Item = (String, u64)> {
         let name = name.trim();
         // The first line of such a page is the sum.
         let is_key = !name.contains(char::is_whitespace) && name != "denials";
-        Some((exposition::printable(name), count.parse().ok()?)).filter(|_| is_key)
+        Some((shown(name), count.parse().ok()?)).filter(|_| is_key)
     })
 }
 
@@ -160,7 +160,7 @@ mod tests {
     fn lines_of_denied_keys_have_a_count_and_a_name() {
         let page = "12 denials\n       7  0123abcd\n  5 a\u{1b}b\nnone of it\n3 two words\n";
         let keys: Vec<_> = denied_keys(page).collect();
-        assert_eq!(keys, [("0123abcd".to_owned(), 7), ("a\u{fffd}b".to_owned(), 5)]);
+        assert_eq!(keys, [("0123abcd".to_owned(), 7), ("a\\u{1b}b".to_owned(), 5)]);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::output::shown;
+
 /// Names one series of a page.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Series {
@@ -18,11 +20,6 @@ pub(super) fn read(page: &str, beginning: &str) -> BTreeMap<Series, f64> {
     page.lines().filter(|line| line.trim_start().starts_with(beginning)).filter_map(sample).collect()
 }
 
-/// Replaces the signs that a terminal would obey.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|sign| if sign.is_control() { char::REPLACEMENT_CHARACTER } else { sign }).collect()
-}
-
 fn sample(line: &str) -> Option<(Series, f64)> {
     let line = line.trim();
     let (name, rest) = line.split_at(line.find(|sign: char| sign == '{' || sign.is_whitespace())?);
@@ -32,7 +29,7 @@ fn sample(line: &str) -> Option<(Series, f64)> {
     };
     // A time may follow.
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some((Series { name: printable(name), labels }, value))
+    Some((Series { name: shown(name), labels }, value))
 }
 
 /// Reads labels up to the brace behind them, and returns what follows.
@@ -45,7 +42,7 @@ fn labels(mut rest: &str) -> Option<(BTreeMap<String, String>, &str)> {
         }
         let (name, after) = rest.split_once('=')?;
         let (value, after) = quoted(after.trim_start())?;
-        labels.insert(printable(name.trim()), printable(&value));
+        labels.insert(shown(name.trim()), shown(&value));
         rest = after;
     }
 }
@@ -84,7 +81,7 @@ mod tests {
                     a_bad NaN\nother 7\n";
         let read = read(page, "a_");
         assert_eq!(read[&series("a_total", &[])], 3.0);
-        assert_eq!(read[&series("a_total", &[("rule", "x,y=\"}{"), ("b", "\\n\u{fffd}")])], 1500.0);
+        assert_eq!(read[&series("a_total", &[("rule", "x,y=\"}{"), ("b", "\\n\\u{a}")])], 1500.0);
         assert!(read[&series("a_bad", &[])].is_nan());
         assert_eq!(read.keys().filter(|series| series.name == "other").count(), 0);
     }
@@ -101,6 +98,6 @@ mod tests {
     #[test]
     fn no_name_holds_signs_that_a_terminal_obeys() {
         let read = read("a_total{rule=\"\u{1b}[2Jx\"} 1", "a_");
-        assert_eq!(read.keys().next().map(|series| series.labels["rule"].as_str()), Some("\u{fffd}[2Jx"));
+        assert_eq!(read.keys().next().map(|series| series.labels["rule"].as_str()), Some("\\u{1b}[2Jx"));
     }
 }

@@ -7,6 +7,7 @@ mod collector;
 mod endpoint;
 mod exposition;
 mod figures;
+mod first;
 mod metrics;
 mod names;
 #[cfg(test)]
@@ -18,8 +19,9 @@ mod session;
 mod snapshot;
 mod tracker;
 
-pub(crate) use collector::{Collector, Ranking};
+pub(crate) use collector::Collector;
 pub(crate) use endpoint::EndpointOptions;
+pub(crate) use first::{First, Order};
 pub(crate) use names::{NameOptions, Names};
 pub(crate) use plain::Plain;
 pub(crate) use screen::Screen;

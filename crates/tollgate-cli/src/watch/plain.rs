@@ -51,14 +51,11 @@ fn text(snapshot: &Snapshot) -> String {
     let time = snapshot.time.as_deref().unwrap_or_default();
     let prefix = snapshot.prefix.as_ref().map(|prefix| format!(" prefix {prefix}")).unwrap_or_default();
     let mut text = format!("{time}{prefix}\n");
-    let mut add = |line: sections::StatusLine| {
+    for line in sections::status(snapshot) {
         text.push_str(&line.text);
         text.push('\n');
-    };
-    sections::status(snapshot).into_iter().for_each(&mut add);
-    for section in sections::sections(snapshot) {
-        section.lines(usize::MAX, usize::MAX).into_iter().for_each(&mut add);
     }
+    sections::sections(snapshot).iter().for_each(|section| text.push_str(&section.text()));
     text.push('\n');
     text
 }

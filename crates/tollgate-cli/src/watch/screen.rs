@@ -9,11 +9,8 @@ use ratatui::{
     text::{Line as TextLine, Text},
 };
 
-use super::{
-    sections::{self, Section, StatusLine},
-    session::View,
-    snapshot::Snapshot,
-};
+use super::{sections, session::View, snapshot::Snapshot};
+use crate::output::{Line, Table, cut};
 
 /// A terminal that shows the last snapshot. Dropping the value restores the terminal, and so does a panic.
 #[derive(Debug)]
@@ -63,7 +60,7 @@ fn draw(frame: &mut Frame<'_>, snapshot: Option<&Snapshot>) {
     let prefix = snapshot.and_then(|snapshot| snapshot.prefix.as_ref());
     let prefix = prefix.map(|prefix| format!("prefix {prefix}")).unwrap_or_default();
     let head = Layout::horizontal([Constraint::Min(0), Constraint::Length(7)]).split(area);
-    let mut text = vec![TextLine::from(sections::cut(format!("tollgate top  {prefix}").trim_end(), width)).bold()];
+    let mut text = vec![TextLine::from(cut(format!("tollgate top  {prefix}").trim_end(), width)).bold()];
     match snapshot {
         None => text.push(TextLine::from("reading …")),
         Some(snapshot) => text.extend(body(snapshot, width, height.saturating_sub(1))),
@@ -91,13 +88,13 @@ fn body(snapshot: &Snapshot, width: usize, height: usize) -> Vec<TextLine<'stati
     lines
 }
 
-fn styled(line: &StatusLine, width: usize) -> TextLine<'static> {
-    let text = TextLine::from(sections::cut(&line.text, width));
+fn styled(line: &Line, width: usize) -> TextLine<'static> {
+    let text = TextLine::from(cut(&line.text, width));
     if line.is_bad { text.red().bold() } else { text }
 }
 
 /// Divides the height among the sections: the first ones get three rows each, and then each gets what it needs.
-fn shares(sections: &[Section], height: usize) -> Vec<usize> {
+fn shares(sections: &[Table], height: usize) -> Vec<usize> {
     let mut left = height;
     let mut shares = vec![0; sections.len()];
     for most in [3, usize::MAX] {

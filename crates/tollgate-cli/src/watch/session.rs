@@ -10,10 +10,7 @@ use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyM
 use futures_util::{StreamExt as _, stream};
 use tokio::signal;
 
-use super::{
-    collector::{Collector, Ranking},
-    snapshot::Snapshot,
-};
+use super::{collector::Collector, snapshot::Snapshot};
 use crate::failure::Failure;
 
 /// Shows snapshots.
@@ -49,8 +46,8 @@ enum Wish {
 /// # Errors
 ///
 /// When the view cannot be opened or written to, and when no refresh of a given number could read a source.
-pub(crate) async fn run<V: View, R: Ranking>(
-    collector: Collector<'_, R>,
+pub(crate) async fn run<V: View>(
+    collector: Collector<'_>,
     pace: Pace,
     open: impl FnOnce() -> io::Result<V>,
 ) -> Result<(), Failure> {
@@ -88,10 +85,7 @@ pub(crate) async fn run<V: View, R: Ranking>(
 }
 
 /// Reads snapshots, one each interval. It rests at least as long as it reads, so that it is no load for a large prefix.
-fn snapshots<R: Ranking>(
-    collector: Collector<'_, R>,
-    interval: Duration,
-) -> impl futures_util::Stream<Item = Snapshot> {
+fn snapshots(collector: Collector<'_>, interval: Duration) -> impl futures_util::Stream<Item = Snapshot> {
     stream::unfold((collector, Duration::ZERO), move |(mut collector, rest)| async move {
         tokio::time::sleep(rest).await;
         let begun = Instant::now();

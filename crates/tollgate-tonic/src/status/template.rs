@@ -47,8 +47,7 @@ impl StatusTemplate {
             QuotaFailure::new(violations).into(),
             self.error_info("RATE_LIMIT_EXCEEDED", policy.into_iter().collect()),
         ];
-        let pushback = self.pushback.then(|| pushback_ms(retry_after));
-        Status::with_error_details_vec_and_metadata(self.code, "rate limit exceeded", details, metadata(pushback))
+        self.status(self.code, "rate limit exceeded", details, Some(retry_after))
     }
 
     /// Returns the status of a call whose key has too many calls in flight. The wait is an estimate.
@@ -65,27 +64,18 @@ impl StatusTemplate {
             QuotaFailure::new([violation]).into(),
             self.error_info("CONCURRENCY_LIMIT_EXCEEDED", policy),
         ];
-        let pushback = self.pushback.then(|| pushback_ms(retry_after));
-        Status::with_error_details_vec_and_metadata(
-            self.code,
-            "concurrency limit exceeded",
-            details,
-            metadata(pushback),
-        )
+        self.status(self.code, "concurrency limit exceeded", details, Some(retry_after))
     }
 
     /// Returns the status of a call that no wait lets pass.
     pub(super) fn blocked(&self) -> Status {
         let details = [self.error_info("RATE_LIMIT_EXCEEDED", HashMap::new())];
-        let pushback = self.pushback.then_some(DO_NOT_RETRY);
-        Status::with_error_details_vec_and_metadata(self.code, "rate limit exceeded", details, metadata(pushback))
+        self.status(self.code, "rate limit exceeded", details, None)
     }
 
     pub(super) fn cost_never_fits(&self) -> Status {
         let details = [self.error_info("COST_EXCEEDS_LIMIT", HashMap::new())];
-        let message = "the call costs more than its rate limit can ever allow";
-        let pushback = self.pushback.then_some(DO_NOT_RETRY);
-        Status::with_error_details_vec_and_metadata(self.code, message, details, metadata(pushback))
+        self.status(self.code, "the call costs more than its rate limit can ever allow", details, None)
     }
 
     pub(super) fn unavailable(&self) -> Status {
@@ -99,13 +89,23 @@ impl StatusTemplate {
             ErrorDetail::from(RetryInfo::new(Some(retry_after))),
             self.error_info("SERVICE_OVERLOADED", HashMap::new()),
         ];
-        let pushback = self.pushback.then(|| pushback_ms(retry_after));
-        Status::with_error_details_vec_and_metadata(
-            Code::Unavailable,
-            "service overloaded",
-            details,
-            metadata(pushback),
-        )
+        self.status(Code::Unavailable, "service overloaded", details, Some(retry_after))
+    }
+
+    /// Returns a status with the entry for retries, if it is on. Without a time, the client does not retry.
+    fn status(
+        &self,
+        code: Code,
+        message: &str,
+        details: impl IntoIterator<Item = ErrorDetail>,
+        retry_after: Option<Duration>,
+    ) -> Status {
+        let mut metadata = MetadataMap::new();
+        if self.pushback {
+            let pushback_ms = retry_after.map_or(DO_NOT_RETRY, pushback_ms);
+            metadata.insert(AsciiMetadataKey::from_static(PUSHBACK), AsciiMetadataValue::from(pushback_ms));
+        }
+        Status::with_error_details_vec_and_metadata(code, message, details, metadata)
     }
 
     fn violation(&self, state: &PolicyState<'_>) -> QuotaViolation {
@@ -131,14 +131,6 @@ impl StatusTemplate {
 /// Converts a wait to milliseconds: rounded up, and at most what the field holds (24.8 days).
 fn pushback_ms(retry_after: Duration) -> i32 {
     i32::try_from(retry_after.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
-}
-
-fn metadata(pushback_ms: Option<i32>) -> MetadataMap {
-    let mut metadata = MetadataMap::new();
-    if let Some(pushback_ms) = pushback_ms {
-        metadata.insert(AsciiMetadataKey::from_static(PUSHBACK), AsciiMetadataValue::from(pushback_ms));
-    }
-    metadata
 }
 
 #[cfg(test)]

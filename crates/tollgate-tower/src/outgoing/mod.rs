@@ -65,7 +65,7 @@ mod retry;
 mod service;
 
 #[cfg(feature = "reqwest")]
-pub use self::reqwest::{ExecuteFuture, ReqwestClient};
+pub use self::reqwest::ReqwestClient;
 pub use layer::{OutgoingBuilder, OutgoingLayer};
 pub use retry::{CopyBody, NoRetries};
 pub use service::Outgoing;

@@ -1,12 +1,10 @@
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use http::{Request, Response};
-use pin_project_lite::pin_project;
 use reqwest::{Body, Client, Error, ResponseBuilderExt};
 use tower_service::Service;
 
@@ -95,56 +93,21 @@ fn set_url(response: &mut Response<Body>, url: reqwest::Url) {
 impl Service<Request<Body>> for ReqwestClient {
     type Response = Response<Body>;
     type Error = Error;
-    type Future = ExecuteFuture;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.0.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> ExecuteFuture {
-        match request.try_into() {
-            Ok(request) => ExecuteFuture { state: State::Pending { future: self.0.call(request) } },
-            Err(error) => ExecuteFuture { state: State::Failed { error: Some(error) } },
-        }
-    }
-}
-
-pin_project! {
-    /// Resolves to the response of a [`ReqwestClient`].
-    #[must_use = "futures do nothing unless polled"]
-    pub struct ExecuteFuture {
-        #[pin]
-        state: State,
-    }
-}
-
-pin_project! {
-    #[project = StateProj]
-    enum State {
-        Pending { #[pin] future: <Client as Service<reqwest::Request>>::Future },
-        Failed { error: Option<Error> },
-    }
-}
-
-impl Future for ExecuteFuture {
-    type Output = Result<Response<Body>, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match self.project().state.project() {
-            StateProj::Pending { future } => ready!(future.poll(cx)).map(|response| {
-                let url = response.url().clone();
-                let mut response = Response::from(response);
-                response.extensions_mut().insert(HasUrl);
-                set_url(&mut response, url);
-                response
-            }),
-            StateProj::Failed { error } => Err(error.take().expect("the error is taken once")),
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let response = request.try_into().map(|request| self.0.call(request));
+        Box::pin(async move {
+            let response = response?.await?;
+            let url = response.url().clone();
+            let mut response = Response::from(response);
+            response.extensions_mut().insert(HasUrl);
+            set_url(&mut response, url);
+            Ok(response)
         })
-    }
-}
-
-impl fmt::Debug for ExecuteFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecuteFuture").finish_non_exhaustive()
     }
 }

@@ -18,10 +18,12 @@ use crate::{
 
 /// A way to look up the limiter of a request.
 pub(super) struct Lookup {
-    find: Box<dyn Fn(&Parts) -> Result<LimiterFuture, KeyError> + Send + Sync>,
+    find: FindLimiter,
     /// A limiter that it finds, for `Debug`.
     example: Option<Limiter>,
 }
+
+type FindLimiter = Box<dyn Fn(&Parts) -> Result<LimiterFuture, KeyError> + Send + Sync>;
 
 impl Lookup {
     /// Returns the limiter of a request. It is ready at once where nothing has to be fetched.

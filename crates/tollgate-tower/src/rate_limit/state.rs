@@ -202,7 +202,7 @@ async fn answer<B: From<String>>(layers: &[Look<B>], parts: &mut Parts) -> Respo
 }
 
 impl<K: KeyExtractor, R> LayerState<K, R> {
-    /// Adds the states of the limits that apply to a request. Several limits decide at a cost of zero.
+    /// Adds the states of the limits that apply to a request.
     async fn add_states<B: Send + 'static>(
         &self,
         parts: &mut Parts,
@@ -222,28 +222,7 @@ impl<K: KeyExtractor, R> LayerState<K, R> {
                 },
                 Err(error) => return rejected(steps.judge_without_key(&error, parts)),
             },
-            Continue(Target::Decider(at)) => {
-                let check = JointCheck::new(Cost::ZERO, Priority::CRITICAL, limits.options.enforcement.as_ref());
-                let mut joint = match (limits.deciders[at])(parts, check) {
-                    Ok(decided) => match decided.await {
-                        Ok(Some(joint)) => joint,
-                        Ok(None) => return Ok(()),
-                        Err(error) => return unknown(steps, &error, limits.is_shadow_without_key(), parts),
-                    },
-                    Err(error) => return rejected(steps.judge_without_key(&error, parts)),
-                };
-                if let Some((key, reason @ Reason::Forbidden)) = joint.refused() {
-                    return rejected(steps.undecided(reason, None, limits.is_shadow(key), parts));
-                }
-                joint.enforce(|key| !limits.is_shadow(key));
-                for decision in joint.enforced().map(|part| &part.charged.decision) {
-                    if let Some(kind) = decision.degraded() {
-                        return unknown(steps, &away(kind), false, parts);
-                    }
-                    decision.states().for_each(|state| resources.add(&state));
-                }
-                return Ok(());
-            }
+            Continue(Target::Decider(at)) => return add_joint_states(steps, at, parts, resources).await,
             Continue(Target::Exempt) => return Ok(()),
             Break(verdict) => return rejected(verdict),
         };
@@ -256,16 +235,38 @@ impl<K: KeyExtractor, R> LayerState<K, R> {
             return Ok(());
         }
         match limiter.peek(key).await {
-            Ok(state) => match state.degraded() {
-                Some(kind) => unknown(steps, &away(kind), false, parts),
-                None => {
-                    state.states().for_each(|state| resources.add(&state));
-                    Ok(())
-                }
-            },
+            Ok(state) => resources.add_all(steps, state.degraded(), state.states(), parts),
             Err(error) => unknown(steps, &error, false, parts),
         }
     }
+}
+
+/// Adds the states of several limits, which decide at a cost of zero.
+async fn add_joint_states<B: 'static>(
+    steps: Steps<'_, B>,
+    at: usize,
+    parts: &mut Parts,
+    resources: &mut Resources,
+) -> Result<(), Response<B>> {
+    let limits = steps.limits;
+    let check = JointCheck::new(Cost::ZERO, Priority::CRITICAL, limits.options.enforcement.as_ref());
+    let decided = match (limits.deciders[at])(parts, check) {
+        Ok(decided) => decided.await,
+        Err(error) => return rejected(steps.judge_without_key(&error, parts)),
+    };
+    let mut joint = match decided {
+        Ok(Some(joint)) => joint,
+        Ok(None) => return Ok(()),
+        Err(error) => return unknown(steps, &error, limits.is_shadow_without_key(), parts),
+    };
+    if let Some((key, reason @ Reason::Forbidden)) = joint.refused() {
+        return rejected(steps.undecided(reason, None, limits.is_shadow(key), parts));
+    }
+    joint.enforce(|key| !limits.is_shadow(key));
+    for decision in joint.enforced().map(|part| &part.charged.decision) {
+        resources.add_all(steps, decision.degraded(), decision.states(), parts)?;
+    }
+    Ok(())
 }
 
 /// Answers a request whose state is not known.
@@ -281,10 +282,6 @@ fn unknown<B: 'static>(
         _ => reason_of(error),
     };
     rejected(steps.undecided(reason, None, is_shadow, parts))
-}
-
-fn away(kind: ErrorKind) -> Error {
-    Error::new(kind, "the store did not answer")
 }
 
 /// Returns the response of a rejection. A request that is admitted without a check has no limits.
@@ -345,6 +342,23 @@ struct Resource {
 }
 
 impl Resources {
+    /// Adds the policies of a limiter whose store has answered.
+    fn add_all<'a, B: 'static>(
+        &mut self,
+        steps: Steps<'_, B>,
+        degraded: Option<ErrorKind>,
+        states: impl Iterator<Item = PolicyState<'a>>,
+        parts: &mut Parts,
+    ) -> Result<(), Response<B>> {
+        if let Some(kind) = degraded {
+            return unknown(steps, &Error::new(kind, "the store did not answer"), false, parts);
+        }
+        for state in states {
+            self.add(&state);
+        }
+        Ok(())
+    }
+
     /// Adds a policy, or replaces one of the same name of which more is left.
     fn add(&mut self, state: &PolicyState<'_>) {
         let policy = state.policy();

@@ -167,16 +167,6 @@ async fn the_first_request_in_the_queue_may_be_cancelled_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_that_never_fits_does_not_wait() {
-    let limiter = limiter(false, ONE_A_SECOND);
-    let layer = RateLimitLayer::builder(limiter, Header::new("key"))
-        .wait(Duration::from_secs(60))
-        .cost(|_| Cost::new(2))
-        .build();
-    assert_eq!(status(&layer, "a").await, StatusCode::PAYLOAD_TOO_LARGE);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_delays_the_requests_that_it_admits() {
     const SLOW: Policy = Policy::leaky_bucket("slow", Quota::per_second(1).with_burst(3));
     for is_late in [false, true] {

@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt, future::IntoFuture, sync::Arc, time::Duration};
 use super::{Limiter, LimiterInner, wait};
 use crate::{
     Cost, Costs, Decision, Error, Key, PolicySet,
-    model::{KeyState, cost::Charge},
+    model::{KeyState, cost::ChargeRef},
     store::{Check, CheckFuture, StoreFuture},
 };
 
@@ -388,7 +388,7 @@ impl IntoFuture for PeekBuilder<'_> {
     fn into_future(self) -> StoreFuture<KeyState> {
         let Self { limiter, key, costs } = self;
         match costs.ranked(&limiter.policies) {
-            Ok(charge) => limiter.inner.look(&limiter.policies, key, charge),
+            Ok(charge) => limiter.inner.look(&limiter.policies, &key, charge.borrow()),
             Err(error) => StoreFuture::ready(Err(error)),
         }
     }
@@ -457,14 +457,19 @@ impl IntoFuture for RefundBuilder<'_> {
 
 impl LimiterInner {
     /// Returns what a check would decide. It is neither charged nor counted.
-    pub(super) fn look(self: &Arc<Self>, policies: &PolicySet, key: Key, charge: Charge) -> StoreFuture<KeyState> {
+    pub(super) fn look(
+        self: &Arc<Self>,
+        policies: &PolicySet,
+        key: &Key,
+        charge: ChargeRef<'_>,
+    ) -> StoreFuture<KeyState> {
         if policies.is_blocked() {
-            return StoreFuture::ready(Ok(KeyState::new(Decision::blocked(policies, charge.borrow()))));
+            return StoreFuture::ready(Ok(KeyState::new(Decision::blocked(policies, charge))));
         }
-        if let Err(error) = policies.admits(charge.borrow()).and_then(|()| policies.reaches(&key)) {
+        if let Err(error) = policies.admits(charge).and_then(|()| policies.reaches(key)) {
             return StoreFuture::ready(Err(error));
         }
-        let check = Check { deadline: self.deadline(), ..Check::of(policies, &key, charge.borrow()) };
+        let check = Check { deadline: self.deadline(), ..Check::of(policies, key, charge) };
         self.ask(check, self.store.look(check), Self::looked)
     }
 

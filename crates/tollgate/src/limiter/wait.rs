@@ -151,9 +151,9 @@ impl Waiter<'_> {
         }
         let at = Instant::now().checked_add(delay);
         let _waits = self.limiter.wait_queues().waiting.count();
-        let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: Some(decision.clone()) };
+        let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: &decision };
         until(at, pending::<()>()).await;
-        guard.disarm();
+        std::mem::forget(guard);
         decision
     }
 }
@@ -183,21 +183,12 @@ impl Drop for CheckGuard<'_> {
 struct AdmissionGuard<'a> {
     limiter: &'a Limiter,
     key: &'a Key,
-    decision: Option<Decision>,
-}
-
-impl AdmissionGuard<'_> {
-    /// Drops the guard without a refund.
-    fn disarm(mut self) {
-        self.decision = None;
-    }
+    decision: &'a Decision,
 }
 
 impl Drop for AdmissionGuard<'_> {
     fn drop(&mut self) {
-        if let Some(decision) = &self.decision {
-            refund(self.limiter, self.key, decision);
-        }
+        refund(self.limiter, self.key, self.decision);
     }
 }
 

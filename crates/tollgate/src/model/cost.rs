@@ -2,7 +2,6 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-#[cfg(feature = "redis")]
 use crate::model::quota::MAX_EXACT;
 use crate::{Error, Policy, PolicySet, Priority, Quota, model::policy::MAX_POLICIES};
 
@@ -49,7 +48,6 @@ impl Cost {
 
     /// Returns the units as a number of a script. A greater cost than any state holds is cut to the greatest integer
     /// that a double represents exactly. Only a refund may have such a cost.
-    #[cfg(feature = "redis")]
     pub(crate) fn number(self) -> f64 {
         self.0.min(MAX_EXACT - 1) as f64
     }
@@ -192,7 +190,6 @@ impl<'a> ChargeRef<'a> {
     }
 
     /// Returns the charge without ceilings.
-    #[cfg(feature = "redis")]
     pub(crate) fn uncapped(self) -> Charge {
         match self.each {
             Some(each) if each.ceilings.is_some() => Charge::each(each.costs),

@@ -253,7 +253,6 @@ impl Policy {
 
     /// Returns `true` when the second word of a level is always zero, so that the reply to a check without ceilings leaves
     /// it out.
-    #[cfg(feature = "redis")]
     pub(crate) fn is_short(&self) -> bool {
         let quota = &self.quota;
         !self.is_leased() && self.algorithm.facts().is_parted && quota.period_us().is_multiple_of(quota.amount())

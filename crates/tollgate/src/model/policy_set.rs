@@ -53,10 +53,8 @@ struct Set {
     /// Is true when the policies are leased: all of them are, or none.
     is_leased: bool,
     /// Is true when a policy is a sliding log, so that a check has a tag.
-    #[cfg(feature = "redis")]
     is_tagged: bool,
     /// Is true when the replies of a check and of a batch leave out the second word of a single bucket.
-    #[cfg(feature = "redis")]
     is_short: bool,
     /// The shape of this set, looked up at the first call to a Redis server.
     #[cfg(feature = "redis")]
@@ -190,12 +188,10 @@ impl PolicySet {
 
     /// Returns `true` when a policy of both sets has the same state for one key. Only policies with these
     /// [reaches](Policy::reach) count: the first is that of this set.
-    #[cfg(feature = "redis")]
     pub(crate) fn shares_state(&self, other: &Self, reaches: (u8, u8)) -> bool {
         self.with_reach(reaches.0).any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
     }
 
-    #[cfg(feature = "redis")]
     fn with_reach(&self, reach: u8) -> impl Iterator<Item = &Policy> {
         self.iter().filter(move |policy| policy.reach() == reach)
     }
@@ -208,7 +204,6 @@ impl PolicySet {
     }
 
     /// Returns `true` when a policy is a sliding log, so that a check has a tag.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn is_tagged(&self) -> bool {
         self.0.is_tagged
@@ -216,14 +211,12 @@ impl PolicySet {
 
     /// Returns `true` when the replies of a check and of a batch leave out the second word of a single bucket, because
     /// it is always zero.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.0.is_short
     }
 
     /// Returns `true` when a refund depends on the time until a bucket is full, as it was after the request.
-    #[cfg(feature = "redis")]
     pub(crate) fn is_queued(&self) -> bool {
         self.iter().any(|policy| policy.algorithm().is_queued(false))
     }
@@ -240,9 +233,7 @@ impl PolicySet {
             max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
             reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
             is_leased: policies.iter().any(|policy| policy.is_leased()),
-            #[cfg(feature = "redis")]
             is_tagged: policies.iter().any(|policy| policy.algorithm().facts().is_tagged),
-            #[cfg(feature = "redis")]
             is_short: matches!(&*policies, [alone] if alone.is_short()),
             policies,
             #[cfg(feature = "redis")]
@@ -288,7 +279,6 @@ impl PolicySet {
     }
 
     /// Returns `true` when a policy meters a level or a branch of its own, so that keys may share a state.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn meters_parts(&self) -> bool {
         self.0.reach > 0

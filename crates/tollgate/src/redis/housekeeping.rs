@@ -110,10 +110,10 @@ impl Housekeeper {
         loop {
             let Some(store) = self.store.upgrade() else { return };
             if self.running.is_asked(GAUGES) {
-                self.gauges.set_when_due(&*store);
+                self.gauges.set_when_due(&store);
             }
-            self.be_present(&*store).await;
-            self.sweep(&*store).await;
+            self.be_present(&store).await;
+            self.sweep(&store).await;
             drop(store);
             match [self.gauges.due, self.present_at, self.sweep_at].into_iter().flatten().min() {
                 Some(next) => self.running.rest(next).await,

@@ -108,7 +108,8 @@ fn a_wait_ends_with_the_runtime_of_its_timer() {
         let timeout = Duration::from_secs(600);
         wait(now(), timeout, pending::<()>()).await
     });
-    ended.block_on(poll_fn(|cx| Poll::Ready(assert!(call.as_mut().poll(cx).is_pending()))));
+    let is_pending = ended.block_on(poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_pending())));
+    assert!(is_pending);
     drop(ended);
     assert_eq!(other.block_on(call), None);
 }

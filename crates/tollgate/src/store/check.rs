@@ -303,7 +303,6 @@ impl Deadline {
     }
 
     /// Returns whether the end has come.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a store on a server counts late calls"))]
     pub(crate) fn is_over(self) -> bool {
         self.instant().is_some_and(|end| end <= runtime::now())
     }

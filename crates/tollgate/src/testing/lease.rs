@@ -1,6 +1,6 @@
-//! The pure functions of leases: the state at the server, and the pot of a replica. And the calls of the script.
+//! The pot of a replica, and the calls of the script.
 
-pub use crate::model::lease::{Account, Answer, Call, Demand, Grant, Pot, Report, Rolled, Stamp, Stamps, decide, step};
+pub use crate::model::lease::{Demand, Grant, Pot, Report, Stamp, Stamps};
 
 use redis::Value;
 
@@ -10,6 +10,19 @@ use crate::{
     model::cost::ChargeRef,
     redis::{MixedArgs, MixedReply},
 };
+
+/// Holds what a replica sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The units of its check, the same for all policies.
+    pub cost: u64,
+    /// The units that it would like to be granted.
+    pub want: u64,
+    /// A random number from 1 to 2⁵³, which identifies the units that this call is the first to grant.
+    pub birth: u64,
+    /// The reports of earlier grants.
+    pub reports: Vec<Report>,
+}
 
 /// Makes the call of a [`RedisStore`](crate::RedisStore) that takes reports and grants units: one check of one key.
 #[derive(Clone, Debug)]

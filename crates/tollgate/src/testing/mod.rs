@@ -8,6 +8,7 @@ mod permits;
 mod script;
 
 pub mod lease;
+mod metered;
 
 pub use crate::store::{memory::lockless::Lockless, permits::PermitState};
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     model::Ceiling,
     store::{Check, KeyValue, KeyValueStore, ReservationId, Settlement, StoreFuture},
 };
+pub use metered::{Level, Metered, decision};
 pub use mixed::{MixedBatch, MixedSubject, shapes};
 pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits};
 pub use script::{Script, entries};
@@ -30,19 +32,6 @@ pub struct Stored {
 
 /// Lists every algorithm.
 pub const ALGORITHMS: [Algorithm; Algorithm::ALL.len()] = Algorithm::ALL;
-
-/// Returns the most units that may be admitted in any half-open interval of `span_us`, if a formula is known.
-#[must_use]
-pub fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-    crate::model::algorithm::bound(policy, span_us)
-}
-
-/// Returns whether exactly k times the amount accrues in k whole periods. The two algorithms that slide over counters
-/// admit less.
-#[must_use]
-pub fn accrues_exactly(algorithm: Algorithm) -> bool {
-    algorithm.facts().accrues_exactly
-}
 
 /// Returns the state of `key` under `policy`, in the form that the script stores.
 #[must_use]

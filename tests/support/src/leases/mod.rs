@@ -1,9 +1,11 @@
 //! Leased policies: a stream of calls that go to a server and to the pure functions, and processes that share a key.
 
+mod account;
 mod bound;
 mod replica;
 mod replicas;
 mod server;
+mod step;
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -19,10 +21,12 @@ use tollgate::{
 use tollgate_tests::{Reply, expiry_command};
 
 use crate::{Dice, InRedis, START_US, integers, reserved};
+pub use account::{Account, Rolled};
 pub use bound::{Admission, most_above};
 pub use replica::{LEASED_PER_SECOND, MOST_LEASED, run_lease_replica};
 pub use replicas::LeaseReplicas;
 use server::PureServer;
+pub use step::{Answer, decide, step};
 
 /// The steps of a stream. All keys are forgotten then.
 const STEPS: u64 = 400;

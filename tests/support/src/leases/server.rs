@@ -2,8 +2,10 @@ use std::collections::HashMap;
 
 use tollgate::{
     Policy, PolicySet,
-    testing::lease::{Account, Call, Grant, Report, Rolled, decide},
+    testing::lease::{Call, Grant, Report},
 };
+
+use super::{Account, Rolled, decide};
 
 /// Holds the states that a server stores, by key and policy, and decides by the pure functions.
 #[derive(Debug, Default)]

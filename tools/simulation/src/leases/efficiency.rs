@@ -2,8 +2,9 @@
 
 use tollgate::{
     Lease, Policy, PolicySet, Quota,
-    testing::lease::{Account, Call, Demand, Pot, step},
+    testing::lease::{Call, Demand, Pot},
 };
+use tollgate_test_support::leases::{Account, step};
 
 use crate::random::Random;
 

@@ -2,8 +2,9 @@
 
 use tollgate::{
     Lease, Policy, PolicySet,
-    testing::lease::{Account, Answer, Call, Grant, Stamp, step},
+    testing::lease::{Call, Grant, Stamp},
 };
+use tollgate_test_support::leases::{Account, Answer, step};
 
 use super::mistake::Mistake;
 

@@ -220,7 +220,7 @@ impl Fallback {
         self.follow(|| {
             let (policies, key) = (check.policies.clone(), check.key.clone());
             move |limiter: Arc<LimiterInner>| {
-                let look = limiter.look(&policies, key.clone(), Cost::ZERO.into());
+                let look = limiter.look(&policies, &key, Cost::ZERO.into());
                 async move { drop(look.await) }
             }
         });

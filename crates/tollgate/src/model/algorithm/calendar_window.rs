@@ -36,7 +36,6 @@ impl Opening for Calendar {
         if start_us == periods.close { periods.after } else { periods.close }
     }
 
-    #[cfg(feature = "redis")]
     fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
         let periods = policy.periods(now_us);
         let is_next = now_us + left_us > periods.close;
@@ -48,18 +47,12 @@ impl Opening for Calendar {
     }
 
     /// Nothing: the numbers of the periods depend on the time.
-    #[cfg(feature = "redis")]
     fn args(_policy: &Policy) -> [Option<u64>; 3] {
         [None; 3]
     }
 
     fn length_us(start_us: u64, stored: u64) -> Option<u64> {
         stored.checked_sub(start_us)
-    }
-
-    #[cfg(feature = "testing")]
-    fn bound(_policy: &Policy, _span_us: u64) -> Option<u128> {
-        None
     }
 }
 

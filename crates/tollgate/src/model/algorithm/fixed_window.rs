@@ -26,10 +26,4 @@ impl Opening for Aligned {
             (at - at % period, count, false)
         }
     }
-
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        // n in each window that the interval touches: two, and one more for each further period.
-        Some(super::window::strict_bound(policy.quota_ref(), span_us) + u128::from(policy.quota_ref().amount()))
-    }
 }

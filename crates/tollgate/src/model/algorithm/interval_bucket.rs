@@ -6,7 +6,6 @@ use super::{
     stored::{self, doubles, unmarked, whole},
     table::{Numbers, Words},
 };
-#[cfg(feature = "redis")]
 use crate::model::quota::MAX_EXACT;
 use crate::{
     Policy, Quota,
@@ -153,14 +152,6 @@ impl Meter for State {
         StoredState::IntervalBucket { start_us: self.start_us, missing: unmarked(self.used) }
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        let quota = policy.quota_ref();
-        // The first spend starts the timer, so it lies before the first fill.
-        let fills = u128::from(span_us.div_ceil(quota.period_us()));
-        Some(u128::from(quota.burst()) - 1 + u128::from(quota.amount()) * fills)
-    }
-
     /// Derives the numbers from the missing units and the time until the next refill.
     fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
         let (quota, [used, left, ..]) = (policy.quota_ref(), *words);
@@ -189,18 +180,15 @@ impl Meter for State {
         is_owed().then_some((words[1], words[0]))
     }
 
-    #[cfg(feature = "redis")]
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let start_us = (now_us + words[1]).saturating_sub(policy.quota_ref().period_us());
         Some(Self { start_us, used: words[0] })
     }
 
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         [Some(policy.quota_ref().period_us()), Some(policy.quota_ref().burst()), None]
     }
 
-    #[cfg(feature = "redis")]
     fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
         (ask.limit(policy.quota_ref().burst()), Some(ask.wait_us().min(MAX_EXACT - 1)))
     }

@@ -109,11 +109,6 @@ impl Meter for Bucket {
         Self::shown(self, pace)
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(token_bucket::bound(policy.quota_ref(), span_us))
-    }
-
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
         token_bucket::numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
     }
@@ -126,26 +121,18 @@ impl Meter for Bucket {
         Some((words[0], words[1]))
     }
 
-    #[cfg(any(test, feature = "testing"))]
-    fn free(policy: &Policy, words: &Words) -> u64 {
-        token_bucket::free(policy.quota_ref(), words)
-    }
-
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
         token_bucket::unspend(policy.quota_ref(), words, units);
     }
 
-    #[cfg(feature = "redis")]
     fn of_words(_policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         Some(Self::of_words(words, now_us))
     }
 
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         token_bucket::args(policy.quota_ref())
     }
 
-    #[cfg(feature = "redis")]
     fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
         let (whole, part) = ceiling(policy, ask);
         (whole, Some(part))

@@ -245,13 +245,6 @@ impl Meter for State {
         StoredState::Lockout { until_us, failures, lockouts }
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        let (quota, lock) = (policy.quota_ref(), policy.lock_times());
-        let pause_us = quota.period_us().min(lock.first_us);
-        Some(u128::from(quota.amount()) * (u128::from(span_us.saturating_sub(1).div_ceil(pause_us)) + 1))
-    }
-
     fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
         let ([count, closes_us, until_us, forgotten_us], amount) = (*words, policy.quota_ref().amount());
         let (more_us, reset_us) = match until_us {
@@ -276,7 +269,6 @@ impl Meter for State {
 
     /// Returns a state that ages as the one with these words. The words do not tell how many lockouts came before, and nobody
     /// asks.
-    #[cfg(feature = "redis")]
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let [count, closes_us, until_us, forgotten_us] = *words;
         let failures = Failures {
@@ -290,7 +282,6 @@ impl Meter for State {
         Some(Self(Some(failures).filter(|failures| !failures.is_fresh()).map(Box::new)))
     }
 
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         let lock = policy.lock_times();
         [policy.quota_ref().period_us(), lock.first_us, lock.longest_us].map(Some)

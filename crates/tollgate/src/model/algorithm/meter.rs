@@ -133,11 +133,6 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Returns this state as tools see it, with the number behind it.
     fn shown(&self, beside: f64) -> StoredState;
 
-    /// Returns the most units that are admitted in any half-open interval of `span_us`, for the laws. `None` where no formula
-    /// is known.
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128>;
-
     /// Derives the numbers that a caller sees from the words. By default the words are the used units and the three times.
     fn numbers(policy: &Policy, words: &Words, _denied: Ask) -> Numbers {
         let [used, retry_us, reset_us, more_us] = *words;
@@ -155,31 +150,22 @@ pub(crate) trait Meter: Sized + Clone + Default {
         None
     }
 
-    /// Returns about how many units remain: with the rounding of doubles, as the script of a lease has it.
-    #[cfg(any(test, feature = "testing"))]
-    fn free(policy: &Policy, words: &Words) -> u64 {
-        policy.quota_ref().burst().saturating_sub(words[0])
-    }
-
     /// Returns the words as they were before the last `units` units were charged at the same instant.
     fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
         words[0] = words[0].saturating_sub(units);
     }
 
     /// Returns the state that has these words. `None` for an algorithm with more in its state than in its words.
-    #[cfg(feature = "redis")]
     fn of_words(_policy: &Policy, _words: &Words, _now_us: u64) -> Option<Self> {
         None
     }
 
     /// Returns the numbers that the script takes behind the amount of the quota: up to three.
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         [Some(policy.quota_ref().period_us()), None, None]
     }
 
     /// Returns the numbers of a ceiling that the script takes: one or two.
-    #[cfg(feature = "redis")]
     fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
         (ask.limit(policy.quota_ref().burst()), None)
     }

@@ -52,15 +52,9 @@ use meter::Meter;
 pub(crate) use meter::Refund;
 pub(crate) use sliding_buckets::Buckets;
 pub(crate) use state::Settled;
-#[cfg(feature = "testing")]
-pub(crate) use table::bound;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use table::free;
-#[cfg(feature = "redis")]
 pub(crate) use table::source;
 use table::{Facts, Row};
 pub(crate) use table::{Numbers, PolicyLevel, Words, delay_us, end_of, numbers, unspent};
-#[cfg(feature = "redis")]
 pub(crate) use table::{args, ceiling_args, later, lowered, most_spent};
 
 // A row has the documentation, the variant with a sample of its arguments, the name of its files (`NAME.rs` here and
@@ -170,7 +164,7 @@ table! { $
     #[doc(alias = "sliding window counter")]
     #[doc(alias = "two counters")]
     SlidingWindow => sliding_window, "w1",
-        Facts { words: 3, accrues_exactly: false, ..Facts::WINDOW };
+        Facts { words: 3, ..Facts::WINDOW };
 
     /// Divides W into m sub-windows and counts the current one and the m before it in full.
     ///
@@ -184,7 +178,6 @@ table! { $
         Facts {
             words: 4,
             args: &["amount", "width", "buckets"],
-            accrues_exactly: false,
             parse: Some(sliding_buckets::parse),
             ..Facts::WINDOW
         };
@@ -211,7 +204,6 @@ table! { $
         Facts {
             words: 4,
             args: &["amount", "period", "lock", "longest"],
-            accrues_exactly: false,
             is_leasable: false,
             parse: Some(lockout::parse),
             ..Facts::WINDOW

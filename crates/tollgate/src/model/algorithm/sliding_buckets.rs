@@ -190,17 +190,11 @@ impl Meter for State {
         }
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(super::window::strict_bound(policy.quota_ref(), span_us))
-    }
-
     fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
         // The time to retry belongs to the last request of the batch, which was denied.
         (words[0], words[1]) = (words[0].saturating_sub(units), 0);
     }
 
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         let layout = policy.buckets();
         [Some(layout.width_us), Some(layout.count), None]

@@ -160,11 +160,6 @@ impl Meter for State {
         StoredState::SlidingWindow { start_us: self.start_us & !IN_DEBT, current, previous }
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(super::window::loose_bound(policy.quota_ref(), span_us))
-    }
-
     /// Derives the numbers from the two counts and the time left of the window.
     fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
         let (quota, [current, previous, left, _]) = (policy.quota_ref(), *words);
@@ -198,14 +193,6 @@ impl Meter for State {
         }
     }
 
-    #[cfg(any(test, feature = "testing"))]
-    fn free(policy: &Policy, words: &Words) -> u64 {
-        let quota = policy.quota_ref();
-        let (period, left) = (quota.period_us() as f64, words[2].min(quota.period_us()) as f64);
-        (quota.amount() as f64 - words[0] as f64 - words[1] as f64 * left / period).floor() as u64
-    }
-
-    #[cfg(feature = "redis")]
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let start_us = (now_us + words[2]).saturating_sub(policy.quota_ref().period_us());
         let count = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);

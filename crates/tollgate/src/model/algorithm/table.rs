@@ -2,7 +2,6 @@
 //!
 //! The functions derive the numbers that a caller sees from the words of a level.
 
-#[cfg(feature = "redis")]
 use super::State;
 use super::{Algorithm, Meter, ROWS, by_algorithm};
 use crate::{
@@ -12,7 +11,6 @@ use crate::{
 
 /// Includes one source file. Fails to compile when the file does not begin with its header: then a link was packed
 /// instead of the file.
-#[cfg(feature = "redis")]
 macro_rules! source {
     ($($name:tt)+) => {{
         const TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/", $($name)+, ".lua"));
@@ -20,7 +18,6 @@ macro_rules! source {
         TEXT
     }};
 }
-#[cfg(feature = "redis")]
 pub(crate) use source;
 
 /// Reads an algorithm from its whole text, and from what follows its name.
@@ -28,7 +25,6 @@ type Parse = fn(&str, &str) -> Result<Algorithm, Error>;
 
 /// Holds what other code has to know of an algorithm.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "the names of numbers are for the scripts"))]
 pub(crate) struct Facts {
     /// The number of words of a level.
     pub(crate) words: usize,
@@ -52,9 +48,6 @@ pub(crate) struct Facts {
     pub(crate) is_leasable: bool,
     /// Is true when the tag of a check is stored, in a list.
     pub(crate) is_tagged: bool,
-    /// Is true when exactly k times the amount accrues in k whole periods.
-    #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "the laws ask"))]
-    pub(crate) accrues_exactly: bool,
     /// Reads the arguments of an algorithm that has some: from its whole text, and from what follows its name.
     pub(crate) parse: Option<Parse>,
 }
@@ -73,7 +66,6 @@ impl Facts {
         is_parted: false,
         is_leasable: true,
         is_tagged: false,
-        accrues_exactly: true,
         parse: None,
     };
 
@@ -94,12 +86,10 @@ impl Facts {
 #[derive(Debug)]
 pub(crate) struct Row {
     /// Counts the rows.
-    #[cfg(feature = "redis")]
     pub(crate) place: u64,
     pub(crate) name: &'static str,
     pub(crate) tag: &'static str,
     /// The text of the script.
-    #[cfg(feature = "redis")]
     pub(crate) source: &'static str,
     /// The algorithm, with arguments that serve as an example.
     pub(crate) sample: Algorithm,
@@ -145,7 +135,6 @@ macro_rules! table {
             }
         )*
 
-        #[cfg(feature = "redis")]
         enum Place {
             $($(#[cfg(feature = $feature)])? $Variant,)*
         }
@@ -176,11 +165,9 @@ macro_rules! table {
                         $(#[cfg(feature = $feature)])?
                         Self::$Variant { .. } => const {
                             &Row {
-                                #[cfg(feature = "redis")]
                                 place: Place::$Variant as u64,
                                 name: stringify!($file),
                                 tag: $tag,
-                                #[cfg(feature = "redis")]
                                 source: source!(stringify!($file)),
                                 sample: Self::$Variant $({ $($field: $sample),+ })?,
                                 facts: $facts,
@@ -380,32 +367,17 @@ pub(crate) fn end_of(policy: &Policy, level: &PolicyLevel, is_owed: impl FnOnce(
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::end_of(&level.words, is_owed))
 }
 
-/// Returns about how many units remain: with the rounding of doubles, as the script of a lease has it.
-#[cfg(any(test, feature = "testing"))]
-pub(crate) fn free(policy: &Policy, words: &Words) -> u64 {
-    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::free(policy, words))
-}
-
-/// Returns the most units that are admitted in any half-open interval of `span_us`, if a formula is known.
-#[cfg(feature = "testing")]
-pub(crate) fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-    by_algorithm!(policy.algorithm(), Of => <Of as Meter>::bound(policy, span_us))
-}
-
 /// Returns the most units that a policy spends in debt.
-#[cfg(feature = "redis")]
 pub(crate) fn most_spent(policy: &Policy) -> u64 {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::most_spent(policy))
 }
 
 /// Returns the numbers that a script takes behind the amount of a policy: up to three.
-#[cfg(feature = "redis")]
 pub(crate) fn args(policy: &Policy) -> [Option<u64>; 3] {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::args(policy))
 }
 
 /// Returns the numbers that a script takes of a ceiling: one or two.
-#[cfg(feature = "redis")]
 pub(crate) fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::ceiling_args(policy, ask))
 }
@@ -419,7 +391,6 @@ pub(crate) fn unspent(policy: &Policy, words: &Words, units: u64) -> Words {
 }
 
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, if nobody spent since.
-#[cfg(feature = "redis")]
 pub(crate) fn later(
     policy: &Policy,
     level: &PolicyLevel,
@@ -448,7 +419,6 @@ pub(crate) fn later(
 }
 
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most` units left.
-#[cfg(feature = "redis")]
 pub(crate) fn lowered(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, most: u64) -> PolicyLevel {
     let mut level = later(policy, &PolicyLevel { fits: true, ..*level }, at_us, passed_us, 0);
     let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
@@ -472,7 +442,6 @@ pub(crate) fn lowered(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_u
 }
 
 /// Returns the state that has these words at `at_us`. `None` for an algorithm with more in its state than in its words.
-#[cfg(feature = "redis")]
 fn state_of(policy: &Policy, words: &Words, at_us: u64) -> Option<State> {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::of_words(policy, words, at_us).map(State::from))
 }

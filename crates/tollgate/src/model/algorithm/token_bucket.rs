@@ -145,7 +145,6 @@ impl Bucket {
     }
 
     /// Returns the state that has these words at `now_us`.
-    #[cfg(feature = "redis")]
     pub(crate) fn of_words(words: &Words, now_us: u64) -> Self {
         Self { full_us: now_us + words[0], part: words[1] }
     }
@@ -222,21 +221,7 @@ pub(super) fn less(quota: &Quota, a: Span, b: Span) -> Span {
     (a.0 - b.0 - borrow, a.1 + borrow * quota.amount() - b.1)
 }
 
-/// Returns the most units that a bucket admits in an interval.
-#[cfg(feature = "testing")]
-pub(super) fn bound(quota: &Quota, span_us: u64) -> u128 {
-    u128::from(quota.burst()) + u128::from(quota.amount()) * u128::from(span_us) / u128::from(quota.period_us())
-}
-
-/// Returns about how many units remain.
-#[cfg(any(test, feature = "testing"))]
-pub(crate) fn free(quota: &Quota, words: &Words) -> u64 {
-    let top_us = quota.span(quota.burst()).0;
-    ((top_us as f64 - words[0] as f64) / quota.pace()).floor() as u64
-}
-
 /// Returns the numbers that the script takes behind the amount.
-#[cfg(feature = "redis")]
 pub(super) fn args(quota: &Quota) -> [Option<u64>; 3] {
     [Some(quota.period_us()), Some(quota.burst()), None]
 }
@@ -473,11 +458,6 @@ impl Meter for State {
         self.bucket().shown(pace)
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(bound(policy.quota_ref(), span_us))
-    }
-
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
         numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
     }
@@ -490,26 +470,18 @@ impl Meter for State {
         Some((words[0], words[1]))
     }
 
-    #[cfg(any(test, feature = "testing"))]
-    fn free(policy: &Policy, words: &Words) -> u64 {
-        free(policy.quota_ref(), words)
-    }
-
     fn unspend(policy: &Policy, words: &mut Words, units: u64) {
         unspend(policy.quota_ref(), words, units);
     }
 
-    #[cfg(feature = "redis")]
     fn of_words(_policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         Some(Self::Plain(Bucket::of_words(words, now_us)))
     }
 
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         args(policy.quota_ref())
     }
 
-    #[cfg(feature = "redis")]
     fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
         let (whole, part) = ceiling(policy, ask);
         (whole, Some(part))

@@ -7,8 +7,6 @@ use super::{
     stored::{self, doubles, whole},
     table::{Numbers, Words},
 };
-#[cfg(feature = "testing")]
-use crate::Quota;
 use crate::{Policy, model::cost::Ask};
 
 /// A window that opens as `O` says.
@@ -31,7 +29,6 @@ pub(crate) trait Opening: Clone + Default {
     }
 
     /// Returns the start of the window that ends `left_us` after `now_us`.
-    #[cfg(feature = "redis")]
     fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
         (now_us + left_us).saturating_sub(policy.quota_ref().period_us())
     }
@@ -46,12 +43,7 @@ pub(crate) trait Opening: Clone + Default {
         Some(stored)
     }
 
-    /// Returns the most units that are admitted in any half-open interval of `span_us`, if a formula is known.
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128>;
-
     /// Returns the numbers that the script takes behind the amount.
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         [Some(policy.quota_ref().period_us()), None, None]
     }
@@ -111,11 +103,6 @@ impl<O: Opening> Meter for Window<O> {
         StoredState::Window { start_us: self.start_us, count: self.count, period_us: length_us as u64 }
     }
 
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        O::bound(policy, span_us)
-    }
-
     /// Derives the numbers from the count and the time left of the window.
     fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
         let (amount, [count, left, ..]) = (policy.quota_ref().amount(), *words);
@@ -125,28 +112,12 @@ impl<O: Opening> Meter for Window<O> {
         Numbers { remaining, retry_us: if ask.cost > room { left } else { 0 }, reset_us: used_left, more_us: used_left }
     }
 
-    #[cfg(feature = "redis")]
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let start_us = O::start_us(policy, words[1], now_us);
         Some(Self { start_us, count: words[0], opening: PhantomData })
     }
 
-    #[cfg(feature = "redis")]
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         O::args(policy)
     }
-}
-
-/// Returns the most units of an algorithm that never admits more than n in W.
-#[cfg(feature = "testing")]
-pub(super) fn strict_bound(quota: &Quota, span_us: u64) -> u128 {
-    u128::from(quota.amount()) * u128::from(span_us.div_ceil(quota.period_us()))
-}
-
-/// Returns the most units of an algorithm that admits up to 2n - 1 in W: a window holds its first hit; the rest of it and
-/// another whole one fit beside that.
-#[cfg(feature = "testing")]
-pub(super) fn loose_bound(quota: &Quota, span_us: u64) -> u128 {
-    let first = u128::from(span_us <= quota.period_us());
-    strict_bound(quota, span_us) + u128::from(quota.amount()) - first
 }

@@ -20,9 +20,4 @@ impl Opening for Hit {
             (start_us, count, false)
         }
     }
-
-    #[cfg(feature = "testing")]
-    fn bound(policy: &Policy, span_us: u64) -> Option<u128> {
-        Some(super::window::loose_bound(policy.quota_ref(), span_us))
-    }
 }

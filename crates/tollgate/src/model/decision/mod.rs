@@ -8,7 +8,6 @@ mod scripted;
 mod tests;
 
 use std::{fmt, time::Duration};
-#[cfg(feature = "redis")]
 use std::{sync::LazyLock, time::Instant};
 
 use crate::{
@@ -19,7 +18,6 @@ use crate::{
         quota::Span,
     },
 };
-#[cfg(feature = "redis")]
 use crate::{clock::micros, runtime};
 pub use answers::{Denied, KeyState};
 
@@ -59,7 +57,6 @@ pub struct Decision {
 const HERE: u64 = 1 << 63;
 
 /// The start of the clock of such times.
-#[cfg(feature = "redis")]
 static ORIGIN: LazyLock<Instant> = LazyLock::new(runtime::now);
 
 /// Marks a remembered denial.
@@ -110,14 +107,12 @@ impl Decision {
     }
 
     /// Marks a denial that the process remembered. The store did not decide it now.
-    #[cfg(feature = "redis")]
     pub(crate) fn marked_remembered(mut self) -> Self {
         self.in_process = REMEMBERED;
         self
     }
 
     /// Marks a decision over units that this process had been granted before.
-    #[cfg(feature = "redis")]
     pub(crate) fn marked_leased(mut self) -> Self {
         self.in_process = LEASED;
         self
@@ -287,7 +282,6 @@ impl Decision {
         })
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn levels(&self) -> &PolicyLevels {
         &self.levels
     }
@@ -341,13 +335,11 @@ impl Decision {
 
     /// Returns the time that stands for that of a store which did not say when it decided: the request was sent at
     /// `sent`.
-    #[cfg(feature = "redis")]
     pub(crate) fn here_us(sent: Instant) -> u64 {
         HERE | micros(sent.saturating_duration_since(*ORIGIN))
     }
 
     /// Returns how long ago the request was sent to a store that did not say when it decided.
-    #[cfg(feature = "redis")]
     pub(crate) fn age_us(&self) -> Option<u64> {
         (self.at_us & HERE > 0).then(|| Self::here_us(runtime::now()).saturating_sub(self.at_us))
     }
@@ -542,7 +534,6 @@ impl PolicyLevels {
     }
 
     /// Returns the levels that `change` returns for each policy.
-    #[cfg(feature = "redis")]
     #[inline]
     pub(crate) fn map<'a>(
         &'a self,

@@ -40,7 +40,6 @@ fn collected_levels_are_returned_unchanged() {
     assert_eq!(PolicyLevels::new().iter(&policies).len(), 0);
 }
 
-#[cfg(feature = "redis")]
 #[test]
 fn map_changes_each_level() {
     let quota = Quota::per_second(5);

@@ -13,7 +13,6 @@ pub(crate) struct LeaseCounts {
     pub(crate) trips_saved: u64,
 }
 
-#[cfg(feature = "metrics")]
 impl LeaseCounts {
     /// Returns whether nothing was ever leased.
     pub(crate) fn is_empty(&self) -> bool {

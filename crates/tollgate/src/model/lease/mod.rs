@@ -8,41 +8,29 @@
 //! | file | side | purpose |
 //! |---|---|---|
 //! | `terms.rs` | both | [`Lease`]: the length of a generation, and the share of the burst that may be outstanding |
-//! | `account.rs` | server | the state of one policy for one key, with its outstanding units |
-//! | `call.rs` | both | the reports and the grant of a call |
-//! | `step.rs` | server | one call: the report of a replica, its check, and the grant |
-//! | `pot.rs` | replica | the units that a replica holds for one key |
+//! //! | `call.rs` | both | the reports and the grant of a call |
+//! //! | `pot.rs` | replica | the units that a replica holds for one key |
 //! | `counts.rs` | replica | counts what became of leased units |
 //! | `demand.rs` | replica | the number of units that a replica asks for |
 //!
-//! All functions are pure: the time is an argument. The simulation in `tools/simulation` runs both sides under random
-//! schedules.
+//! All functions are pure: the time is an argument. What the script does at the server is also a pure function, in
+//! `tests/support/src/leases`. The simulation in `tools/simulation` runs both sides under random schedules.
 
 #![cfg_attr(
     not(feature = "testing"),
     allow(dead_code, unreachable_pub, unused_imports, reason = "the feature makes all of it public")
 )]
 
-#[cfg(any(test, feature = "testing"))]
-mod account;
 mod call;
-#[cfg(feature = "redis")]
 mod counts;
 mod demand;
 mod pot;
-#[cfg(any(test, feature = "testing"))]
-mod step;
 mod terms;
 #[cfg(test)]
 mod tests;
 
-#[cfg(any(test, feature = "testing"))]
-pub use account::{Account, Rolled};
 pub use call::{Grant, Report, Stamp, Stamps};
-#[cfg(feature = "redis")]
 pub(crate) use counts::LeaseCounts;
 pub use demand::Demand;
 pub use pot::Pot;
-#[cfg(any(test, feature = "testing"))]
-pub use step::{Answer, Call, decide, step};
 pub use terms::Lease;

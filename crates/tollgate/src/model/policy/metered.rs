@@ -136,7 +136,6 @@ mod tests {
         assert_eq!(policy("a").at_branch(3).with_quota(quota).unwrap().branch(), 3);
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn a_decision_belongs_to_the_branch_of_the_first_policy() {
         let key = Key::new("a").beside("b").beside("c");

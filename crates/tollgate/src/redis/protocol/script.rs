@@ -39,97 +39,76 @@ impl Shape {
     /// Returns the script that decides one check. `is_capped` is true when it has ceilings, here and below.
     #[inline]
     pub(crate) fn check(&self, is_capped: bool) -> &Script {
-        self.script(Purpose::Check, is_capped, || Script::check(self.algorithms(), form(self, is_capped)))
+        self.assembled(Purpose::Check, is_capped)
     }
 
     /// Returns the script that returns what a check would decide, and charges nothing.
     pub(crate) fn look(&self, is_capped: bool) -> &Script {
-        self.script(Purpose::Look, is_capped, || Script::look(self.algorithms(), form(self, is_capped)))
+        self.assembled(Purpose::Look, is_capped)
     }
 
     /// Returns the script that decides for many keys with the same numbers, all at one cost.
     #[inline]
     pub(crate) fn batch(&self, is_capped: bool) -> &Script {
-        self.script(Purpose::Batch, is_capped, || Script::batch(self.algorithms(), form(self, is_capped)))
+        self.assembled(Purpose::Batch, is_capped)
     }
 
     /// Returns the script that decides for many keys, each with numbers and costs of its own.
     #[inline]
     pub(crate) fn mixed(&self, is_capped: bool) -> &Script {
-        self.script(Purpose::Mixed, is_capped, || Script::mixed(self.algorithms(), form(self, is_capped)))
+        self.assembled(Purpose::Mixed, is_capped)
     }
 
     /// Returns the script that refunds. `is_capped` is true when it returns the places of a request under ceilings.
     #[inline]
     pub(crate) fn refund(&self, is_capped: bool) -> &Script {
-        self.script(Purpose::Refund, is_capped, || Script::refund(self.algorithms(), form(self, is_capped)))
+        self.assembled(Purpose::Refund, is_capped)
     }
 
     /// Returns the script that reserves.
     pub(crate) fn reserve(&self, is_capped: bool) -> &Script {
-        self.script(Purpose::Reserve, is_capped, || Script::reserve(self.algorithms(), form(self, is_capped)))
+        self.assembled(Purpose::Reserve, is_capped)
     }
 
     /// Returns the script that settles a reservation.
     pub(crate) fn commit(&self) -> &Script {
-        self.script(Purpose::Commit, false, || Script::commit(self.algorithms(), form(self, false)))
+        self.assembled(Purpose::Commit, false)
     }
 
     /// Returns the script that decides for many keys, takes reports and grants units. Only leased policies have one.
     pub(crate) fn lease(&self) -> &Script {
-        self.script(Purpose::Lease, false, || Script::lease(self.algorithms()))
+        self.assembled(Purpose::Lease, false)
     }
-}
 
-/// Returns the form of a script. Leased policies have no ceilings.
-fn form(shape: &Shape, is_capped: bool) -> Form {
-    match is_capped {
-        _ if shape.is_leased() => Form::Leased,
-        true => Form::Capped,
-        false => Form::Plain,
+    /// Returns a script, which is assembled once. Leased policies have no ceilings.
+    #[inline]
+    fn assembled(&self, purpose: Purpose, is_capped: bool) -> &Script {
+        let form = || match is_capped {
+            _ if self.is_leased() => Form::Leased,
+            true => Form::Capped,
+            false => Form::Plain,
+        };
+        self.script(purpose, is_capped, || Script::assemble(purpose, self.algorithms(), form()))
     }
 }
 
 impl Script {
-    /// Returns the script that decides over policies of these algorithms.
-    pub(crate) fn check(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(CHECK, algorithms, form)
-    }
-
-    /// Returns the script for a look at policies of these algorithms: what a check would decide.
-    pub(crate) fn look(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(LOOK, algorithms, form)
-    }
-
-    /// Returns the script that decides over policies of these algorithms for many keys.
-    pub(crate) fn batch(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(BATCH, algorithms, form)
-    }
-
-    /// Returns the script that decides for many keys, each with policies of its own of these algorithms and with costs of
-    /// its own.
-    pub(crate) fn mixed(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(MIXED, algorithms, form)
-    }
-
-    /// Returns the script that refunds units to policies of these algorithms.
-    pub(crate) fn refund(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(REFUND, algorithms, form)
-    }
-
-    /// Returns the script that reserves units of policies of these algorithms.
-    pub(crate) fn reserve(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(RESERVE, algorithms, form)
-    }
-
-    /// Returns the script that settles a reservation of units of policies of these algorithms.
-    pub(crate) fn commit(algorithms: &[Algorithm], form: Form) -> Self {
-        Self::assemble(COMMIT, algorithms, form)
-    }
-
-    /// Returns the script that decides for many keys over leased policies, takes reports and grants units.
-    pub(crate) fn lease(algorithms: &[Algorithm]) -> Self {
-        Self::assemble(LEASE, algorithms, Form::Leased)
+    /// Returns the script for policies of these algorithms.
+    pub(crate) fn assemble(purpose: Purpose, algorithms: &[Algorithm], form: Form) -> Self {
+        let parts: Vec<Part> =
+            algorithms.iter().map(|&algorithm| part(algorithm, form, algorithms.len() == 1)).collect();
+        // The frame, and what precedes the place of a key: the record of a reservation has the first one.
+        let (frame, before) = match purpose {
+            Purpose::Check => (CHECK, ""),
+            Purpose::Look => (LOOK, ""),
+            Purpose::Batch => (BATCH, "at + "),
+            Purpose::Mixed => (MIXED, "at + "),
+            Purpose::Refund => (REFUND, ""),
+            Purpose::Reserve => (RESERVE, "1 + "),
+            Purpose::Commit => (COMMIT, "1 + "),
+            Purpose::Lease => (LEASE, "at + "),
+        };
+        Self::new(Frame::new(frame, &parts, before).script())
     }
 
     /// Returns the script that lists the entries of a log.
@@ -154,18 +133,6 @@ impl Script {
     pub(crate) fn publish() -> &'static Self {
         static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(PUBLISH.to_owned()));
         &SCRIPT
-    }
-
-    fn assemble(source: &'static str, algorithms: &[Algorithm], form: Form) -> Self {
-        let parts: Vec<Part> =
-            algorithms.iter().map(|&algorithm| part(algorithm, form, algorithms.len() == 1)).collect();
-        let before = match source {
-            BATCH | MIXED | LEASE => "at + ",
-            // The record of a reservation has the first key.
-            RESERVE | COMMIT => "1 + ",
-            _ => "",
-        };
-        Self::new(Frame::new(source, &parts, before).script())
     }
 
     fn new(text: String) -> Self {

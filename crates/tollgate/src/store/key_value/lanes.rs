@@ -11,11 +11,14 @@ use crate::{
     lock::Lock,
     model::quota::MAX_EXACT,
     runtime::{self, Background, Running},
-    store::Deadline,
+    store::{Deadline, answer_by},
 };
 
 /// The most calls that are decided together.
 const MOST_TOGETHER: usize = 128;
+
+/// The most calls that wait in a lane.
+const MOST_WAITING: usize = 16_384;
 
 /// The most times that calls without a deadline are decided: others are always first.
 const MOST_TRIES: u32 = 1_000;
@@ -55,7 +58,13 @@ impl<K: KeyValue> Lanes<K> {
         let at = key.branch(0).level(1).hash(&self.hasher) as usize % self.lanes.len();
         let (answer, answered) = oneshot::channel();
         let lane = &self.lanes[at];
-        lane.calls.lock().push_back(Box::new(Asked { names, deadline, step, decided: None, answer }));
+        {
+            let mut calls = lane.calls.lock();
+            if calls.len() >= MOST_WAITING {
+                return Err(Error::new(ErrorKind::Overloaded, format!("{MOST_WAITING} calls wait for the store")));
+            }
+            calls.push_back(Box::new(Asked { names, deadline, step, decided: None, answer }));
+        }
         lane.task.ask(CALLS);
         lane.task.start(|running| Arc::clone(&self).drive(at, running));
         let lost = |_| Err(Error::new(ErrorKind::ConnectionLost, "the runtime that asked the store was shut down"));
@@ -90,11 +99,13 @@ impl<K: KeyValue> Lanes<K> {
                     None => calls.push(call),
                 }
             }
-            let outcome = match calls.is_empty() {
-                true => return,
-                false => self.try_once(&mut calls).await,
-            };
-            match outcome {
+            if calls.is_empty() {
+                return;
+            }
+            // A store that does not answer holds the lane no longer than anybody waits for it.
+            let ends = calls.iter().map(|call| call.deadline().filter(|deadline| deadline.instant().is_some()));
+            let last = ends.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max_by_key(|at| at.instant()));
+            match answer_by(last, self.try_once(&mut calls)).await {
                 Ok(false) => tokio::task::yield_now().await,
                 outcome => return calls.into_iter().for_each(|call| call.answer(outcome.clone().map(drop))),
             }

@@ -84,8 +84,8 @@ use crate::Error;
 ///   example [`ConnectionRefused`](crate::ErrorKind::ConnectionRefused), or
 ///   [`ConnectionLost`](crate::ErrorKind::ConnectionLost) when it is not known whether something was written. A message
 ///   contains no key and no secret.
-/// - **Cancellation.** A limiter stops waiting at its [deadline](crate::LimiterBuilder::deadline), but the futures of
-///   these methods run to their end in a task. Set a time limit in the client of the database, too.
+/// - **Cancellation.** The futures run in a task, and not in that of a caller. They are dropped when the last call of the batch
+///   has reached its [deadline](crate::LimiterBuilder::deadline): a transaction must then end, too.
 ///
 /// The bytes are those that a [`RedisStore`](crate::RedisStore) stores, so [`StoredState`](crate::store::StoredState)
 /// reads them. Treat them as opaque: other versions of this crate may write other ones, under other keys.

@@ -182,13 +182,12 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting = Vec::new();
         for at in 0..5 {
-            let (limiter, sender) = (limiter.clone(), sender.clone());
+            let (waiter, sender) = (limiter.clone(), sender.clone());
             waiting.push(tokio::spawn(async move {
-                let permit = permit(&limiter).await;
+                let permit = permit(&waiter).await;
                 sender.send((at, permit)).unwrap();
             }));
-            settled(|| limiter_waits(&waiting, at)).await;
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            settled(|| limiter.shared.waiting.callers() == at + 1).await;
         }
         let begun = Instant::now();
         assert!(limiter.acquire("acme").await.unwrap().is_err(), "the sixth caller does not wait");
@@ -208,11 +207,6 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
         let waited = begun.elapsed();
         assert!((3_000..3_100).contains(&waited.as_millis()), "{waited:?}");
     }
-}
-
-/// Returns whether the task that was started last waits.
-fn limiter_waits(waiting: &[tokio::task::JoinHandle<()>], at: usize) -> bool {
-    waiting.len() == at + 1
 }
 
 #[tokio::test(start_paused = true)]

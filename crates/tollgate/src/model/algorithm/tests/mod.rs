@@ -6,7 +6,6 @@ mod debt;
 mod laws;
 mod log;
 mod refund;
-#[cfg(feature = "redis")]
 mod remembered;
 
 use std::{num::NonZeroUsize, time::Duration};

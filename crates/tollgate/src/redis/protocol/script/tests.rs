@@ -3,8 +3,24 @@ use std::{collections::BTreeSet, fs, path::Path};
 use super::*;
 use crate::{Policy, model::algorithm::ROWS, redis::protocol};
 
-const FRAMES: [fn(&[Algorithm], Form) -> Script; 7] =
-    [Script::check, Script::look, Script::batch, Script::mixed, Script::refund, Script::reserve, Script::commit];
+const FRAMES: [(&str, Purpose); 7] = [
+    ("check", Purpose::Check),
+    ("look", Purpose::Look),
+    ("batch", Purpose::Batch),
+    ("mixed", Purpose::Mixed),
+    ("refund", Purpose::Refund),
+    ("reserve", Purpose::Reserve),
+    ("commit", Purpose::Commit),
+];
+
+/// Assembles the scripts of all frames over these policies.
+fn framed(algorithms: &[Algorithm], form: Form) -> [Script; 7] {
+    FRAMES.map(|(_, purpose)| Script::assemble(purpose, algorithms, form))
+}
+
+fn lease(algorithms: &[Algorithm]) -> Script {
+    Script::assemble(Purpose::Lease, algorithms, Form::Leased)
+}
 
 /// Lists the algorithms that can be leased.
 fn leasable() -> impl Iterator<Item = Algorithm> {
@@ -19,43 +35,21 @@ fn algorithms() -> Vec<Algorithm> {
 }
 
 fn scripts() -> impl Iterator<Item = (String, Script)> {
-    let decide = algorithms().into_iter().flat_map(|algorithm| {
-        let name = algorithm.name();
-        [
-            (format!("{name}.check.lua"), Script::check(&[algorithm], Form::Plain)),
-            (format!("{name}.look.lua"), Script::look(&[algorithm], Form::Plain)),
-            (format!("{name}.batch.lua"), Script::batch(&[algorithm], Form::Plain)),
-            (format!("{name}.mixed.lua"), Script::mixed(&[algorithm], Form::Plain)),
-            (format!("{name}.refund.lua"), Script::refund(&[algorithm], Form::Plain)),
-            (format!("{name}.reserve.lua"), Script::reserve(&[algorithm], Form::Plain)),
-            (format!("{name}.commit.lua"), Script::commit(&[algorithm], Form::Plain)),
-        ]
+    let of = |algorithm: Algorithm, frames: &'static [(&str, Purpose)], infix: &'static str, form: Form| {
+        let named = move |&(frame, purpose): &(&str, Purpose)| {
+            (format!("{}{infix}.{frame}.lua", algorithm.name()), Script::assemble(purpose, &[algorithm], form))
+        };
+        frames.iter().map(named)
+    };
+    let decide = algorithms().into_iter().flat_map(move |algorithm| of(algorithm, &FRAMES, "", Form::Plain));
+    let capped =
+        algorithms().into_iter().flat_map(move |algorithm| of(algorithm, &FRAMES[..6], ".capped", Form::Capped));
+    let leased = leasable().flat_map(move |algorithm| {
+        let lease = (format!("{}.lease.lua", algorithm.name()), lease(&[algorithm]));
+        of(algorithm, &FRAMES[..2], ".leased", Form::Leased).chain([lease])
     });
-    let capped = algorithms().into_iter().flat_map(|algorithm| {
-        let name = algorithm.name();
-        [
-            (format!("{name}.capped.check.lua"), Script::check(&[algorithm], Form::Capped)),
-            (format!("{name}.capped.look.lua"), Script::look(&[algorithm], Form::Capped)),
-            (format!("{name}.capped.batch.lua"), Script::batch(&[algorithm], Form::Capped)),
-            (format!("{name}.capped.mixed.lua"), Script::mixed(&[algorithm], Form::Capped)),
-            (format!("{name}.capped.refund.lua"), Script::refund(&[algorithm], Form::Capped)),
-            (format!("{name}.capped.reserve.lua"), Script::reserve(&[algorithm], Form::Capped)),
-        ]
-    });
-    let others = [
-        ("entries.lua".to_owned(), Script::new(ENTRIES.to_owned())),
-        ("permits.lua".to_owned(), Script::new(PERMITS.to_owned())),
-        ("replicas.lua".to_owned(), Script::new(REPLICAS.to_owned())),
-        ("publish.lua".to_owned(), Script::new(PUBLISH.to_owned())),
-    ];
-    let leased = leasable().flat_map(|algorithm| {
-        let name = algorithm.name();
-        [
-            (format!("{name}.leased.check.lua"), Script::check(&[algorithm], Form::Leased)),
-            (format!("{name}.leased.look.lua"), Script::look(&[algorithm], Form::Leased)),
-            (format!("{name}.lease.lua"), Script::lease(&[algorithm])),
-        ]
-    });
+    let others = [("entries", ENTRIES), ("permits", PERMITS), ("replicas", REPLICAS), ("publish", PUBLISH)];
+    let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
     decide.chain(leased).chain(capped).chain(others)
 }
 
@@ -109,9 +103,9 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
     for count in 1..=2 {
         for shape in 0..kinds.pow(count) {
             let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
-            let leased = FRAMES.map(|assemble| assemble(&set, Form::Leased)).into_iter().chain([Script::lease(&set)]);
-            let scripts = FRAMES.map(|assemble| assemble(&set, Form::Plain)).into_iter().zip([1; 7]);
-            let capped = FRAMES.map(|assemble| assemble(&set, Form::Capped)).into_iter().zip([1; 7]);
+            let leased = framed(&set, Form::Leased).into_iter().chain([lease(&set)]);
+            let scripts = framed(&set, Form::Plain).into_iter().zip([1; 7]);
+            let capped = framed(&set, Form::Capped).into_iter().zip([1; 7]);
             for (script, keys) in scripts.chain(capped).chain(leased.zip([2; 8])) {
                 let left = [
                     "--@",
@@ -140,10 +134,10 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
 #[test]
 fn a_set_of_the_most_policies_compiles() {
     for algorithm in algorithms() {
-        let plain = FRAMES.map(|assemble| assemble(&[algorithm; 8], Form::Plain));
-        let leased = FRAMES.map(|assemble| assemble(&[algorithm; 4], Form::Leased));
-        let capped = FRAMES.map(|assemble| assemble(&[algorithm; 8], Form::Capped));
-        for script in plain.into_iter().chain(capped).chain(leased).chain([Script::lease(&[algorithm; 4])]) {
+        let plain = framed(&[algorithm; 8], Form::Plain);
+        let leased = framed(&[algorithm; 4], Form::Leased);
+        let capped = framed(&[algorithm; 8], Form::Capped);
+        for script in plain.into_iter().chain(capped).chain(leased).chain([lease(&[algorithm; 4])]) {
             let (mut open, mut most) = (vec![0], 0);
             for line in script.text.lines() {
                 let depth = (line.len() - line.trim_start().len()) / 2;

@@ -1,4 +1,56 @@
-use super::*;
+//! The account of a leased policy, which the script keeps at the server: outstanding units count as used.
+
+use std::time::Duration;
+
+use tollgate::{
+    Algorithm, CalendarUnit, Lease, Policy, PolicySet, Quota,
+    testing::{
+        ALGORITHMS,
+        lease::{Call, Stamp},
+    },
+};
+use tollgate_test_support::leases::{Account, step};
+
+/// The length of a generation in microseconds.
+const G: u64 = 500_000;
+
+/// The start of a generation, and of every window of the tests.
+const BEGIN: u64 = 1_680_000_000_000_000;
+
+const TERMS: Lease = Lease::new().generation(Duration::from_micros(G)).share(4);
+
+fn policy(algorithm: Algorithm, amount: u64, period: Duration) -> Policy {
+    Policy::try_new("p", algorithm, Quota::new(amount, period)).unwrap().try_leased(TERMS).unwrap()
+}
+
+fn bucket() -> Policy {
+    policy(Algorithm::TokenBucket, 100, Duration::from_secs(1))
+}
+
+/// Returns a policy of every algorithm that can be leased.
+fn every() -> Vec<Policy> {
+    let algorithms = ALGORITHMS.into_iter().filter(|algorithm| algorithm.is_leasable());
+    let policies = algorithms.map(|algorithm| policy(algorithm, 100, Duration::from_secs(1)));
+    policies.chain([calendar_window()]).collect()
+}
+
+/// Returns a window of a local day that starts at `BEGIN`.
+fn calendar_window() -> Policy {
+    let zone = "-10:40".parse().unwrap();
+    Policy::calendar_window("p", 100, CalendarUnit::Day, zone).leased(TERMS)
+}
+
+/// Returns a settled account from which `units` were granted at `now_us`.
+fn granted(policy: &Policy, now_us: u64, units: u64) -> (Account, Stamp) {
+    let mut account = Account::new(policy, TERMS, now_us);
+    account.settle(policy, policy, TERMS, now_us);
+    let stamp = account.grant(units, 1);
+    (account, stamp)
+}
+
+fn settle(account: &mut Account, policy: &Policy, now_us: u64) {
+    account.settle(policy, policy, TERMS, now_us);
+}
 
 #[test]
 fn outstanding_units_count_as_used_until_they_are_reported() {
@@ -146,7 +198,7 @@ fn other_terms_begin_when_nothing_is_outstanding() {
 fn a_set_grants_the_least_of_its_policies_and_a_quarter_of_what_remains() {
     let (wide, narrow) = (bucket(), policy(Algorithm::FixedWindow, 40, Duration::from_secs(1)));
     let narrow = Policy::try_new("narrow", narrow.algorithm(), narrow.quota()).unwrap().leased(TERMS);
-    let set = crate::PolicySet::try_new([wide.clone(), narrow.clone()]).unwrap();
+    let set = PolicySet::try_new([wide.clone(), narrow.clone()]).unwrap();
     let mut accounts = [&wide, &narrow].map(|policy| granted(policy, BEGIN, 0).0);
     let call = |cost, want| Call { cost, want, birth: 9, reports: Vec::new() };
     let mut ask = |cost, want| {

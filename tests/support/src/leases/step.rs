@@ -1,28 +1,14 @@
 //! One call of a replica at the server.
 
-use smallvec::SmallVec;
-
-use super::{
-    account::Account,
-    call::{Grant, Report},
-};
-use crate::{
-    Cost, Decision, PolicySet,
-    model::{algorithm::PolicyLevel, cost::ChargeRef, decision::PolicyLevels},
+use tollgate::{
+    Decision, Policy, PolicySet,
+    testing::{
+        self, Level,
+        lease::{Call, Grant, Report},
+    },
 };
 
-/// Holds what a replica sends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Call {
-    /// The units of its check, the same for all policies.
-    pub cost: u64,
-    /// The units that it would like to be granted.
-    pub want: u64,
-    /// A random number from 1 to 2⁵³, which identifies the units that this call is the first to grant.
-    pub birth: u64,
-    /// The reports of earlier grants.
-    pub reports: Vec<Report>,
-}
+use super::account::Account;
 
 /// Holds what the server replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +34,12 @@ pub fn step(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &
 /// Decides a call as [`step`] does, and returns the whole decision.
 pub fn decide(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> (Decision, Option<Grant>) {
     let checked = check(accounts, policies, now_us, call);
-    let level = |((account, policy), fits): ((&Account, _), &bool)| -> (_, PolicyLevel) {
-        (policy, account.level(policy, now_us, call.cost, *fits))
+    let level = |((account, policy), fits): ((&Account, &Policy), &bool)| -> Level {
+        account.level(policy, now_us, call.cost, *fits)
     };
     // Before the grant, whose units count as used.
-    let levels = PolicyLevels::collect(each(accounts, policies).zip(&checked.fits).map(level));
-    let decision = Decision::from_levels(policies, levels, ChargeRef::from(Cost::new(call.cost)), now_us);
+    let levels: Vec<_> = each(accounts, policies).zip(&checked.fits).map(level).collect();
+    let decision = testing::decision(policies, &levels, call.cost, now_us);
     let grant = if checked.is_charged { grant(accounts, policies, now_us, call) } else { None };
     (decision, grant)
 }
@@ -62,7 +48,7 @@ pub fn decide(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call:
 struct Checked {
     is_reported: bool,
     /// Is true for each policy that admits the check.
-    fits: SmallVec<[bool; 1]>,
+    fits: Vec<bool>,
     is_charged: bool,
 }
 
@@ -84,10 +70,7 @@ fn check(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Cal
     checked
 }
 
-fn each<'a>(
-    accounts: &'a [Account],
-    policies: &'a PolicySet,
-) -> impl Iterator<Item = (&'a Account, &'a crate::Policy)> {
+fn each<'a>(accounts: &'a [Account], policies: &'a PolicySet) -> impl Iterator<Item = (&'a Account, &'a Policy)> {
     accounts.iter().zip(policies.iter())
 }
 
@@ -111,7 +94,7 @@ fn charge(accounts: &mut [Account], policies: &PolicySet, now_us: u64, cost: u64
 }
 
 fn grant(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> Option<Grant> {
-    let units = |(account, policy): (&Account, &crate::Policy)| {
+    let units = |(account, policy): (&Account, &Policy)| {
         account.grantable(policy, policy.lease().unwrap_or_default(), now_us, call.want)
     };
     let units = each(accounts, policies).map(units).min().unwrap_or(0);

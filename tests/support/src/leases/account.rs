@@ -1,9 +1,8 @@
 //! The state of one leased policy for one key, as the server keeps it.
 
-use super::call::Stamp;
-use crate::{
-    Lease, Policy,
-    model::algorithm::{PolicyLevel, Refund, Settled, State, free, numbers},
+use tollgate::{
+    Algorithm, Lease, Policy,
+    testing::{Level, Metered, lease::Stamp},
 };
 
 /// The birth of a state without outstanding units, and of one whose clock went back.
@@ -14,7 +13,7 @@ const NO_BIRTH: u64 = 0;
 /// There is no record for each replica: the units of all replicas are summed by the generation in which they were granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    state: State,
+    state: Metered,
     /// The random number of the call that granted the first of the outstanding units. A report for another birth is
     /// ignored.
     birth: u64,
@@ -41,9 +40,9 @@ impl Account {
     /// Creates the state of a key from which nothing was spent.
     #[must_use]
     pub fn new(policy: &Policy, lease: Lease, now_us: u64) -> Self {
-        let generation_us = lease.generation_us();
+        let generation_us = generation_us(lease);
         Self {
-            state: State::fresh(policy.algorithm()),
+            state: Metered::fresh(policy),
             birth: NO_BIRTH,
             generation_us,
             generation: now_us / generation_us,
@@ -95,9 +94,7 @@ impl Account {
 
     /// Settles the state of the algorithm alone. Returns `true` when it had to be mended.
     pub fn settle_state(&mut self, policy: &Policy, wrote: &Policy, now_us: u64) -> bool {
-        let Settled { state, mended } = self.state.settle(policy, policy.other_pace(wrote), now_us);
-        self.state = state;
-        mended
+        self.state.settle(policy, wrote, now_us)
     }
 
     /// Applies the report of a replica to a settled state: `spent` units are charged now, `returned` units are free again.
@@ -113,7 +110,7 @@ impl Account {
         let returned = returned.min(*outstanding - spent);
         *outstanding -= spent + returned;
         if spent > 0 {
-            self.state.owe(policy, None, now_us, spent);
+            self.state.owe(policy, now_us, spent);
         }
         spent + returned > 0
     }
@@ -127,10 +124,10 @@ impl Account {
 
     /// Returns the settled state of the algorithm with all outstanding units charged now. Decisions and replies are those
     /// of this state: outstanding units count as used.
-    fn as_used(&self, policy: &Policy, now_us: u64) -> State {
+    fn as_used(&self, policy: &Policy, now_us: u64) -> Metered {
         let mut state = self.state.clone();
         if self.outstanding() > 0 {
-            state.owe(policy, None, now_us, self.outstanding());
+            state.owe(policy, now_us, self.outstanding());
         }
         state
     }
@@ -138,25 +135,25 @@ impl Account {
     /// Returns `true` when a cost fits a settled state beside all outstanding units.
     #[must_use]
     pub fn fits(&self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        cost == 0 || self.as_used(policy, now_us).fits(policy, now_us, cost.into())
+        cost == 0 || self.as_used(policy, now_us).fits(policy, now_us, cost)
     }
 
     /// Returns the level of a settled state for a reply, after a check of `cost` that was admitted or denied.
-    pub(crate) fn level(&self, policy: &Policy, now_us: u64, cost: u64, fits: bool) -> PolicyLevel {
+    pub(super) fn level(&self, policy: &Policy, now_us: u64, cost: u64, fits: bool) -> Level {
         let denied = if fits { 0 } else { cost };
         let mut words = self.as_used(policy, now_us).words(policy, now_us, denied);
         if denied > 0 {
             // The words of these algorithms are times already. All others have no fourth word.
-            let is_counted = policy.algorithm().facts().words == words.len();
+            let is_counted = matches!(policy.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog);
             let word = if is_counted { &mut words[1] } else { &mut words[3] };
             *word = self.lapse_us(policy, now_us, denied).max(*word);
         }
-        PolicyLevel { fits, words }
+        Level { fits, words }
     }
 
     /// Returns the time until all outstanding units have lapsed, if a denied cost does not fit beside them at any time.
     fn lapse_us(&self, policy: &Policy, now_us: u64, denied: u64) -> u64 {
-        if self.outstanding() == 0 || denied + self.outstanding() <= policy.quota_ref().burst() {
+        if self.outstanding() == 0 || denied + self.outstanding() <= policy.quota().burst() {
             return 0;
         }
         let further_us = if self.outstanding[0] > 0 { self.generation_us } else { 0 };
@@ -173,7 +170,7 @@ impl Account {
     /// Charges units to a settled state although they need not fit: the settlement of a reservation. Returns whether the
     /// state was changed.
     pub fn owe(&mut self, policy: &Policy, now_us: u64, cost: u64) -> bool {
-        self.state.owe(policy, None, now_us, cost)
+        self.state.owe(policy, now_us, cost)
     }
 
     /// Marks a settled state that is in debt. The server does so when it stores the state: it corrects a state that holds
@@ -191,27 +188,27 @@ impl Account {
 
     /// Returns up to `cost` units of a direct check, which were spent at `spent_us`, to a settled state.
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
-        self.state.refund(&Refund { policy, other: None, now_us, spent_us, cost, end: None });
+        self.state.refund(policy, now_us, spent_us, cost);
         if self.state.fresh_at(policy) <= now_us {
             // A fresh state is not stored, so that it is fresh also for a clock that goes back.
-            self.state = State::fresh(policy.algorithm());
+            self.state = Metered::fresh(policy);
         }
     }
 
     /// Returns the units of a settled state that are neither used nor outstanding.
     #[must_use]
     pub fn remaining(&self, policy: &Policy, now_us: u64) -> u64 {
-        numbers(policy, &self.level(policy, now_us, 0, true), 0).remaining
+        self.level(policy, now_us, 0, true).remaining(policy)
     }
 
     /// Returns the units that may be granted to a replica that wants `want`: at most a quarter of those that remain, so
     /// that others find units too.
     #[must_use]
     pub fn grantable(&self, policy: &Policy, lease: Lease, now_us: u64, want: u64) -> u64 {
-        if self.generation_us != lease.generation_us() {
+        if self.generation_us != generation_us(lease) {
             return 0;
         }
-        let most = lease.most(policy.quota_ref()).saturating_sub(self.outstanding());
+        let most = lease.most(&policy.quota()).saturating_sub(self.outstanding());
         want.min(self.free(policy, now_us) / 4).min(most)
     }
 
@@ -267,7 +264,7 @@ impl Account {
     #[must_use]
     pub fn retry_us(&self, policy: &Policy, now_us: u64, cost: u64) -> u64 {
         let fits = self.fits(policy, now_us, cost);
-        numbers(policy, &self.level(policy, now_us, cost, fits), cost).retry_us
+        self.level(policy, now_us, cost, fits).retry_us(policy, cost)
     }
 
     /// Returns the time at which the state equals a fresh one, when all outstanding units lapse. The key expires then.
@@ -290,7 +287,7 @@ impl Account {
         let (end_us, before) = (self.end_us(), self.state.clone());
         let is_charged = previous > 0 && {
             self.settle_state(policy, wrote, end_us);
-            self.state.owe(policy, None, end_us, previous)
+            self.state.owe(policy, end_us, previous)
         };
         if is_charged {
             self.state.mark_debt(policy, end_us);
@@ -305,5 +302,27 @@ impl Account {
     /// Returns the end of the current generation, in microseconds since the Unix epoch.
     fn end_us(&self) -> u64 {
         (self.generation + 1) * self.generation_us
+    }
+}
+
+/// Returns the length of a generation in microseconds.
+fn generation_us(lease: Lease) -> u64 {
+    lease.length().as_micros() as u64
+}
+
+/// Returns about how many units remain: with the rounding of doubles, as the script has it.
+fn free(policy: &Policy, words: &[u64; 4]) -> u64 {
+    let quota = policy.quota();
+    let (amount, period_us, burst) = (quota.amount(), quota.period().as_micros() as u64, quota.burst());
+    match policy.algorithm() {
+        Algorithm::TokenBucket => {
+            let top_us = (u128::from(burst) * u128::from(period_us) / u128::from(amount)) as f64;
+            ((top_us - words[0] as f64) / (period_us as f64 / amount as f64)).floor() as u64
+        }
+        Algorithm::SlidingWindow => {
+            let left = words[2].min(period_us) as f64;
+            (amount as f64 - words[0] as f64 - words[1] as f64 * left / period_us as f64).floor() as u64
+        }
+        _ => burst.saturating_sub(words[0]),
     }
 }
