@@ -30,7 +30,7 @@ async fn decisions_over_a_map_are_those_of_the_in_process_store() {
         let mut dice = Dice::new(seed);
         for most in [1, 4] {
             let set = policies::set(&mut dice, algorithm, most);
-            agree(&set, &store, &memory, &clock, &mut dice, (most, seed)).await;
+            agree(&set, &store, &memory, &clock, &mut dice, |dice| Key::from((most, seed, dice.below(40)))).await;
         }
     }
     let store = KeyValueStore::new(Map::new(clock.clone()).with_conflicts(4));

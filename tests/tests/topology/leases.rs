@@ -20,8 +20,7 @@ fn above_after_a_fail_over(before: impl FnOnce(&RedisSentinels)) -> i64 {
     replicas.wait_until_drained();
     replicas.fail_over(&sentinels, before);
     let admissions = replicas.end();
-    let above = most_above(&admissions, LEASED_PER_SECOND, LEASED_PER_SECOND);
-    above
+    most_above(&admissions, LEASED_PER_SECOND, LEASED_PER_SECOND)
 }
 
 #[test]

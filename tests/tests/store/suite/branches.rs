@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate::testing::Script;
-use tollgate::{
-    Cost, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, RedisStore, Store,
-    store::{Check, Clock},
-    testing::ALGORITHMS,
-};
-use tollgate_test_support::{
-    Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each, stream::figures,
-};
+use tollgate::{Cost, Key, Limiter, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS};
+use tollgate_test_support::{Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each};
 
-use super::decisions::{SCRIPTS, in_order};
+use super::{
+    decisions::{SCRIPTS, agree, in_order},
+    load, store,
+};
 
 /// Returns a key of an address beside an API key, below one of the outermost levels.
 fn key(outermost: u64, address: u64, api_key: u64) -> Key {
@@ -24,20 +20,6 @@ fn policies(address: u64, api_key: u64) -> PolicySet {
         Policy::token_bucket("address", Quota::per_day(address)),
         Policy::fixed_window("api-key", Quota::per_day(api_key)).at_branch(2),
     ])
-}
-
-async fn store(deployment: &Deployment, prefix: &str, set: &PolicySet) -> RedisStore {
-    load(deployment, set);
-    deployment.builder(prefix).connect().await.expect("a store")
-}
-
-/// Makes the scripts of a set known. A call whose script the server does not know is sent again, and may then be decided
-/// later than the next.
-fn load(deployment: &Deployment, set: &PolicySet) {
-    let script = Script::new(set.clone());
-    for text in [script.text(), script.batch_text()] {
-        deployment.on_every_master(&["SCRIPT", "LOAD", text]);
-    }
 }
 
 pub(super) async fn a_batch_spends_exactly_the_quota_of_each_branch(deployment: &Deployment) {
@@ -109,22 +91,8 @@ pub(super) async fn branched_decisions_are_those_of_the_in_process_store(deploym
         let mut dice = Dice::new(seed);
         let set = policies::branched_set(&mut dice, algorithm, 4);
         load(deployment, &set);
-        let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
-        let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
-        for _ in 0..15 {
-            clock.set(clock.now_us() + dice.pick(&[0, 1, period_us / 2, period_us]).min(100_000_000_000_000));
-            let checks: Vec<(Key, Cost)> = (0..60)
-                .map(|_| {
-                    let key = Key::from(("outermost", seed, dice.below(2))).child(policies::branched_key(&mut dice));
-                    (key, Cost::new(dice.pick(&[0, 1, 1, 1, least])))
-                })
-                .collect();
-            let sent = checks.iter().map(|(key, cost)| redis.check(Check::new(&set, key, *cost))).collect();
-            for ((key, cost), decision) in checks.iter().zip(in_order(sent).await) {
-                let expected = memory.check(Check::new(&set, key, *cost)).await.expect("a decision");
-                assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
-            }
-        }
+        let key = |dice: &mut Dice| Key::from(("outermost", seed, dice.below(2))).child(policies::branched_key(dice));
+        agree(&set, &redis, &memory, &clock, &mut dice, key).await;
     }
     deployment.assert_every_key_expires();
 }

@@ -38,7 +38,7 @@ pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Dep
             let set = policies::set(&mut dice, algorithm, most);
             // The order of the checks holds also while the server does not know the scripts.
             deployment.on_every_master(&["SCRIPT", "FLUSH"]);
-            agree(&set, &redis, &memory, &clock, &mut dice, (most, seed)).await;
+            agree(&set, &redis, &memory, &clock, &mut dice, |dice| Key::from((most, seed, dice.below(40)))).await;
         }
     }
     for master in deployment.masters() {
@@ -47,22 +47,21 @@ pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Dep
     deployment.assert_every_key_expires();
 }
 
-/// Sends fifteen crowds of checks, some of them of the same key, and compares every answer.
+/// Sends fifteen crowds of checks of such keys, some of them the same, and compares every answer.
 pub(crate) async fn agree(
     set: &PolicySet,
     store: &impl Store,
     memory: &MemoryStore,
     clock: &Clock,
     dice: &mut Dice,
-    keys: (u64, u64),
+    key: impl Fn(&mut Dice) -> Key,
 ) {
     let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
     let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
     for _ in 0..15 {
         clock.set(clock.now_us() + dice.pick(&[0, 1, period_us / 2, period_us]).min(100_000_000_000_000));
-        let checks: Vec<(Key, Cost)> = (0..60)
-            .map(|_| (Key::from((keys.0, keys.1, dice.below(40))), Cost::new(dice.pick(&[0, 1, 1, 1, least]))))
-            .collect();
+        let checks: Vec<(Key, Cost)> =
+            (0..60).map(|_| (key(dice), Cost::new(dice.pick(&[0, 1, 1, 1, least])))).collect();
         let decisions =
             in_order(checks.iter().map(|(key, cost)| store.check(Check::new(set, key, *cost))).collect()).await;
         for ((key, cost), decision) in checks.iter().zip(decisions) {

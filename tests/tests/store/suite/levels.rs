@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate::testing::Script;
-use tollgate::{
-    Cost, Key, MemoryStore, Policy, PolicySet, Quota, RedisStore, Store,
-    store::{Check, Clock},
-    testing::ALGORITHMS,
-};
-use tollgate_test_support::{
-    Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each, stream::figures,
-};
+use tollgate::{Cost, Key, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS};
+use tollgate_test_support::{Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each};
 
-use super::decisions::{SCRIPTS, in_order};
+use super::{
+    decisions::{SCRIPTS, agree, in_order},
+    load, store,
+};
 
 /// The quota of the outer level, and the number of inner keys that compete for it.
 const OUTER: u64 = 20;
@@ -23,15 +19,6 @@ fn policies() -> PolicySet {
         Policy::token_bucket("outer", Quota::per_day(OUTER)).at_level(1),
         Policy::fixed_window("inner", Quota::per_day(2)),
     ])
-}
-
-async fn store(deployment: &Deployment, prefix: &str, set: &PolicySet) -> RedisStore {
-    // A call whose script the server does not know is sent again, and may then be decided later than the next.
-    let script = Script::new(set.clone());
-    for text in [script.text(), script.batch_text()] {
-        deployment.on_every_master(&["SCRIPT", "LOAD", text]);
-    }
-    deployment.builder(prefix).connect().await.expect("a store")
 }
 
 pub(super) async fn a_batch_spends_exactly_the_quota_of_an_outer_level(deployment: &Deployment) {
@@ -87,26 +74,9 @@ pub(super) async fn nested_decisions_are_those_of_the_in_process_store(deploymen
     for (seed, algorithm) in (0..).zip(ALGORITHMS) {
         let mut dice = Dice::new(seed);
         let set = policies::nested_set(&mut dice, algorithm, 4);
-        let script = Script::new(set.clone());
-        for text in [script.text(), script.batch_text()] {
-            deployment.on_every_master(&["SCRIPT", "LOAD", text]);
-        }
-        let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
-        let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
-        for _ in 0..15 {
-            clock.set(clock.now_us() + dice.pick(&[0, 1, period_us / 2, period_us]).min(100_000_000_000_000));
-            let checks: Vec<(Key, Cost)> = (0..60)
-                .map(|_| {
-                    let key = Key::from((seed, dice.below(3))).child(dice.below(3)).child(dice.below(2));
-                    (key, Cost::new(dice.pick(&[0, 1, 1, 1, least])))
-                })
-                .collect();
-            let sent = checks.iter().map(|(key, cost)| redis.check(Check::new(&set, key, *cost))).collect();
-            for ((key, cost), decision) in checks.iter().zip(in_order(sent).await) {
-                let expected = memory.check(Check::new(&set, key, *cost)).await.expect("a decision");
-                assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
-            }
-        }
+        load(deployment, &set);
+        let key = |dice: &mut Dice| Key::from((seed, dice.below(3))).child(dice.below(3)).child(dice.below(2));
+        agree(&set, &redis, &memory, &clock, &mut dice, key).await;
     }
     deployment.assert_every_key_expires();
 }

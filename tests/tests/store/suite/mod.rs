@@ -14,6 +14,7 @@ mod replicas;
 use std::sync::LazyLock;
 
 use tokio::sync::Mutex;
+use tollgate::{PolicySet, RedisStore, testing::Script};
 use tollgate_test_support::{Deployment, Kind};
 
 /// One cluster for all tests of this program, which ends with it. One test at a time uses it: the tests count calls and
@@ -25,6 +26,21 @@ pub(crate) static CLUSTER: LazyLock<Mutex<Deployment>> =
 pub(crate) fn clear(deployment: &Deployment) {
     deployment.on_every_master(&["FLUSHALL"]);
     deployment.on_every_master(&["SCRIPT", "FLUSH"]);
+}
+
+/// Returns a store on a deployment that knows the scripts of a set.
+async fn store(deployment: &Deployment, prefix: &str, set: &PolicySet) -> RedisStore {
+    load(deployment, set);
+    deployment.builder(prefix).connect().await.expect("a store")
+}
+
+/// Makes the scripts of a set known. A call whose script the server does not know is sent again, and may then be decided
+/// later than the next.
+fn load(deployment: &Deployment, set: &PolicySet) {
+    let script = Script::new(set.clone());
+    for text in [script.text(), script.batch_text()] {
+        deployment.on_every_master(&["SCRIPT", "LOAD", text]);
+    }
 }
 
 /// Runs a case on a deployment of this kind.
