@@ -2,7 +2,8 @@
 //!
 //! A [`Limiter`] checks keys against [policies](Policy) on a [`Store`]. With a [`RedisStore`] all replicas spend
 //! from the same quota, with one atomic script call per decision. With a [`MemoryStore`] the same algorithms decide
-//! inside the process. [`connect`] and [`open`] choose the store by URL.
+//! inside the process. [`connect`] and [`open`] choose the store by URL. What keeps bytes elsewhere, a database or a file,
+//! becomes a store by two functions: see [`KeyValue`](store::KeyValue).
 //!
 //! **Start with the [guide]**: whether to use this, which algorithm, several limits, waiting, outages, production.
 //!

@@ -236,5 +236,5 @@ fn law_13_damaged_bytes_count_as_absent_over_a_map() {
         }
     }
     println!("{planted} values planted");
-    assert!(planted > 1_000, "{planted} values");
+    assert!(planted > 500, "{planted} values");
 }

@@ -7,6 +7,7 @@
 //! Every number is in microseconds. What is missing is the time until the bucket is full, in whole microseconds.
 
 use super::{
+    debt::{MOST_BURSTS, MOST_US},
     meter::Refund,
     rate::Rate,
     stored::{self, whole},
@@ -168,6 +169,8 @@ impl Trace {
     pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let ([returned, at, least, former_at, former_least], []) = stored::split(bytes)? else { return None };
         let since = |time: f64, least: f64| Some(Since { time_us: whole(time)?, least: whole(least)? });
-        Some(Self { returned: whole(returned)?, present: since(at, least)?, former: since(former_at, former_least)? })
+        // No burst takes longer, and the state is stored for as long.
+        let returned = whole(returned).filter(|&returned| returned <= MOST_US / MOST_BURSTS)?;
+        Some(Self { returned, present: since(at, least)?, former: since(former_at, former_least)? })
     }
 }
