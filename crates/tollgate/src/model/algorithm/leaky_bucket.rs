@@ -93,7 +93,7 @@ impl Meter for Bucket {
     }
 
     fn to_bytes(&self, policy: &Policy, other: Option<f64>) -> Vec<u8> {
-        Self::to_bytes(self, policy.quota_ref(), other)
+        self.bytes(policy.quota_ref(), other)
     }
 
     fn expires_ms(&self, _policy: &Policy) -> u64 {

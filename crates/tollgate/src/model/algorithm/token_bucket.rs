@@ -169,7 +169,7 @@ impl Bucket {
     }
 
     /// Returns the bytes of a bucket.
-    pub(crate) fn to_bytes(&self, quota: &Quota, other: Option<f64>) -> Vec<u8> {
+    pub(super) fn bytes(self, quota: &Quota, other: Option<f64>) -> Vec<u8> {
         let pace = other.unwrap_or_else(|| quota.pace());
         [self.full_us as f64, self.part as f64, pace].iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -438,7 +438,7 @@ impl Meter for State {
             Self::Traced(state) => state.trace.map(|trace| doubles(&trace.words())),
             Self::Plain(_) => None,
         };
-        [self.bucket().to_bytes(policy.quota_ref(), other), trace.unwrap_or_default()].concat()
+        [self.bucket().bytes(policy.quota_ref(), other), trace.unwrap_or_default()].concat()
     }
 
     fn expires_ms(&self, _policy: &Policy) -> u64 {
