@@ -20,7 +20,7 @@ const BEGIN: u64 = 1_680_000_000_000_000;
 const TERMS: Lease = Lease::new().generation(Duration::from_micros(G)).share(4);
 
 fn policy(algorithm: Algorithm, amount: u64, period: Duration) -> Policy {
-    Policy::try_new("p", algorithm, Quota::new(amount, period)).unwrap().try_leased(TERMS).unwrap()
+    Policy::try_new("p", algorithm, Quota::new(amount, period)).expect("a policy").try_leased(TERMS).expect("terms")
 }
 
 fn bucket() -> Policy {
@@ -36,7 +36,7 @@ fn every() -> Vec<Policy> {
 
 /// Returns a window of a local day that starts at `BEGIN`.
 fn calendar_window() -> Policy {
-    let zone = "-10:40".parse().unwrap();
+    let zone = "-10:40".parse().expect("a zone");
     Policy::calendar_window("p", 100, CalendarUnit::Day, zone).leased(TERMS)
 }
 

@@ -111,10 +111,11 @@ fn write(states: &mut impl States, policies: &[Arc<Policy>], loaded: SmallVec<[L
                 Some(_) => states.set(at, policy, place, state, None, now_us),
                 None => new.push((at, policy, state)),
             }
-        } else if !mended && state.is_moved() {
-            if let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place)) {
-                *stored = state;
-            }
+        } else if !mended
+            && state.is_moved()
+            && let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place))
+        {
+            *stored = state;
         }
     }
     for (at, policy, state) in new {
@@ -223,10 +224,11 @@ fn change(states: &mut impl States, check: Check<'_>, now_us: u64, spent_us: u64
             } else if place.is_some() {
                 states.remove(at, policy);
             }
-        } else if let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place)) {
-            if state.is_moved() && !stored.is_moved() {
-                *stored = state;
-            }
+        } else if let Some((stored, _)) = place.and_then(|place| states.state(at, policy, place))
+            && state.is_moved()
+            && !stored.is_moved()
+        {
+            *stored = state;
         }
     }
 }

@@ -97,7 +97,6 @@ impl Level {
 }
 
 /// Returns the decision of a check of `cost` units that left these levels.
-#[must_use]
 pub fn decision(policies: &PolicySet, levels: &[Level], cost: u64, now_us: u64) -> Decision {
     let levels = policies.iter().zip(levels.iter().map(|level| level.level()));
     Decision::from_levels(policies, PolicyLevels::collect(levels), ChargeRef::from(Cost::new(cost)), now_us)

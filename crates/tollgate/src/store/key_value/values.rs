@@ -51,8 +51,11 @@ pub(super) struct View<'a> {
     values: &'a mut Values,
     /// The name of the state of each policy, and then that of the record.
     names: &'a [Vec<u8>],
-    states: SmallVec<[Option<(State, Option<f64>)>; 2]>,
+    states: SmallVec<[Option<Taken>; 2]>,
 }
+
+/// A state that was read, and the pace at which it was stored if that is another one.
+type Taken = (State, Option<f64>);
 
 impl<'a> View<'a> {
     pub(super) fn new(values: &'a mut Values, names: &'a [Vec<u8>]) -> Self {
