@@ -82,7 +82,8 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// Use it when the cost is known only at the end of a stream: tokens of a language model, bytes of an upload, rows
     /// of an export. The closure computes the estimate from the head of the request. It returns one
     /// [`Cost`](tollgate::Cost) for all policies, or [`Costs`] for each. The service counts with the
-    /// [`Meter`](crate::Meter) in the extensions of the request. The module [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
+    /// [`Meter`](crate::Meter) in the extensions of the request. The module
+    /// [`reservation`](crate::rate_limit::reservation) lists what each end of a request costs, and
     /// [`ReservationLayer`](crate::rate_limit::reservation::ReservationLayer) has an example.
     ///
     /// Call it after the other options. It replaces [`cost`](Self::cost), [`costs`](Self::costs),
