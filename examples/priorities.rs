@@ -38,7 +38,7 @@ fn priority(request: &Parts) -> Priority {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let key = Global.beside(Header::new("x-api-key").or(Global));
+    let key = Global.with_branch(Header::new("x-api-key").or(Global));
     let layer = RateLimitLayer::builder(Limiter::new(store()?, [SERVICE, PLAN]), key).priority(priority).build();
     let router = Router::new()
         .route("/orders", get(|| async { "orders\n" }))

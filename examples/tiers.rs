@@ -62,7 +62,7 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
 }
 
 async fn home(decisions: Option<Decisions>) -> String {
-    match decisions.as_ref().and_then(|decisions| decisions.iter().next()?.binding()) {
+    match decisions.as_ref().and_then(|decisions| decisions.iter().next()?.strictest()) {
         Some(state) => format!("policy {}: {} left\n", state.policy().name(), state.remaining()),
         None => "no limit\n".to_owned(),
     }

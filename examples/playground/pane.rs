@@ -159,7 +159,7 @@ impl Level {
                 name: state.policy().name().to_owned(),
                 remaining: state.remaining(),
                 burst: state.policy().quota().burst(),
-                more_after_ms: state.more_after().as_secs_f64() * 1_000.0,
+                more_after_ms: state.next_unit_after().as_secs_f64() * 1_000.0,
                 reset_after_ms: state.reset_after().as_secs_f64() * 1_000.0,
             })
             .collect();

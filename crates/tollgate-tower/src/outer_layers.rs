@@ -92,8 +92,8 @@ impl OuterWait {
     #[cold]
     pub(crate) fn store(decision: &Decision, jitter: Duration, extensions: &mut Extensions) {
         let spent = decision.states().enumerate().filter(|(_, state)| state.remaining() == 0);
-        let Some((index, state)) = spent.max_by_key(|(_, state)| state.more_after()) else { return };
-        let wait = state.more_after().saturating_add(jitter);
+        let Some((index, state)) = spent.max_by_key(|(_, state)| state.next_unit_after()) else { return };
+        let wait = state.next_unit_after().saturating_add(jitter);
         if Self::of(extensions).is_none_or(|outer| outer.wait < wait) {
             extensions.insert(Self { wait, policies: decision.policies().clone(), index });
         }

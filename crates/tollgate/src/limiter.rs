@@ -114,7 +114,7 @@ impl Limiter {
     /// Denials that this process remembers end at once. Another process that has denied the key may go on denying it
     /// for up to 1 s: see [`deny_cache_cap`](crate::redis::RedisStoreBuilder::deny_cache_cap).
     ///
-    /// If the key has [branches](Key::beside), each branch is reset as a key of its own. This also gives back the units
+    /// If the key has [branches](Key::with_branch), each branch is reset as a key of its own. This also gives back the units
     /// that the branch spent together with other keys. To reset one branch only, use that branch as the key of a
     /// limiter [with the policies](Self::with_policies) of the branch.
     ///
@@ -146,7 +146,7 @@ impl Limiter {
 
     /// Returns whether the store decides all policies for this key in one step.
     ///
-    /// Returns `false` only in a Redis Cluster, for a key whose [branches](Key::beside) lie in different slots. A check
+    /// Returns `false` only in a Redis Cluster, for a key whose [branches](Key::with_branch) lie in different slots. A check
     /// then fails with [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot). Instead, check each branch with a limiter
     /// of its own, and refund the others when one is denied.
     ///
@@ -156,7 +156,7 @@ impl Limiter {
     /// let quota = Quota::per_second(10);
     /// let policies = [Policy::token_bucket("address", quota), Policy::token_bucket("api-key", quota).at_branch(2)];
     /// let limiter = Limiter::new(MemoryStore::new(), policies);
-    /// assert!(limiter.can_decide(&Key::new("192.0.2.7").beside("acme")));
+    /// assert!(limiter.can_decide(&Key::new("192.0.2.7").with_branch("acme")));
     /// ```
     #[must_use]
     pub fn can_decide(&self, key: &Key) -> bool {

@@ -164,5 +164,5 @@ async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
 async fn wait(limiter: &Limiter, key: &Key) -> Duration {
     let decision = limiter.peek(key.clone()).await.expect("a decision");
     let state = decision.states().next().expect("a state");
-    if state.remaining() > 0 { Duration::ZERO } else { state.more_after() }
+    if state.remaining() > 0 { Duration::ZERO } else { state.next_unit_after() }
 }

@@ -221,8 +221,8 @@ pub fn branched_key(dice: &mut Dice) -> Key {
         if dice.below(3) == 0 { outer.child(dice.below(2)) } else { outer }
     };
     let key = branch(dice);
-    let key = key.beside(branch(dice));
-    key.beside(branch(dice))
+    let key = key.with_branch(branch(dice));
+    key.with_branch(branch(dice))
 }
 
 /// Draws a ceiling for each policy, which is not below the cost: the share of one priority, or any. Only a bucket waits for

@@ -55,7 +55,7 @@ pub fn figures(decision: &Decision) -> Figures {
 #[must_use]
 pub fn states<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Vec<(u64, Option<Duration>, Duration, Duration)> {
     let figures =
-        |state: PolicyState<'_>| (state.remaining(), state.retry_after(), state.reset_after(), state.more_after());
+        |state: PolicyState<'_>| (state.remaining(), state.retry_after(), state.reset_after(), state.next_unit_after());
     states.map(figures).collect()
 }
 
@@ -236,7 +236,7 @@ impl Stream {
         let aim = self.last.as_ref().and_then(|(at, decision)| {
             let states: Vec<_> = decision.states().collect();
             let state = dice.pick(&states);
-            let waits = [state.retry_after(), Some(state.reset_after()), Some(state.more_after())];
+            let waits = [state.retry_after(), Some(state.reset_after()), Some(state.next_unit_after())];
             let wait = dice.pick(&waits)?.as_micros() as u64;
             Some(at.saturating_add(wait).saturating_sub(dice.below(2)))
         });

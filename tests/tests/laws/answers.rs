@@ -72,7 +72,7 @@ fn law_03_the_time_to_one_more_unit_is_exact() {
         wander(subject, dice, &set);
         let look = subject.peek(&set, &key());
         let state = look.states().next().expect("a state");
-        let more = state.more_after().as_micros() as u64;
+        let more = state.next_unit_after().as_micros() as u64;
         if more == 0 {
             assert_eq!(state.remaining(), state.policy().quota().burst());
             return;

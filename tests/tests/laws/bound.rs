@@ -26,7 +26,7 @@ fn law_01_never_more_than_the_bound_is_admitted() {
             let edge = period - now % period;
             let look = subject.peek(&set, &key());
             let state = look.states().next().expect("a state");
-            let more = state.more_after().as_micros() as u64;
+            let more = state.next_unit_after().as_micros() as u64;
             let waits =
                 [1, more.max(1), edge, edge.saturating_sub(1).max(1), period, period - 1, 1 + dice.below(period)];
             subject.advance(dice.pick(&waits).max(1));

@@ -17,7 +17,7 @@ fn set(dice: &mut Dice, algorithm: Algorithm) -> PolicySet {
 }
 
 fn key(first: u64, second: [u64; 2], third: u64) -> Key {
-    Key::from(first).beside(Key::from(second[0]).child(second[1])).beside(third)
+    Key::from(first).with_branch(Key::from(second[0]).child(second[1])).with_branch(third)
 }
 
 fn left(subject: &mut dyn Subject, policies: &PolicySet, key: &Key) -> Vec<u64> {
@@ -80,7 +80,7 @@ fn a_refund_reaches_every_branch_and_a_reset_what_each_branch_has_alone() {
         assert!(subject.check(&set, &key, 1).is_allowed());
         subject.reset(&set, &key);
         assert_eq!(left(subject, &set, &key), [full[0], spent[1], full[2], full[3]], "the outer level is shared");
-        subject.reset(&set, &Key::from(9_u64).beside(2_u64));
+        subject.reset(&set, &Key::from(9_u64).with_branch(2_u64));
         assert_eq!(left(subject, &set, &key), full);
         let now = subject.now();
         assert!(subject.check(&set, &key, 1).is_allowed());

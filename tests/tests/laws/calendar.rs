@@ -70,7 +70,7 @@ fn a_period_ends_at_its_local_midnight_on_every_store() {
             assert_eq!(drain(subject, &set), 3, "{unit} {zone}");
             let denied = subject.check(&set, &key(), 1);
             assert_eq!(micros(denied.retry_after()), end - at, "{unit} {zone} {at}");
-            assert_eq!(denied.binding().expect("a state").reset_after(), Duration::from_micros(end - at));
+            assert_eq!(denied.strictest().expect("a state").reset_after(), Duration::from_micros(end - at));
             let expires_ms = subject.stored(set.iter().next().expect("a policy"), &key()).expect("a state").expires_ms;
             assert_eq!(expires_ms, (FEBRUARY_US + end) / 1_000 + 1, "{unit} {zone}: the key expires with its period");
             subject.advance(end - at - 1);
@@ -121,7 +121,7 @@ fn law_10_a_clock_that_goes_back_across_the_end_of_a_period_admits_nothing_twice
     on_both(|subject, dice, set| {
         let amount = set.iter().next().expect("a policy").quota().amount();
         assert!(subject.check(set, &key(), 1).is_allowed());
-        let left = subject.peek(set, &key()).binding().expect("a state").reset_after().as_micros() as u64;
+        let left = subject.peek(set, &key()).strictest().expect("a state").reset_after().as_micros() as u64;
         // All units of the next period are spent just after its start. The clock goes back into this one.
         subject.advance(left + dice.below(1_000));
         let next = subject.now();

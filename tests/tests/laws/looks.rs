@@ -13,7 +13,7 @@ use crate::{drain, key, least_burst, micros, on_every_store, remaining, wander};
 
 /// Returns the time until there is one unit more, in microseconds.
 fn more_us(look: &Decision) -> u64 {
-    look.states().map(|state| state.more_after().as_micros() as u64).max().expect("a state")
+    look.states().map(|state| state.next_unit_after().as_micros() as u64).max().expect("a state")
 }
 
 /// Looks at a cost, and shows that the check is denied one microsecond before the wait has passed and admitted then.

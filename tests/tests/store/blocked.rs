@@ -53,7 +53,7 @@ async fn every_call_is_blocked(store: &(impl Store + Clone), policies: &PolicySe
             assert_eq!((state.remaining(), state.retry_after()), (0, None), "{at}: {decision:?}");
             assert_eq!(state.is_exceeded(), state.policy().quota().is_blocked(), "{at}: {decision:?}");
         }
-        assert!(decision.binding().expect("a policy").policy().quota().is_blocked(), "{at}: {decision:?}");
+        assert!(decision.strictest().expect("a policy").policy().quota().is_blocked(), "{at}: {decision:?}");
     }
     assert!(limiter.peek("acme").await.expect("a state").states().all(|state| state.remaining() == 0));
     limiter.refund("acme", Cost::ONE).await.expect("nothing to refund");

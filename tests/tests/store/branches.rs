@@ -20,7 +20,7 @@ const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_day(5));
 const API_KEY: Policy = Policy::fixed_window("api-key", Quota::per_day(100)).at_branch(2);
 
 fn key(address: &'static str, api_key: &'static str) -> Key {
-    Key::new(address).beside(api_key)
+    Key::new(address).with_branch(api_key)
 }
 
 /// Returns a limiter over an address and an API key on each store.
@@ -39,7 +39,7 @@ async fn branches_in_any_slots_are_decided_together_at_one_server_and_in_process
         assert!(decision.is_allowed());
         assert_eq!(remaining_of_each(&limiter, key("a", "x")).await, [4, 40]);
         let denied = limiter.check(key("a", "x")).cost(costs(41)).await.expect("a decision");
-        assert_eq!(denied.binding().map(|state| state.policy().name().to_owned()).as_deref(), Some("api-key"));
+        assert_eq!(denied.strictest().map(|state| state.policy().name().to_owned()).as_deref(), Some("api-key"));
         assert_eq!(remaining_of_each(&limiter, key("a", "x")).await, [4, 40], "neither branch is charged");
         limiter.refund(key("a", "x"), Costs::new(Cost::ZERO).with("api-key", 50_u64)).of(&decision).await.unwrap();
         assert_eq!(remaining_of_each(&limiter, key("a", "y")).await, [4, 100], "the address is that of both keys");
@@ -145,7 +145,7 @@ fn threads_spend_exactly_the_quota_of_each_branch() {
             thread::spawn(move || {
                 for at in 0..20_000_u64 {
                     let parts = [at % PARTS, (at / 3 + thread) % PARTS, (at / 5 + 2 * thread) % PARTS];
-                    let key = Key::from(parts[0]).beside(parts[1]).beside(parts[2]);
+                    let key = Key::from(parts[0]).with_branch(parts[1]).with_branch(parts[2]);
                     let decision =
                         limiter.check(key).into_future().into_ready().expect("in process").expect("a decision");
                     if decision.is_allowed() {
@@ -159,7 +159,7 @@ fn threads_spend_exactly_the_quota_of_each_branch() {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
     for part in 0..PARTS {
-        let key = Key::from(part).beside(part).beside(part);
+        let key = Key::from(part).with_branch(part).with_branch(part);
         let state =
             limiter.check(key).cost(Cost::ZERO).into_future().into_ready().expect("in process").expect("a state");
         for (branch, state) in state.states().enumerate() {

@@ -120,7 +120,7 @@ async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
     let set = [policy("address"), policy("user").at_branch(2)];
     // No outage answers for a key that can never be decided.
     let limiter = Limiter::builder(Arc::new(store)).policies(set).deadline(PATIENCE).on_outage(Outage::Open).build();
-    let apart = Key::new("a").beside("b");
+    let apart = Key::new("a").with_branch("b");
     assert_ne!(cluster.slot("a"), cluster.slot("b"));
     assert!(!limiter.can_decide(&apart));
     let errors = [
@@ -145,7 +145,7 @@ async fn branches_in_different_slots_are_refused_and_nothing_is_charged() {
     assert!(limiter.can_decide(&nested) && limiter.check(&nested).await.expect("a decision").is_allowed());
     for part in 0..20_u64 {
         let second = limiter.with_policies(policy("user").at_branch(2));
-        let key = Key::new("a").beside(part);
+        let key = Key::new("a").with_branch(part);
         assert!(second.can_decide(&key) && second.check(&key).await.expect("a decision").is_allowed());
         second.reset(&key).await.expect("a reset");
         assert_eq!(remaining(&second, &key).await, 10);

@@ -33,7 +33,7 @@ async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
         let decision = limiter.check("acme").cost(costs(9_151)).await.expect("a decision");
         assert!(decision.is_denied());
         assert_eq!(decision.states().map(|state| state.is_exceeded()).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(decision.binding().map(|state| state.policy().name().to_owned()).as_deref(), Some("tokens"));
+        assert_eq!(decision.strictest().map(|state| state.policy().name().to_owned()).as_deref(), Some("tokens"));
         assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_150]);
         // The process remembers the denial for these costs alone.
         assert!(limiter.check("acme").cost(costs(9_151)).await.expect("a decision").is_denied());

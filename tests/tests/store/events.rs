@@ -185,7 +185,7 @@ async fn each_branch_that_denies_is_an_event_and_is_counted_once() {
     ];
     let builder = Limiter::builder(frozen()).policies(policies).name("api");
     let limiter = builder.observer(seen.clone()).denied_keys(denied_keys.clone()).build();
-    let both = Key::new("192.0.2.7").beside("ann");
+    let both = Key::new("192.0.2.7").with_branch("ann");
     let _ = limiter.check(&both).await.expect("a decision");
     assert_eq!(
         seen.take(),
@@ -196,7 +196,7 @@ async fn each_branch_that_denies_is_an_event_and_is_counted_once() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[0], "denied api address 192.0.2.7");
     assert!(lines[1].starts_with("denied api user") && lines[1].ends_with(" ann"), "{lines:?}");
-    let _ = limiter.check(Key::new("192.0.2.8").beside("ann")).await.expect("a decision");
+    let _ = limiter.check(Key::new("192.0.2.8").with_branch("ann")).await.expect("a decision");
     assert_eq!(seen.take().len(), 1, "the other address is not denied");
     assert_eq!(denied_keys.total(), 3);
 }

@@ -89,7 +89,7 @@ async fn a_leased_decision_tells_what_this_process_holds() {
         let remaining = state.remaining();
         if decision.is_leased() {
             if let Some((true, before)) = last {
-                assert_eq!(remaining + 1, before, "one unit less in the pot");
+                assert_eq!(remaining + 1, before, "one unit less is held");
             }
             assert!(remaining < 10_000 / 8 + 1, "{remaining}");
             assert!(state.reset_after() > Duration::ZERO);
@@ -101,7 +101,7 @@ async fn a_leased_decision_tells_what_this_process_holds() {
         let before = decision.state("leased").expect("a state").remaining();
         limiter.refund("hot", Cost::ONE).of(&decision).await.expect("a refund");
         let after = limiter.check("hot").await.expect("a decision");
-        assert_eq!(after.state("leased").expect("a state").remaining(), before, "the unit came back into the pot");
+        assert_eq!(after.state("leased").expect("a state").remaining(), before, "the unit is held again");
     }
     let peek = limiter.peek("hot").await.expect("a decision");
     assert!(peek.state("leased").expect("a state").remaining() > 7_000 - 10_000 / 8);

@@ -22,7 +22,7 @@ async fn stores(server: &RedisServer) -> [Arc<dyn Store>; 2] {
 
 /// Fails once.
 async fn guess(limiter: &Limiter, account: &str, address: u32) -> Decision {
-    let key = Key::new(account.to_owned()).beside(format!("192.0.2.{address}"));
+    let key = Key::new(account.to_owned()).with_branch(format!("192.0.2.{address}"));
     limiter.check(key).await.expect("a decision")
 }
 

@@ -85,7 +85,11 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
         assert!(denied.is_denied());
         assert_eq!(left(denied.states().collect()), [0, 0]);
         for state in denied.states() {
-            assert_eq!(Some(state.more_after()), state.retry_after(), "one unit more is one that the rank can have");
+            assert_eq!(
+                Some(state.next_unit_after()),
+                state.retry_after(),
+                "one unit more is one that the rank can have"
+            );
         }
         let look = limiter.peek("all").cost(Costs::new(Cost::ZERO).with_priority(Priority::BACKGROUND)).await;
         let look = look.expect("a state");

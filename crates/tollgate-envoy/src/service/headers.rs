@@ -108,7 +108,7 @@ fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
     for state in shown.filter_map(|(_, decision)| decision.as_ref()).flat_map(Decision::states) {
         let (name, quota) = (state.policy().name(), state.policy().quota());
         let gap = if policies.is_empty() { "" } else { ", " };
-        let (window, reset) = (whole_seconds(quota.period()), whole_seconds(state.more_after()));
+        let (window, reset) = (whole_seconds(quota.period()), whole_seconds(state.next_unit_after()));
         // Writing to memory cannot fail. The name of a policy has no character that a text must escape.
         let _ = write!(policies, "{gap}\"{name}\";q={};w={window}", quota.amount());
         let _ = write!(states, "{gap}\"{name}\";r={};t={reset}", state.remaining());

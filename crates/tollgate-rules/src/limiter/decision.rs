@@ -58,7 +58,7 @@ impl RuleDecision {
 /// Returns the wait of a decision that denies the request. A check of 0 units waits for one unit.
 fn wait(decision: &Decision) -> Option<Duration> {
     let is_spent = |state: &PolicyState<'_>| decision.cost().units() == 0 && state.remaining() == 0;
-    let until_one = || decision.states().filter(is_spent).map(|state| state.more_after()).max();
+    let until_one = || decision.states().filter(is_spent).map(|state| state.next_unit_after()).max();
     decision.retry_after().or_else(until_one)
 }
 

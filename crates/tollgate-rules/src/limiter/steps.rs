@@ -111,7 +111,7 @@ impl Steps {
         if let [first, others @ ..] = &*step.descriptors
             && !others.is_empty()
         {
-            let key = others.iter().fold(first.key.clone(), |key, other| key.beside(&other.key));
+            let key = others.iter().fold(first.key.clone(), |key, other| key.with_branch(&other.key));
             let limiter = self.set(&step.descriptors).map(|set| first.limiter.with_policies(set));
             step.together = limiter.filter(|limiter| limiter.can_decide(&key)).map(|limiter| (limiter, key));
             if step.together.is_none() {

@@ -60,10 +60,10 @@ impl DescriptorOutcome {
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
         let is_spent = |state: &PolicyState<'_>| hits == 0 && !compat.is_envoy() && state.remaining() == 0;
-        let spent = decision.states().filter(is_spent).max_by_key(PolicyState::more_after);
+        let spent = decision.states().filter(is_spent).max_by_key(PolicyState::next_unit_after);
         let is_over = decision.is_denied() || spent.is_some();
-        let wait = spent.as_ref().map(PolicyState::more_after);
-        let Some(state) = spent.or_else(|| decision.binding()) else {
+        let wait = spent.as_ref().map(PolicyState::next_unit_after);
+        let Some(state) = spent.or_else(|| decision.strictest()) else {
             let usage = Usage { total: hits, within: hits, ..Usage::default() };
             return Self { is_over, remaining: u64::from(u32::MAX), reset_after: Duration::ZERO, usage };
         };
@@ -96,7 +96,7 @@ impl DescriptorOutcome {
     /// request.
     pub(crate) fn uncharged(decision: &Decision, hits: u64) -> Self {
         let outcome = Self::from_decision(decision, Compat::Native);
-        let Some(state) = decision.binding() else { return outcome };
+        let Some(state) = decision.strictest() else { return outcome };
         let limit = state.policy().quota().burst();
         let after = state.spent().saturating_add(hits);
         Self { is_over: false, usage: Usage::new(limit, after, hits, Compat::Native), ..outcome }

@@ -41,7 +41,7 @@ impl StatusTemplate {
         // A set has at most eight policies, and as many violations fit the header list of any client.
         let exceeded = states.iter().filter(|state| state.is_exceeded()).take(8);
         let violations: Vec<_> = exceeded.map(|state| self.violation(state)).collect();
-        let policy = decision.binding().map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
+        let policy = decision.strictest().map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
         let details = [
             ErrorDetail::from(RetryInfo::new(Some(retry_after))),
             QuotaFailure::new(violations).into(),

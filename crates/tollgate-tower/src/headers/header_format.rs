@@ -8,7 +8,7 @@ use super::text::{QuotaUnit, round_up, since_epoch};
 ///
 /// Every HTTP denial carries `Retry-After`, whatever the format. `Ietf08` describes every policy. `OpenAi` and
 /// `Anthropic` describe one policy for each unit. In the other formats each header has one value. They describe the
-/// [binding](tollgate::Decision::binding) policy: the one with the longest wait, or else the one closest to exhaustion.
+/// [strictest](tollgate::Decision::strictest) policy: the one with the longest wait, or else the one closest to exhaustion.
 /// [`header_formats`](crate::RateLimitBuilder::header_formats) combines formats.
 ///
 /// The limit that a header reports is the burst: the most units that can remain. If it were the amount, a quota of 20

@@ -55,10 +55,10 @@ pub(super) fn policies_06(policies: &PolicySet) -> HeaderValue {
     text.finish()
 }
 
-/// Writes `40, 20;w=1;burst=40;name="burst", 50000;w=86400;name="day"`: the binding limit first, then all policies.
-pub(super) fn limit_03(binding: &PolicyState<'_>, policies: &PolicySet) -> HeaderValue {
+/// Writes `40, 20;w=1;burst=40;name="burst", 50000;w=86400;name="day"`: the strictest limit first, then all policies.
+pub(super) fn limit_03(strictest: &PolicyState<'_>, policies: &PolicySet) -> HeaderValue {
     let mut text = Text::new();
-    text.number(b"", binding.policy().quota().burst());
+    text.number(b"", strictest.policy().quota().burst());
     for policy in policies.iter() {
         text.separator();
         text.quota(policy);
@@ -259,7 +259,7 @@ pub(super) fn since_epoch() -> Duration {
 #[inline]
 pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration {
     if state.remaining() > 0 {
-        return state.more_after();
+        return state.next_unit_after();
     }
     more_or_retry_after(state).saturating_add(jitter)
 }
@@ -267,7 +267,7 @@ pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration 
 /// Returns the time until the denied request fits, or until an allowed request leaves one unit more.
 #[inline]
 pub(super) fn more_or_retry_after(state: &PolicyState<'_>) -> Duration {
-    state.retry_after().unwrap_or_else(|| state.more_after())
+    state.retry_after().unwrap_or_else(|| state.next_unit_after())
 }
 
 /// Returns whole milliseconds, rounded up.

@@ -123,7 +123,7 @@ impl HeaderWriter {
             let remaining = state.remaining();
             text.state_08(prefix, remaining, round_up(until_more(&state, details.jitter)));
             if remaining == 0 {
-                longest = longest.max(round_up(state.more_after().saturating_add(details.jitter)));
+                longest = longest.max(round_up(state.next_unit_after().saturating_add(details.jitter)));
             }
         }
         (text.finish(), longest)
@@ -132,7 +132,7 @@ impl HeaderWriter {
     /// Writes the headers of any decision in any format.
     fn update_with(&self, decision: &Decision, details: &ResponseDetails) -> HeaderUpdate {
         let spent = decision.states().filter(|state| state.remaining() == 0);
-        let until_more = spent.map(|state| round_up(state.more_after().saturating_add(details.jitter))).max();
+        let until_more = spent.map(|state| round_up(state.next_unit_after().saturating_add(details.jitter))).max();
         let mut all = Vec::new();
         for format in self.options.formats.iter() {
             self.write(format, decision, details, &mut all);
@@ -147,7 +147,7 @@ impl HeaderWriter {
 
     /// Writes the headers of one format. An open limiter that reaches no store has checked no policy and has none.
     fn write(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails, all: &mut Vec<Headers>) {
-        let Some(state) = decision.binding() else { return };
+        let Some(state) = decision.strictest() else { return };
         if format == HeaderFormat::Ietf08 {
             let states = self.any_states(decision, details);
             all.extend(self.policies_of(decision, details).map(|policies| Headers::Lists { policies, states }));
@@ -163,7 +163,7 @@ impl HeaderWriter {
         all.push(Headers::Lines(HeaderLines { format, lines, remaining: state.remaining(), reset: None }));
     }
 
-    /// Writes what a header reports of a decision. `state` belongs to the binding policy.
+    /// Writes what a header reports of a decision. `state` belongs to the strictest policy.
     fn value(
         &self,
         number: Number,
@@ -198,7 +198,7 @@ impl HeaderWriter {
     ) -> Option<HeaderLines> {
         let states = decision.states().filter(|state| self.options.units.of(state.policy().name()) == unit);
         let state = states.max_by_key(|state| {
-            (state.retry_after(), Strictness::new(state.remaining(), state.more_after()), state.reset_after())
+            (state.retry_after(), Strictness::new(state.remaining(), state.next_unit_after()), state.reset_after())
         })?;
         let remaining = state.remaining();
         // Never before the time of `Retry-After`, which has the same jitter.

@@ -72,7 +72,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Or { first: self, second: other }
     }
 
-    /// Puts the key of `other` beside the key of this extractor, as a [branch](Key::beside).
+    /// Puts the key of `other` beside the key of this extractor, as a [branch](Key::with_branch).
     ///
     /// Use it to limit a request by two keys in one step, such as the address and the API key. A policy limits the key
     /// of this extractor. With [`Policy::at_branch(2)`](tollgate::Policy::at_branch) it limits the key of `other`. A
@@ -94,7 +94,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///         Policy::fixed_window("service", Quota::per_day(3)).at_branch(2),
     ///     ],
     /// );
-    /// let service = RateLimitLayer::new(limiter, Header::new("x-api-key").beside(Global))
+    /// let service = RateLimitLayer::new(limiter, Header::new("x-api-key").with_branch(Global))
     ///     .layer(service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new(String::new())) }));
     /// let mut statuses = Vec::new();
     /// for api_key in ["acme", "acme", "acme", "other", "other"] {
@@ -104,11 +104,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// assert_eq!(statuses, [200, 200, 429, 200, 429]);
     /// # }
     /// ```
-    fn beside<K: KeyExtractor>(self, other: K) -> Beside<Self, K>
+    fn with_branch<K: KeyExtractor>(self, other: K) -> WithBranch<Self, K>
     where
         Self: Sized,
     {
-        Beside { first: self, second: other }
+        WithBranch { first: self, second: other }
     }
 
     /// Erases the type of the extractor, so that a field or a list can hold layers with different extractors.
@@ -196,19 +196,19 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// Puts the keys of two extractors side by side. [`KeyExtractor::beside`] creates it.
+/// Puts the keys of two extractors side by side. [`KeyExtractor::with_branch`] creates it.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<A, B> {
+pub struct WithBranch<A, B> {
     first: A,
     second: B,
 }
 
-impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Beside<A, B> {
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for WithBranch<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         let (Some(first), Some(second)) = (self.first.extract(parts)?, self.second.extract(parts)?) else {
             return EXEMPT;
         };
-        Ok(Some(first.beside(second)))
+        Ok(Some(first.with_branch(second)))
     }
 }
 

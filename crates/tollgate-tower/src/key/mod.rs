@@ -19,7 +19,7 @@
 //! To combine extractors:
 //!
 //! - A tuple of extractors joins their keys into one key. Put an extractor of nested keys first or last.
-//! - [`KeyExtractor::beside`] puts two keys side by side, each with policies of its own.
+//! - [`KeyExtractor::with_branch`] puts two keys side by side, each with policies of its own.
 //! - [`KeyExtractor::or`] tries a second extractor when the first finds no key.
 //! - [`KeyExtractor::or_exempt`] exempts requests without a key from the limit.
 
@@ -39,7 +39,7 @@ mod route;
 mod tests;
 
 pub use extension::Extension;
-pub use extractor::{Beside, BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt};
+pub use extractor::{BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt, WithBranch};
 pub use forwarded::{ForwardedIp, TrustedProxies};
 pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use global::Global;

@@ -112,15 +112,15 @@ fn keys_beside_each_other_are_branches_and_an_exempt_one_exempts_the_request() {
     let parts = parts(|request| request.header("a", "1").header("b", "2"));
     let [a, b] = [Header::new("a"), Header::new("b")];
     let key = |extraction: Extraction| extraction.unwrap().unwrap();
-    assert_eq!(key(a.clone().beside(b.clone()).extract(&parts)), Key::new("1").beside("2"));
-    assert_eq!(key(a.clone().beside(b.clone()).beside(Global).extract(&parts)).encoded(), "1^2^all");
+    assert_eq!(key(a.clone().with_branch(b.clone()).extract(&parts)), Key::new("1").with_branch("2"));
+    assert_eq!(key(a.clone().with_branch(b.clone()).with_branch(Global).extract(&parts)).encoded(), "1^2^all");
     // A tuple joins its keys to each branch.
-    assert_eq!(key((Method, a.clone().beside(b.clone())).extract(&parts)).encoded(), "GET,1^GET,2");
-    assert_eq!(key((a.clone().beside(b), Method).extract(&parts)).encoded(), "1,GET^2,GET");
+    assert_eq!(key((Method, a.clone().with_branch(b.clone())).extract(&parts)).encoded(), "GET,1^GET,2");
+    assert_eq!(key((a.clone().with_branch(b), Method).extract(&parts)).encoded(), "1,GET^2,GET");
     let missing = Header::new("c");
-    assert_eq!(message(a.clone().beside(missing.clone()).extract(&parts)), "header c is missing");
-    assert_eq!(a.clone().beside(missing.clone().or_exempt()).extract(&parts).unwrap(), None);
-    assert_eq!(key(a.clone().beside(missing.or(a)).extract(&parts)).encoded(), "1^1");
+    assert_eq!(message(a.clone().with_branch(missing.clone()).extract(&parts)), "header c is missing");
+    assert_eq!(a.clone().with_branch(missing.clone().or_exempt()).extract(&parts).unwrap(), None);
+    assert_eq!(key(a.clone().with_branch(missing.or(a)).extract(&parts)).encoded(), "1^1");
 }
 
 #[test]

@@ -244,6 +244,6 @@ fn wait_of(decision: &Decision) -> Option<Duration> {
     decision.retry_after().or_else(|| {
         // A check of no units denies nothing itself: the limit is spent.
         let spent = decision.states().filter(|state| state.remaining() == 0);
-        spent.map(|state| state.more_after()).max()
+        spent.map(|state| state.next_unit_after()).max()
     })
 }

@@ -157,7 +157,7 @@ impl Limits {
         if decision.is_denied() {
             tracing::debug!(
                 name: "denied",
-                policy = decision.binding().map(|state| state.policy().name()),
+                policy = decision.strictest().map(|state| state.policy().name()),
                 shadow = is_shadow,
                 rpc.service = rpc.service,
                 rpc.method = rpc.method,

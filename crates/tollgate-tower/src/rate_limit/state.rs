@@ -338,7 +338,7 @@ struct Resource {
     policy: String,
     limit: u64,
     remaining: u64,
-    more_after: Duration,
+    next_unit_after: Duration,
 }
 
 impl Resources {
@@ -362,8 +362,8 @@ impl Resources {
     /// Adds a policy, or replaces one of the same name of which more is left.
     fn add(&mut self, state: &PolicyState<'_>) {
         let policy = state.policy();
-        let (limit, remaining, more_after) = (policy.quota().burst(), state.remaining(), state.more_after());
-        let resource = Resource { policy: policy.name().to_owned(), limit, remaining, more_after };
+        let (limit, remaining, next_unit_after) = (policy.quota().burst(), state.remaining(), state.next_unit_after());
+        let resource = Resource { policy: policy.name().to_owned(), limit, remaining, next_unit_after };
         match self.0.iter_mut().find(|other| other.policy == resource.policy) {
             Some(other) if other.remaining > remaining => *other = resource,
             Some(_) => {}
@@ -395,8 +395,8 @@ impl Resource {
     }
 
     fn write(&self, json: &mut String) {
-        let Self { limit, remaining, more_after, .. } = *self;
-        let (used, reset) = (limit.saturating_sub(remaining), ResetFormat::Epoch.value(more_after));
+        let Self { limit, remaining, next_unit_after, .. } = *self;
+        let (used, reset) = (limit.saturating_sub(remaining), ResetFormat::Epoch.value(next_unit_after));
         let _ = write!(json, r#"{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#);
     }
 }

@@ -101,7 +101,7 @@ impl<'a> Rejection<'a> {
         let own = own.or_else(|| {
             // A check of no units that a rule denies exceeds nothing itself.
             let spent = states.iter().filter(|state| state.remaining() == 0);
-            spent.map(PolicyState::more_after).max()
+            spent.map(PolicyState::next_unit_after).max()
         });
         let own = match reason {
             Reason::Overloaded(overload) => Some(overload.retry_after()),
@@ -170,7 +170,7 @@ impl<'a> Rejection<'a> {
         }
         let state = match (self.states, self.reason) {
             ([state], _) => *state,
-            (_, Reason::Denied(decision)) => decision.binding()?,
+            (_, Reason::Denied(decision)) => decision.strictest()?,
             _ => return None,
         };
         Some(state.policy().name())

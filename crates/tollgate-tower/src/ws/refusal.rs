@@ -75,7 +75,7 @@ impl fmt::Display for Refusal {
             }
         };
         f.write_str("rate limit exceeded")?;
-        if let Some(state) = decision.binding() {
+        if let Some(state) = decision.strictest() {
             write!(f, ": {}", state.policy().name())?;
         }
         match decision.retry_after() {

@@ -19,7 +19,7 @@ fn request_of(user: &str) -> Request<()> {
 #[tokio::test]
 async fn the_answers_name_the_policies_of_all_branches_and_those_that_deny() {
     let limiter = Limiter::new(still(), [PER_USER, SERVICE]);
-    let layer = RateLimitLayer::new(limiter, Header::new("user").beside(Global));
+    let layer = RateLimitLayer::new(limiter, Header::new("user").with_branch(Global));
     let allowed = send(&layer, request_of("ann")).await;
     assert_eq!(header(&allowed, "ratelimit-policy"), Some(r#""per-user";q=2;w=86400, "service";q=3;w=86400"#));
     assert_eq!(send(&layer, request_of("ann")).await.status(), StatusCode::OK);

@@ -83,7 +83,7 @@ async fn a_denial_does_not_depend_on_earlier_denials() {
 }
 
 #[tokio::test]
-async fn the_problem_document_names_the_binding_policy_of_several() {
+async fn the_problem_document_names_the_strictest_policy_of_several() {
     // Both policies deny for the same number of whole seconds. They differ by 100 ms.
     let clock = Clock::manual(0);
     let store = MemoryStore::builder().clock(clock.clone()).build();

@@ -24,7 +24,7 @@ use crate::{Key, KeySecret, lock::Lock, random};
 /// with more than n/m denials is found. A count is never too small, and too large by at most
 /// [`overcount`](DeniedKey::overcount), which is at most n/m.
 ///
-/// For a key with [branches](Key::beside), the branches that deny are counted.
+/// For a key with [branches](Key::with_branch), the branches that deny are counted.
 ///
 /// The counts take about 150 bytes for each key of the capacity. Only a denied check has work: it takes a lock, and
 /// copies a new key.

@@ -31,7 +31,7 @@ pub use secret::KeySecret;
 ///
 /// A key may be nested in levels, for example a user within a tenant: see [`child`](Self::child). Each level then has a
 /// text of at most 64 bytes. A key may also have branches side by side, for example an address and an API key: see
-/// [`beside`](Self::beside).
+/// [`beside`](Self::with_branch).
 ///
 /// ```
 /// use tollgate::Key;
@@ -177,7 +177,7 @@ impl Key {
     /// use tollgate::Key;
     ///
     /// let (address, api_key) = (Key::new("192.0.2.7"), Key::new("acme"));
-    /// assert_eq!(address.clone().beside(&api_key).branches(), [address.clone(), api_key]);
+    /// assert_eq!(address.clone().with_branch(&api_key).branches(), [address.clone(), api_key]);
     /// assert_eq!(address.branches(), [address.clone()]);
     /// ```
     #[must_use]

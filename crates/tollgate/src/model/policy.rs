@@ -163,7 +163,7 @@ impl Policy {
     /// const FLEET: Policy = Policy::token_bucket("fleet", Quota::per_minute(1_000));
     /// const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
     /// let limiter = Limiter::new(MemoryStore::new(), [FLEET.at_branch(2), PLAN]);
-    /// let acme = tollgate::Key::new("acme").beside("all");
+    /// let acme = tollgate::Key::new("acme").with_branch("all");
     /// let normal = Costs::new(Cost::ONE).with_priority(Priority::NORMAL);
     /// for _ in 0..20 {
     ///     assert!(limiter.check(&acme).cost(normal.clone()).await?.is_allowed());

@@ -8,7 +8,7 @@ use super::{
     cluster::Cluster,
     deny_cache::{DenyCache, Epoch, KeyHash},
     dispatch::{CheckRequest, PendingCheck, Sender, StoreConfig},
-    pots::{Holder, Pots, Trip},
+    leased_units::{Holder, LeaseCall, LeasedUnits},
     protocol::{
         self, Script,
         hash_slot::{self, unused_key},
@@ -31,7 +31,7 @@ pub(super) struct Backend {
     /// The clock that decides instead of the server's.
     clock: Option<Clock>,
     pub(super) deny_cache: Option<Arc<DenyCache>>,
-    pub(super) pots: Arc<Pots>,
+    pub(super) leased_units: Arc<LeasedUnits>,
 }
 
 /// One server, or a cluster.
@@ -52,7 +52,7 @@ impl Backend {
             hasher: RandomState::default(),
             clock: config.server.clock.clone(),
             deny_cache: config.deny_cache.clone(),
-            pots: Arc::clone(&config.pots),
+            leased_units: Arc::clone(&config.leased_units),
         }
     }
 
@@ -105,17 +105,17 @@ impl Backend {
         }
     }
 
-    /// Decides a check. A check of leased policies makes a trip of the pots.
+    /// Decides a check. A check of leased policies is a call of the leased units.
     #[inline]
     pub(super) fn check(
         &self,
         check: Check<'_>,
         hash: KeyHash,
         deny_epoch: Option<Epoch>,
-        trip: Option<Trip>,
+        lease_call: Option<LeaseCall>,
     ) -> CheckFuture {
         let mut request = CheckRequest::new(check, hash, deny_epoch);
-        (request.clock_us, request.trip) = (self.clock.as_ref().map(Clock::now_us), trip);
+        (request.clock_us, request.lease_call) = (self.clock.as_ref().map(Clock::now_us), lease_call);
         match &self.servers {
             Servers::One(sender) => StoreFuture::pending(PendingCheck::new(sender, request).err_into()),
             Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),
@@ -130,7 +130,7 @@ impl Backend {
                 return CheckFuture::ready(Err(refusal));
             }
             let check = Check::new(&holder.policies, &holder.key, Cost::ZERO);
-            self.check(check, self.hash(&holder.key), None, Some(Trip::to_release(&self.pots)))
+            self.check(check, self.hash(&holder.key), None, Some(LeaseCall::to_release(&self.leased_units)))
         };
         let calls = stream::iter(holders).map(call).buffer_unordered(RELEASES_AT_ONCE);
         calls.fold(Ok(()), async |first: Result<(), Error>, outcome| first.and(outcome.map(drop))).await

@@ -14,7 +14,7 @@ use super::{
     backend::Backend,
     metrics,
     publisher::{Publications, Publisher},
-    replicas::{Census, INTERVAL, ReplicaCounter},
+    replicas::{GroupCounter, INTERVAL, ReplicaCounter},
 };
 use crate::{
     PolicySet,
@@ -85,7 +85,7 @@ impl Inner {
             store: Arc::downgrade(self),
             running,
             gauges: Gauges { due: None },
-            census: Census::new(),
+            group_counter: GroupCounter::new(),
             publisher: Publisher::default(),
             present_at: None,
             sweep_at: None,
@@ -99,7 +99,7 @@ struct Housekeeper {
     store: Weak<Inner>,
     running: Running,
     gauges: Gauges,
-    census: Census,
+    group_counter: GroupCounter,
     publisher: Publisher,
     present_at: Option<Instant>,
     sweep_at: Option<Instant>,
@@ -134,7 +134,7 @@ impl Housekeeper {
         });
         let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
         if is_new || is_due || groups.is_empty() && limits.is_empty() {
-            let mut pause = self.gauges.beside(store, self.census.count(backend, counter, &groups)).await;
+            let mut pause = self.gauges.beside(store, self.group_counter.count(backend, counter, &groups)).await;
             if !limits.is_empty() {
                 self.gauges.beside(store, self.publisher.publish(backend, &limits)).await;
                 pause = pause.or(Some(INTERVAL));
@@ -147,13 +147,13 @@ impl Housekeeper {
     async fn sweep(&mut self, store: &Inner) {
         let now = Instant::now();
         if self.sweep_at.is_some_and(|at| at <= now) {
-            let idle = store.backend.pots.sweep();
+            let idle = store.backend.leased_units.sweep();
             if !idle.is_empty() {
                 // Units that cannot be returned lapse.
                 let _ = self.gauges.beside(store, timeout(TICK, store.backend.release(idle))).await;
             }
             self.sweep_at = None;
-            self.running.settle(SWEEP, || !store.backend.pots.is_empty());
+            self.running.settle(SWEEP, || !store.backend.leased_units.is_empty());
         }
         if self.running.is_asked(SWEEP) {
             self.sweep_at.get_or_insert(now + TICK);

@@ -145,7 +145,7 @@ pub(in crate::redis) fn add_time(server: &Server, command: &mut Cmd) {
 }
 
 /// Counts the processes of each group, one call after the other.
-pub(in crate::redis) struct Census {
+pub(in crate::redis) struct GroupCounter {
     began: Instant,
     windows: HashMap<ReplicaGroup, Window>,
     /// The pauses that are left of the first ones.
@@ -168,7 +168,7 @@ impl Complaints {
     }
 }
 
-impl Census {
+impl GroupCounter {
     pub(in crate::redis) fn new() -> Self {
         Self { began: Instant::now(), windows: HashMap::new(), first: FIRST.iter(), complaints: Complaints::default() }
     }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{
     backend::Backend,
     housekeeping::Inner,
-    pots::Trip,
+    leased_units::LeaseCall,
     protocol::{self, Script},
     server::Server,
 };
@@ -30,7 +30,7 @@ use crate::{
 /// server nothing. A refund, a reset or a raised quota in *another* process may take effect that much later: see
 /// [`deny_cache_cap`](super::RedisStoreBuilder::deny_cache_cap).
 ///
-/// In a cluster, a check of [branches](Key::beside) in different slots fails with
+/// In a cluster, a check of [branches](Key::with_branch) in different slots fails with
 /// [`ErrorKind::CrossSlot`](crate::ErrorKind::CrossSlot), and charges nothing:
 /// [`Limiter::can_decide`](crate::Limiter::can_decide) tests this before.
 ///
@@ -50,7 +50,7 @@ use crate::{
 ///
 /// | key | holds |
 /// |---|---|
-/// | `prefix:{key}:policy:version` | the state of a policy for a key, or for one [branch](Key::beside) of a key |
+/// | `prefix:{key}:policy:version` | the state of a policy for a key, or for one [branch](Key::with_branch) of a key |
 /// | `prefix:{outermost level}>inner levels:policy:version` | the same, for a [nested](Key::child) key |
 /// | `prefix:{key}:name:p1` | the permits of a [`Concurrency`](crate::permits::Concurrency) |
 /// | `prefix:{replicas}:group` | the random names of the processes with the same [group](crate::store::ReplicaGroup) of limits |
@@ -112,7 +112,7 @@ impl RedisStore {
     /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys were returned all
     /// the same.
     pub async fn release_leases(&self) -> Result<(), Error> {
-        self.backend().release(self.backend().pots.holders()).await
+        self.backend().release(self.backend().leased_units.holders()).await
     }
 
     pub(super) fn new(backend: Backend) -> Self {
@@ -139,16 +139,16 @@ impl Store for RedisStore {
             }
             deny_epoch = Some(cache.epoch(&check, &hash));
         }
-        let mut trip = None;
+        let mut lease_call = None;
         if check.policies.is_leased() {
-            match backend.pots.spend(&check, hash.whole) {
+            match backend.leased_units.spend(&check, hash.whole) {
                 Ok(decided) => return decided,
-                Err(at_us) => trip = Some(Trip::new(&backend.pots, at_us)),
+                Err(at_us) => lease_call = Some(LeaseCall::new(&backend.leased_units, at_us)),
             }
         }
         match backend.refusal_of(check.policies, check.key, check.deadline) {
             Some(refusal) => StoreFuture::ready(Err(refusal)),
-            None => backend.check(check, hash, deny_epoch, trip),
+            None => backend.check(check, hash, deny_epoch, lease_call),
         }
     }
 
@@ -165,7 +165,7 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(refusal));
         }
         // What this process holds is spent at the server, and fits here.
-        let is_held = is_leased && backend.pots.hold(&check, backend.hash(check.key).whole);
+        let is_held = is_leased && backend.leased_units.hold(&check, backend.hash(check.key).whole);
         let kept = if is_held { Check { cost: Cost::ZERO, each: None, ..check } } else { check }.keep();
         let asked_us = Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start));
         let inner = Arc::clone(&self.0);
@@ -190,7 +190,7 @@ impl Store for RedisStore {
         let mut spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
             let (hash, units) = (self.backend().hash(check.key).whole, check.charge().cost.units());
-            match self.backend().pots.refund(check.policies, check.key, hash, units, at_us) {
+            match self.backend().leased_units.refund(check.policies, check.key, hash, units, at_us) {
                 Ok(()) => return StoreFuture::ready(Ok(())),
                 Err(charged_us) => spent_us = Some(charged_us),
             }
@@ -239,7 +239,7 @@ impl Store for RedisStore {
             };
             let reply = inner.backend.call(policies.first_branch(&key), deadline, delete).await;
             inner.backend.forget(&key);
-            inner.backend.pots.clear(&key, inner.backend.hash(&key).whole);
+            inner.backend.leased_units.clear(&key, inner.backend.hash(&key).whole);
             reply.map(drop)
         })
     }

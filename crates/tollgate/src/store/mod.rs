@@ -229,7 +229,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns whether one step can decide over these policies for this key. `true` by default.
     ///
-    /// A Redis Cluster cannot when the policies meter [branches](Key::beside) of the key that lie in different slots. A
+    /// A Redis Cluster cannot when the policies meter [branches](Key::with_branch) of the key that lie in different slots. A
     /// check then fails with [`ErrorKind::CrossSlot`].
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
         self.inner().is_none_or(|inner| inner.can_decide(policies, key))

@@ -1,6 +1,6 @@
-//! The pot of a replica, and the calls of the script.
+//! The units of a replica, and the calls of the script.
 
-pub use crate::model::lease::{Demand, Grant, Pot, Report, Stamp, Stamps};
+pub use crate::model::lease::{Demand, Grant, HeldUnits, Report, Stamp, Stamps};
 
 use redis::Value;
 

@@ -12,7 +12,7 @@ use super::{
 
 /// Returns a key of an address beside an API key, below one of the outermost levels.
 fn key(outermost: u64, address: u64, api_key: u64) -> Key {
-    Key::from(outermost).child(Key::from(("address", address)).beside(("api key", api_key)))
+    Key::from(outermost).child(Key::from(("address", address)).with_branch(("api key", api_key)))
 }
 
 fn policies(address: u64, api_key: u64) -> PolicySet {
@@ -101,7 +101,7 @@ pub(super) async fn a_state_is_stored_as_that_of_the_branch_alone(deployment: &D
     let set = policies(5, 5);
     let store = store(deployment, "names", &set).await;
     let limiter = patient_limiter(store, set);
-    let key = Key::new("acme").child(Key::new("x{y}z").beside(Key::new("ann").child("7")));
+    let key = Key::new("acme").child(Key::new("x{y}z").with_branch(Key::new("ann").child("7")));
     assert!(limiter.check(&key).await.expect("a decision").is_allowed());
     let owner = deployment.owner(&Key::new("acme"));
     for name in ["names:{acme}>x%7by%7dz:address:t1", "names:{acme}>ann>7:api-key:f1"] {

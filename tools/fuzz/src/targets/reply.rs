@@ -286,7 +286,7 @@ fn said(decision: &Decision, words: &Said, at_us: u64, later: u64) -> Result<(),
         let (period, first) = (quota.period().as_micros(), u128::from(words[0]));
         let second = words.get(1).map_or(0, |it| u128::from(*it));
         // None of these panics, and every denial has a wait.
-        let _ = (state.reset_after(), state.more_after(), state.delay());
+        let _ = (state.reset_after(), state.next_unit_after(), state.delay());
         equal("whether there is a wait", state.retry_after().is_some_and(|wait| !wait.is_zero()), *denies)?;
         let later = u128::from(later);
         let spent = match state.policy().algorithm() {

@@ -2,7 +2,7 @@
 
 use tollgate::{
     Lease, Policy, PolicySet, Quota,
-    testing::lease::{Call, Demand, Pot},
+    testing::lease::{Call, Demand, HeldUnits},
 };
 use tollgate_test_support::leases::{Account, step};
 
@@ -33,7 +33,7 @@ pub(crate) struct Figures {
 
 #[derive(Debug)]
 struct Replica {
-    pot: Pot,
+    units: HeldUnits,
     demand: Demand,
     denied_until: u64,
     asked: u64,
@@ -52,7 +52,7 @@ pub(crate) fn run(run: &Run) -> Figures {
     let begin = 1_680_000_000_000_000;
     let [mut account, mut ideal] = [(); 2].map(|()| Account::new(policy, lease, begin));
     let replica =
-        || Replica { pot: Pot::default(), demand: Demand::new(begin), denied_until: 0, asked: 0, admitted: 0 };
+        || Replica { units: HeldUnits::default(), demand: Demand::new(begin), denied_until: 0, asked: 0, admitted: 0 };
     let mut replicas: Vec<Replica> = (0..run.replicas).map(|_| replica()).collect();
     let rate = policy.quota().amount() as f64 / policy.quota().period().as_micros() as f64;
     let (mut time, mut trips, mut best) = (0.0, 0, 0);
@@ -68,7 +68,7 @@ pub(crate) fn run(run: &Run) -> Figures {
         let replica = &mut replicas[random.below(run.replicas as u64) as usize];
         replica.asked += 1;
         replica.demand.count(1);
-        if replica.pot.spend(now, 1).is_some() {
+        if replica.units.spend(now, 1).is_some() {
             replica.admitted += 1;
             continue;
         }
@@ -77,7 +77,7 @@ pub(crate) fn run(run: &Run) -> Figures {
         }
         trips += 1;
         let want = replica.demand.want(now, lease);
-        let call = Call { cost: 1, want, birth: 1, reports: replica.pot.take_reports(now, false) };
+        let call = Call { cost: 1, want, birth: 1, reports: replica.units.take_reports(now, false) };
         account.settle(policy, policy, lease, now);
         let answer = step(std::slice::from_mut(&mut account), &set, now, &call);
         if answer.admitted {
@@ -86,7 +86,7 @@ pub(crate) fn run(run: &Run) -> Figures {
             replica.denied_until = now + account.retry_us(policy, now, 1).min(REMEMBERED);
         }
         if let Some(grant) = answer.grant {
-            replica.pot.add(now, grant);
+            replica.units.add(now, grant);
         }
     }
     figures(run, &replicas, trips, best)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate::{
     Lease, Policy, PolicySet, Quota,
-    testing::lease::{Call, Grant, Pot, Stamps},
+    testing::lease::{Call, Grant, HeldUnits, Stamps},
 };
 
 use super::{mistake::Mistake, oracle::Oracle, server::Server};
@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
 
 #[derive(Debug)]
 struct Replica {
-    pots: Vec<Pot>,
+    units: Vec<HeldUnits>,
     /// The speed of its clock: millionths more or less.
     drift: i64,
     /// The time that a clock lost that stops while the machine is suspended.
@@ -106,7 +106,7 @@ impl World {
         let mut server = Server::new(count, keys, is_nested, mistake);
         let oracles = (0..count * keys).map(|place| Oracle::new(&policies[place / keys])).collect();
         let replicas = (0..REPLICAS).map(|_| Replica {
-            pots: vec![Pot::default(); keys],
+            units: vec![HeldUnits::default(); keys],
             drift: random.pick(&[0, DRIFT as i64, -(DRIFT as i64)]),
             slept: 0,
             asleep_until: 0,
@@ -154,7 +154,7 @@ impl World {
                     self.calls.swap_remove(at);
                 }
             }
-            64..66 => self.replicas[replica].pots = vec![Pot::default(); self.keys],
+            64..66 => self.replicas[replica].units = vec![HeldUnits::default(); self.keys],
             66..68 => {
                 let time = self.random.below(3 * self.generation());
                 self.replicas[replica].asleep_until = self.now + time;
@@ -221,7 +221,7 @@ impl World {
         self.now.saturating_add_signed(gained) - replica.slept
     }
 
-    /// Checks a key: from the pot, or by a call.
+    /// Checks a key: from the held units, or by a call.
     fn ask(&mut self, replica: usize, key: usize) {
         let cost = self.random.pick(&[1, 1, 1, 2, 3, 0]);
         if cost > 0 && self.random.chance(0.5) && self.spend(replica, key, cost) {
@@ -267,7 +267,7 @@ impl World {
 
     /// Spends many held units at once.
     fn spend_held(&mut self, replica: usize, key: usize) {
-        let held = self.replicas[replica].pots[key].held(self.local(replica));
+        let held = self.replicas[replica].units[key].held(self.local(replica));
         let units = if self.random.chance(0.5) { held } else { self.random.below(held + 1) };
         for _ in 0..units {
             self.spend(replica, key, 1);
@@ -276,7 +276,7 @@ impl World {
 
     fn spend(&mut self, replica: usize, key: usize, cost: u64) -> bool {
         let local = self.local(replica);
-        let Some(stamps) = self.replicas[replica].pots[key].spend(local, cost).cloned() else {
+        let Some(stamps) = self.replicas[replica].units[key].spend(local, cost).cloned() else {
             return false;
         };
         let is_old = self.old_stamps.contains(&stamps);

@@ -90,7 +90,7 @@ pub enum Event<'a> {
     /// A check was denied.
     ///
     /// If several policies deny, the event has the policy with the longest wait. For a key with
-    /// [branches](Key::beside), each branch that denies raises an event. Denials that the process remembers, and
+    /// [branches](Key::with_branch), each branch that denies raises an event. Denials that the process remembers, and
     /// denials in an outage, raise it too. A caller that [waits](crate::limiter::CheckBuilder::wait) raises it for each
     /// attempt that finds no room, as in the metrics.
     Denied(KeyEvent<'a>),
@@ -218,7 +218,7 @@ impl<'a> KeyEvent<'a> {
         &self.limiter
     }
 
-    /// Returns the key of the check, with all its levels. If the key has [branches](Key::beside), returns the branch
+    /// Returns the key of the check, with all its levels. If the key has [branches](Key::with_branch), returns the branch
     /// that the policy meters.
     #[must_use]
     pub fn key(&self) -> &Key {

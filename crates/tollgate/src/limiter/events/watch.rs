@@ -69,7 +69,7 @@ fn allowed(observer: &dyn Observer, limiter: &str, key: &Key, decision: &Decisio
         let is_lockout = matches!(policy.algorithm(), Algorithm::Lockout { .. });
         if is_lockout && state.spent() == policy.quota().burst() && state.cost() > Cost::ZERO {
             tracing::debug!(name: "locked_out", limiter, policy = policy.name(), "a key was locked out");
-            Event::LockedOut(event(Some(state.more_after()))).show(observer);
+            Event::LockedOut(event(Some(state.next_unit_after()))).show(observer);
         }
     }
 }

@@ -57,7 +57,7 @@ impl Denial {
 
     /// Returns the earliest turn of a caller behind `ahead` others. Each of the others spends at least one unit.
     pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
-        let Some(state) = self.decision.binding() else { return self.turn_at };
+        let Some(state) = self.decision.strictest() else { return self.turn_at };
         let quota = state.policy().quota();
         let (ahead, amount, period_ns) = (ahead as u128, u128::from(quota.amount()), quota.period().as_nanos());
         let wait_ns = match state.policy().algorithm().is_continuous() {
@@ -220,7 +220,7 @@ impl Contests {
             }
             return;
         };
-        let Some(state) = decision.binding() else { return };
+        let Some(state) = decision.strictest() else { return };
         let quota = state.policy().quota();
         let turn = Duration::from_secs_f64(quota.period().as_secs_f64() / quota.amount() as f64);
         let pace = turn.clamp(2 * LATEST, LONGEST_PACE);

@@ -57,11 +57,11 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_blocked() {
-            let name = self.0.binding().map_or("", |state| state.policy().name());
+            let name = self.0.strictest().map_or("", |state| state.policy().name());
             return write!(f, "rate limit {name} blocks all requests");
         }
         f.write_str("rate limit")?;
-        if let Some(state) = self.0.binding() {
+        if let Some(state) = self.0.strictest() {
             write!(f, " {}", state.policy().name())?;
         }
         f.write_str(" exceeded")?;
@@ -130,8 +130,8 @@ impl KeyState {
 
     /// Returns the policy with the smallest remaining share of its burst.
     #[must_use]
-    pub fn binding(&self) -> Option<PolicyState<'_>> {
-        self.0.binding()
+    pub fn strictest(&self) -> Option<PolicyState<'_>> {
+        self.0.strictest()
     }
 
     /// Returns the delay that an allowed request would get if it came now: the wait for its turn in every

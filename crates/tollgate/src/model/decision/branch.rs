@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Decision {
-    /// Returns the part of the decision that concerns one [branch](crate::Key::beside) of its key, counted from 1.
+    /// Returns the part of the decision that concerns one [branch](crate::Key::with_branch) of its key, counted from 1.
     /// `None` when no policy meters the branch.
     ///
     /// The part is a decision over the policies of the branch, for the branch as a key of its own:
@@ -21,7 +21,7 @@ impl Decision {
     /// let address = Policy::fixed_window("address", Quota::per_hour(9));
     /// let api_key = Policy::fixed_window("api-key", Quota::per_hour(1)).at_branch(2);
     /// let limiter = Limiter::new(MemoryStore::new(), [address, api_key]);
-    /// let key = Key::new("192.0.2.7").beside("acme");
+    /// let key = Key::new("192.0.2.7").with_branch("acme");
     /// assert!(limiter.check(&key).await?.is_allowed());
     ///
     /// let denied = limiter.check(&key).await?;

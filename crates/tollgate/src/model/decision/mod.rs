@@ -35,7 +35,7 @@ pub use answers::{Denied, KeyState};
 /// let decision = limiter.check("acme").await?;
 /// assert!(decision.is_denied());
 /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(1)));
-/// assert_eq!(decision.binding().unwrap().policy().name(), "one");
+/// assert_eq!(decision.strictest().unwrap().policy().name(), "one");
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -266,7 +266,7 @@ impl Decision {
     /// [blocks](Self::is_blocked). For an allowed request: the policy with the smallest remaining share of its burst,
     /// or, if shares are equal, the longest time until one more unit. `None` when [`states`](Self::states) is empty.
     #[must_use]
-    pub fn binding(&self) -> Option<PolicyState<'_>> {
+    pub fn strictest(&self) -> Option<PolicyState<'_>> {
         if self.policies.len() == 1 {
             return self.states().next();
         }
@@ -276,7 +276,7 @@ impl Decision {
                 u128::from(state.remaining()) * u128::from(of.policy().quota().burst())
             };
             let by_share = || share(b, a).cmp(&share(a, b));
-            let by_more = || a.more_after().cmp(&b.more_after());
+            let by_more = || a.next_unit_after().cmp(&b.next_unit_after());
             let by_wait = || a.retry_after().cmp(&b.retry_after());
             a.is_exceeded().cmp(&b.is_exceeded()).then_with(by_wait).then_with(by_share).then_with(by_more)
         })
@@ -456,7 +456,7 @@ impl<'a> PolicyState<'a> {
     /// Returns how long until one unit more than [`remaining`](Self::remaining) is available. Zero when nothing is
     /// spent. The parameter `t` of the `RateLimit` header field has this time.
     #[must_use]
-    pub fn more_after(&self) -> Duration {
+    pub fn next_unit_after(&self) -> Duration {
         Duration::from_micros(self.numbers.more_us)
     }
 }

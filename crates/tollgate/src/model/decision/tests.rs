@@ -71,7 +71,7 @@ fn policies() -> PolicySet {
 #[test]
 fn a_part_is_the_decision_of_its_branch_alone() {
     let (store, set) = (MemoryStore::new(), policies());
-    let key = Key::new("a").beside(Key::new("b").child("c"));
+    let key = Key::new("a").with_branch(Key::new("b").child("c"));
     let costs = Costs::new(Cost::ONE).with("log", 2_u64).charge(&set).expect("costs");
     let decision = store.decide(Check::of(&set, &key, costs.borrow()));
     let figures = |decision: &Decision| {

@@ -107,8 +107,8 @@ impl Key {
     /// outermost level that is as narrow as the limits allow.
     ///
     /// If `part` is nested itself, all its levels are appended. A key has at most four levels; a part beyond them is
-    /// joined to the innermost level. A part is nested within each [branch](Self::beside), and each branch of a part
-    /// makes a branch. So `tenant.child(address.beside(api_key))` has two branches below one tenant, which lie in one
+    /// joined to the innermost level. A part is nested within each [branch](Self::with_branch), and each branch of a part
+    /// makes a branch. So `tenant.child(address.with_branch(api_key))` has two branches below one tenant, which lie in one
     /// slot.
     ///
     /// ```
@@ -238,7 +238,7 @@ impl Key {
     ///         Policy::fixed_window("api-key", Quota::per_hour(2)).at_branch(2),
     ///     ],
     /// );
-    /// let key = |address: &str, api_key: &str| Key::from(address).beside(api_key);
+    /// let key = |address: &str, api_key: &str| Key::from(address).with_branch(api_key);
     /// assert_eq!(key("192.0.2.7", "acme").encoded(), "192.0.2.7^acme");
     ///
     /// for _ in 0..2 {
@@ -254,7 +254,7 @@ impl Key {
     /// [`Policy`]: crate::Policy
     /// [`Policy::at_branch`]: crate::Policy::at_branch
     #[must_use]
-    pub fn beside(self, part: impl Into<Self>) -> Self {
+    pub fn with_branch(self, part: impl Into<Self>) -> Self {
         let part = part.into();
         Self::side_by_side(self.branches().iter().chain(part.branches()).cloned())
     }

@@ -8,8 +8,8 @@
 //! | file | side | purpose |
 //! |---|---|---|
 //! | `terms.rs` | both | [`Lease`]: the length of a generation, and the share of the burst that may be outstanding |
-//! //! | `call.rs` | both | the reports and the grant of a call |
-//! //! | `pot.rs` | replica | the units that a replica holds for one key |
+//! | `call.rs` | both | the reports and the grant of a call |
+//! | `held_units.rs` | replica | the units that a replica holds for one key |
 //! | `counts.rs` | replica | counts what became of leased units |
 //! | `demand.rs` | replica | the number of units that a replica asks for |
 //!
@@ -24,7 +24,7 @@
 mod call;
 mod counts;
 mod demand;
-mod pot;
+mod held_units;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -32,5 +32,5 @@ mod tests;
 pub use call::{Grant, Report, Stamp, Stamps};
 pub(crate) use counts::LeaseCounts;
 pub use demand::Demand;
-pub use pot::Pot;
+pub use held_units::HeldUnits;
 pub use terms::Lease;

@@ -64,7 +64,7 @@ impl Policy {
         Err(Error::new(ErrorKind::KeyLevels, format!("policy {} meters {lacking}", self.name())))
     }
 
-    /// Meters one branch of a key that has several [side by side](crate::Key::beside); 1, the default, is the first
+    /// Meters one branch of a key that has several [side by side](crate::Key::with_branch); 1, the default, is the first
     /// branch.
     ///
     /// Combine it with [`at_level`](Self::at_level) to meter the outer levels of the branch. A check of a key with
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_decision_belongs_to_the_branch_of_the_first_policy() {
-        let key = Key::new("a").beside("b").beside("c");
+        let key = Key::new("a").with_branch("b").with_branch("c");
         let set = PolicySet::from([policy("a").at_branch(2), policy("b").at_branch(3)]);
         assert_eq!(set.first_branch(&key), &Key::new("b"));
         assert_eq!(set.first_branch(&Key::new("flat")), &Key::new("flat"));
@@ -153,15 +153,15 @@ mod tests {
             error.to_string()
         };
         assert_eq!(refusal(Key::new("a")), "policy b meters branch 2 of a key, got a key of 1");
-        let two = Key::new("a").child("b").beside("c");
+        let two = Key::new("a").child("b").with_branch("c");
         assert_eq!(refusal(two.clone()), "policy b meters 2 levels of a key, got a key of 1");
-        let nested = Key::new("a").beside(Key::new("b").child("c"));
+        let nested = Key::new("a").with_branch(Key::new("b").child("c"));
         assert_eq!(refusal(nested.clone()), "policy c meters branch 3 of a key, got a key of 2");
-        assert!(set.reaches(&nested.beside("d")).is_ok());
+        assert!(set.reaches(&nested.with_branch("d")).is_ok());
         // Levels of the first branch are looked for in the first branch.
         let outer = PolicySet::from(policy("a").at_level(2));
         assert!(outer.reaches(&two).is_ok());
-        assert!(outer.reaches(&Key::new("c").beside(Key::new("a").child("b"))).is_err());
+        assert!(outer.reaches(&Key::new("c").with_branch(Key::new("a").child("b"))).is_err());
         assert!(PolicySet::from(policy("a")).reaches(&two).is_ok(), "other branches may be left over");
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     random,
     redis::{
         connect::Connection,
-        pots::Trip,
+        leased_units::LeaseCall,
         protocol::{self, MixedArgs, MixedReply, Outcome, Script, hash_slot},
         server::{Call, CallError, CallResult, Sent, Server},
     },
@@ -346,8 +346,8 @@ impl Group {
         for subject in &self.subjects {
             let request = subject[0].request();
             let policies = &request.policies;
-            let compose = |trip: &Trip| trip.compose(policies, &request.key, request.hash.whole);
-            let (reports, want) = request.trip.as_ref().map(compose).unwrap_or_default();
+            let compose = |call: &LeaseCall| call.compose(policies, &request.key, request.hash.whole);
+            let (reports, want) = request.lease_call.as_ref().map(compose).unwrap_or_default();
             args.leased_subject(policies, &reports, want);
             runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
         }
@@ -451,8 +451,8 @@ impl Group {
                     outcome.as_ref().ok().map(|outcome| outcome.decision(count - 1, &first.policies, charge.borrow()));
                 reply_run(run, &outcome);
             }
-            if let (Ok(grant), Some(decision), Some(trip)) = (reply.grant(&first.policies), last, &first.trip) {
-                trip.answered(&first.key, first.hash.whole, &decision, grant);
+            if let (Ok(grant), Some(decision), Some(call)) = (reply.grant(&first.policies), last, &first.lease_call) {
+                call.answered(&first.key, first.hash.whole, &decision, grant);
             }
         }
         Ok(())

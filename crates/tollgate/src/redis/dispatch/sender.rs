@@ -26,7 +26,7 @@ use crate::{
     redis::{
         connect::{Connection, Numbered, SharedConnection},
         deny_cache::{DenyCache, Epoch, KeyHash},
-        pots::{Pots, Trip},
+        leased_units::{LeaseCall, LeasedUnits},
         protocol::{self, Script},
         server::{Awaited, Call, CallError, Sent, Server, ServerConfig},
         sync::MutexGuard,
@@ -53,7 +53,7 @@ pub(in crate::redis) struct StoreConfig {
     pub(in crate::redis) server: ServerConfig,
     pub(in crate::redis) deny_cache: Option<Arc<DenyCache>>,
     /// The units of leased policies that this process holds.
-    pub(in crate::redis) pots: Arc<Pots>,
+    pub(in crate::redis) leased_units: Arc<LeasedUnits>,
 }
 
 impl StoreConfig {
@@ -63,7 +63,7 @@ impl StoreConfig {
         let remembers = clock.is_none() && deny_cache_cap > Duration::ZERO;
         Self {
             deny_cache: remembers.then(|| Arc::new(DenyCache::new(deny_cache_cap))),
-            pots: Pots::new(clock.clone().unwrap_or_else(Clock::since_boot)),
+            leased_units: LeasedUnits::new(clock.clone().unwrap_or_else(Clock::since_boot)),
             server: ServerConfig { prefix, clock },
         }
     }
@@ -329,8 +329,8 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) deadline: Option<Deadline>,
     /// The epoch of the deny cache, taken before the check was sent. `None` without a deny cache.
     pub(in crate::redis) deny_epoch: Option<Epoch>,
-    /// Connects a check of leased policies with the pots.
-    pub(in crate::redis) trip: Option<Trip>,
+    /// Connects a check of leased policies with the leased units.
+    pub(in crate::redis) lease_call: Option<LeaseCall>,
     /// The part of the slot that the server has.
     pub(in crate::redis) share: SlotShare,
     /// Is true when there is a reply, or no caller that waits for one.
@@ -384,7 +384,7 @@ impl CheckRequest {
             clock_us: None,
             deadline: check.deadline,
             deny_epoch,
-            trip: None,
+            lease_call: None,
             share: SlotShare::Whole,
             is_over: AtomicBool::new(false),
             reply: Lock::new(Reply::Awaited(None)),
@@ -402,8 +402,8 @@ impl CheckRequest {
     pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
         let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
         let check = Check { deadline: self.deadline, ..check };
-        let (trip, clock_us) = (self.trip.clone(), self.clock_us);
-        Self { share, sent: self.sent, clock_us, trip, ..Self::new(check, self.hash.clone(), self.deny_epoch) }
+        let (lease_call, clock_us) = (self.lease_call.clone(), self.clock_us);
+        Self { share, sent: self.sent, clock_us, lease_call, ..Self::new(check, self.hash.clone(), self.deny_epoch) }
     }
 
     /// Returns whether the check has ceilings.

@@ -43,7 +43,7 @@ pub(in crate::redis) fn record(backend: &Backend, replicas: &ReplicaCounter) {
 
 /// Sets the series of leases, once a unit was granted.
 fn record_leases(backend: &Backend) {
-    let counts = backend.pots.counts();
+    let counts = backend.leased_units.counts();
     if counts.is_empty() {
         return;
     }

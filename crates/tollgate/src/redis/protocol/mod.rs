@@ -1,19 +1,19 @@
 //! The wire: scripts, their arguments and replies, and the errors of a server.
 
 mod batch;
-mod beside;
 mod check;
 mod error;
 pub(in crate::redis) mod hash_slot;
+mod other_calls;
 mod replies;
 mod script;
 mod script_error;
 
 pub(crate) use crate::store::names::{write_key, write_permit_key, write_record_key};
 pub(crate) use batch::{MixedArgs, MixedReply, Outcome, outcomes};
-pub(crate) use beside::{entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement};
 pub(crate) use check::{OUTSTANDING, decision, numbers, pack, pack_seen};
 pub(in crate::redis) use error::{ErrorClass, Told, connecting, error, is_refused_in_move, rejects_connection};
+pub(crate) use other_calls::{entries, pack_held, pack_permits, pack_refund, permit_grant, reserved, settlement};
 pub(in crate::redis) use replies::{ReplyBound, ReplyScanner};
 pub(crate) use script::Script;
 pub(in crate::redis) use script_error::unwrapped;

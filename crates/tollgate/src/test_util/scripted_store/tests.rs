@@ -25,7 +25,7 @@ async fn every_algorithm_denies_with_the_wait_of_the_script_whatever_the_quota()
                 let decision = limiter.check("acme").await.expect("a decision");
                 let state = decision.state("api").expect("a state");
                 assert_eq!(decision.retry_after(), Some(wait), "{algorithm:?}");
-                assert_eq!((state.remaining(), state.more_after()), (0, wait), "{algorithm:?}");
+                assert_eq!((state.remaining(), state.next_unit_after()), (0, wait), "{algorithm:?}");
                 assert!(state.reset_after() >= wait && decision.degraded().is_none());
                 assert_eq!(decision.into_result().expect_err("denied").retry_after(), Some(wait));
             }
@@ -52,7 +52,7 @@ async fn one_policy_denies_and_the_others_are_fresh() {
     let decision = limiter.check("acme").cost([("burst", 2), ("daily", 1)]).await.expect("a decision");
     let states: Vec<_> = decision.states().map(|state| (state.is_exceeded(), state.remaining())).collect();
     assert_eq!(states, [(false, 10), (true, 0)]);
-    assert_eq!(decision.binding().expect("a state").policy().name(), "daily");
+    assert_eq!(decision.strictest().expect("a state").policy().name(), "daily");
     let denied: Denied = decision.into_result().expect_err("denied");
     assert_eq!(denied.to_string(), "rate limit daily exceeded, retry after 7.3s");
 }

@@ -9,7 +9,7 @@ impl World {
     pub(super) fn call(&mut self, replica: usize, key: usize, cost: u64) {
         let local = self.local(replica);
         let give_back = self.random.chance(0.15);
-        let reports = self.replicas[replica].pots[key].take_reports(local, give_back);
+        let reports = self.replicas[replica].units[key].take_reports(local, give_back);
         let want = self.random.pick(&[0, 1, 8, 64, 1_000]);
         let call = Message { replica, key, sent: local, content: Call { cost, want, birth: self.birth(), reports } };
         if self.mistake == Some(Mistake::ReportedTwice) && self.random.chance(0.3) {
@@ -68,6 +68,6 @@ impl World {
             Some(Mistake::LifeToTheEnd) => grant.life_us = grant.life_us * 1_000 / 999 + 1,
             _ => {}
         }
-        self.replicas[replica].pots[key].add(sent, grant);
+        self.replicas[replica].units[key].add(sent, grant);
     }
 }

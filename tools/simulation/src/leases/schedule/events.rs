@@ -7,14 +7,14 @@ use tollgate::{Policy, PolicySet, testing::lease::Grant};
 use super::{Message, World, policies};
 
 impl World {
-    /// Refunds a decision: into the pot when that is possible, otherwise at the server.
+    /// Refunds a decision: into the held units when that is possible, otherwise at the server.
     pub(super) fn refund(&mut self) {
         let (now, server_now) = (self.now, self.server_now());
         let refunded = if !self.leased.is_empty() && self.random.chance(0.5) {
             let at = self.random.below(self.leased.len() as u64) as usize;
             let (replica, key, cost, spent) = self.leased.swap_remove(at);
             let local = self.local(replica);
-            match self.replicas[replica].pots[key].refund(local, cost) {
+            match self.replicas[replica].units[key].refund(local, cost) {
                 None => self.server.refund(&self.policies, self.lease, key, [server_now, spent], cost),
                 // The unit was outstanding at the event, and can be spent again.
                 Some(stamps) if self.old_stamps.contains(stamps) => {
@@ -96,7 +96,7 @@ impl World {
 
     /// Returns the units that replicas may spend for a key.
     pub(super) fn spendable(&self, key: usize) -> u64 {
-        let held = self.replicas.iter().enumerate().map(|(at, replica)| replica.pots[key].held(self.local(at)));
+        let held = self.replicas.iter().enumerate().map(|(at, replica)| replica.units[key].held(self.local(at)));
         let alive = |grant: &&Message<Grant>| {
             let life = grant.content.life_us - grant.content.life_us.div_ceil(1_000);
             grant.key == key && self.local(grant.replica) < grant.sent + life

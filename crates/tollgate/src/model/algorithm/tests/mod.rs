@@ -101,7 +101,7 @@ fn one(decision: &Decision) -> One {
         remaining: state.remaining(),
         retry: decision.retry_after().map(micros),
         reset: micros(state.reset_after()),
-        more: micros(state.more_after()),
+        more: micros(state.next_unit_after()),
     }
 }
 

@@ -7,7 +7,7 @@ fn branches() -> impl Strategy<Value = Vec<Vec<Vec<Part>>>> {
 }
 
 fn encode_branches(branches: &[Vec<Vec<Part>>]) -> Key {
-    branches[1..].iter().fold(encode_levels(&branches[0]), |key, branch| key.beside(encode_levels(branch)))
+    branches[1..].iter().fold(encode_levels(&branches[0]), |key, branch| key.with_branch(encode_levels(branch)))
 }
 
 proptest! {
@@ -44,25 +44,25 @@ proptest! {
 
 #[test]
 fn a_branch_beyond_four_is_joined_to_the_last() {
-    let four = Key::new("a").beside("b").beside("c").beside("d");
-    assert_eq!(four.clone().beside("e").encoded(), "a^b^c^d,e");
-    assert_eq!(four.beside(Key::new("e").beside("f")).encoded(), "a^b^c^d,e,f");
-    let (two, three) = (Key::new("a").beside("b"), Key::new("x").beside("y").beside("z"));
+    let four = Key::new("a").with_branch("b").with_branch("c").with_branch("d");
+    assert_eq!(four.clone().with_branch("e").encoded(), "a^b^c^d,e");
+    assert_eq!(four.with_branch(Key::new("e").with_branch("f")).encoded(), "a^b^c^d,e,f");
+    let (two, three) = (Key::new("a").with_branch("b"), Key::new("x").with_branch("y").with_branch("z"));
     assert_eq!(two.clone().child(two.clone()).encoded(), "a>a^a>b^b>a^b>b");
-    assert_eq!(two.beside(three).encoded(), "a^b^x^y,z");
+    assert_eq!(two.with_branch(three).encoded(), "a^b^x^y,z");
 }
 
 #[test]
 fn the_parent_of_branches_is_that_of_each() {
     let nested = |outer: &str| Key::new(outer).child("inner");
-    let key = nested("a").beside(nested("b").child("more"));
-    assert_eq!(key.parent(), Some(Key::new("a").beside(nested("b"))));
+    let key = nested("a").with_branch(nested("b").child("more"));
+    assert_eq!(key.parent(), Some(Key::new("a").with_branch(nested("b"))));
     assert_eq!(key.parent().and_then(|key| key.parent()), None, "the first branch has one level");
 }
 
 #[test]
 fn a_clone_of_a_key_with_branches_shares_them_and_other_keys_hold_none() {
-    let key = Key::new("a").beside("b");
+    let key = Key::new("a").with_branch("b");
     assert_eq!(key.clone().branches().as_ptr(), key.branches().as_ptr());
     let flat = Key::new("a");
     assert!(std::ptr::eq(&flat.branches()[0], &flat));
@@ -71,7 +71,7 @@ fn a_clone_of_a_key_with_branches_shares_them_and_other_keys_hold_none() {
 #[test]
 fn a_digest_tells_branches_apart_and_debug_shows_none() {
     let secret = KeySecret::new("pepper");
-    let key = Key::new("a").beside(Key::secret("sk_live", &secret));
+    let key = Key::new("a").with_branch(Key::secret("sk_live", &secret));
     assert_ne!(key.digest(&secret), Key::new("a").digest(&secret));
     assert_eq!(key.encoded(), format!("a^{}", Key::secret("sk_live", &secret).encoded()));
     assert_eq!(format!("{key:?}"), "Key(..)");

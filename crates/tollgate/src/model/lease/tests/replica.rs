@@ -6,64 +6,64 @@ fn grant(generation: u64, units: u64, life_us: u64) -> Grant {
 
 #[test]
 fn the_oldest_units_are_spent_first() {
-    let mut pot = Pot::default();
-    pot.add(0, grant(2, 5, 2_000));
-    pot.add(0, grant(1, 3, 1_000));
-    assert_eq!(pot.held(0), 8);
-    assert_eq!(pot.spend(0, 2).unwrap()[0].generation, 1);
+    let mut units = HeldUnits::default();
+    units.add(0, grant(2, 5, 2_000));
+    units.add(0, grant(1, 3, 1_000));
+    assert_eq!(units.held(0), 8);
+    assert_eq!(units.spend(0, 2).unwrap()[0].generation, 1);
     // One unit of the older grant is left, so a cost of two comes from the newer one.
-    assert_eq!(pot.spend(0, 2).unwrap()[0].generation, 2);
-    assert_eq!(pot.spend(0, 1).unwrap()[0].generation, 1);
-    assert_eq!(pot.spend(0, 4), None);
+    assert_eq!(units.spend(0, 2).unwrap()[0].generation, 2);
+    assert_eq!(units.spend(0, 1).unwrap()[0].generation, 1);
+    assert_eq!(units.spend(0, 4), None);
 }
 
 #[test]
 fn spending_stops_a_thousandth_before_the_end_counted_from_the_call() {
-    let mut pot = Pot::default();
-    pot.add(500, grant(1, 3, 10_000));
-    assert!(pot.spend(500 + 9_989, 1).is_some());
-    assert!(pot.spend(500 + 9_990, 1).is_none());
-    assert_eq!(pot.held(500 + 9_990), 0);
+    let mut units = HeldUnits::default();
+    units.add(500, grant(1, 3, 10_000));
+    assert!(units.spend(500 + 9_989, 1).is_some());
+    assert!(units.spend(500 + 9_990, 1).is_none());
+    assert_eq!(units.held(500 + 9_990), 0);
 }
 
 #[test]
 fn a_report_is_taken_once() {
-    let mut pot = Pot::default();
-    pot.add(0, grant(1, 10, 10_000));
-    pot.spend(0, 4);
+    let mut units = HeldUnits::default();
+    units.add(0, grant(1, 10, 10_000));
+    units.spend(0, 4);
     let stamps = grant(1, 0, 0).stamps;
-    assert_eq!(pot.take_reports(1, false), [Report { stamps: stamps.clone(), spent: 4, returned: 0 }]);
-    assert_eq!(pot.take_reports(1, false), []);
-    assert_eq!(pot.take_reports(1, true), [Report { stamps, spent: 0, returned: 6 }]);
-    assert_eq!((pot.take_reports(1, true), pot.held(1)), (vec![], 0));
+    assert_eq!(units.take_reports(1, false), [Report { stamps: stamps.clone(), spent: 4, returned: 0 }]);
+    assert_eq!(units.take_reports(1, false), []);
+    assert_eq!(units.take_reports(1, true), [Report { stamps, spent: 0, returned: 6 }]);
+    assert_eq!((units.take_reports(1, true), units.held(1)), (vec![], 0));
 }
 
 #[test]
 fn units_that_ended_are_counted_and_not_returned() {
-    let mut pot = Pot::default();
-    pot.add(0, grant(1, 10, 10_000));
-    pot.spend(0, 3);
+    let mut units = HeldUnits::default();
+    units.add(0, grant(1, 10, 10_000));
+    units.spend(0, 3);
     let stamps = grant(1, 0, 0).stamps;
-    assert_eq!(pot.take_reports(9_990, true), [Report { stamps, spent: 3, returned: 0 }]);
-    assert_eq!((pot.take_lapsed(), pot.take_lapsed()), (7, 0));
-    pot.add(9_990, grant(2, 5, 10_000));
-    pot.clear();
-    assert_eq!((pot.take_lapsed(), pot.held(9_990)), (5, 0));
+    assert_eq!(units.take_reports(9_990, true), [Report { stamps, spent: 3, returned: 0 }]);
+    assert_eq!((units.take_lapsed(), units.take_lapsed()), (7, 0));
+    units.add(9_990, grant(2, 5, 10_000));
+    units.clear();
+    assert_eq!((units.take_lapsed(), units.held(9_990)), (5, 0));
 }
 
 #[test]
 fn a_refund_comes_back_into_the_pot_until_it_is_reported_or_ends() {
-    let mut pot = Pot::default();
-    pot.add(0, grant(1, 10, 10_000));
-    pot.spend(0, 4);
-    assert!(pot.refund(1, 3).is_some());
-    assert_eq!(pot.held(1), 9);
-    assert!(pot.refund(1, 2).is_none(), "one unit is spent");
-    assert!(pot.refund(9_990, 1).is_none(), "the grant has ended");
-    let _ = pot.take_reports(1, false);
-    assert!(pot.refund(1, 1).is_none(), "the unit was reported");
-    pot.clear();
-    assert_eq!(pot.held(1), 0);
+    let mut units = HeldUnits::default();
+    units.add(0, grant(1, 10, 10_000));
+    units.spend(0, 4);
+    assert!(units.refund(1, 3).is_some());
+    assert_eq!(units.held(1), 9);
+    assert!(units.refund(1, 2).is_none(), "one unit is spent");
+    assert!(units.refund(9_990, 1).is_none(), "the grant has ended");
+    let _ = units.take_reports(1, false);
+    assert!(units.refund(1, 1).is_none(), "the unit was reported");
+    units.clear();
+    assert_eq!(units.held(1), 0);
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn keys_that_share_a_branch_are_in_different_calls_and_others_are_not() {
     let mut waiting = Line::new();
     // The third shares one branch with the first and one with the second. The fourth has equal texts at other branches.
     for (address, user) in [("a", "x"), ("b", "y"), ("a", "y"), ("x", "a"), ("a", "x")] {
-        waiting.push_check(Check::new(&both, &Key::new(address).beside(user), Cost::ONE));
+        waiting.push_check(Check::new(&both, &Key::new(address).with_branch(user), Cost::ONE));
     }
     let batch = waiting.cut(WIDE);
     assert_eq!(batch.groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>(), [3, 1, 1]);
@@ -214,7 +214,7 @@ fn no_call_names_a_key_twice() {
         let (mut waiting, mut sent) = (Line::new(), Vec::new());
         for step in 0..40_usize {
             let dice = seed * 7_919 + step * step * 31 + step;
-            let (set, key) = (&sets[dice % sets.len()], outer(dice / 3).beside(outer(dice / 11)));
+            let (set, key) = (&sets[dice % sets.len()], outer(dice / 3).with_branch(outer(dice / 11)));
             if set.reaches(&key).is_ok() {
                 waiting.push_check(Check::new(set, &key, Cost::ONE));
             }

@@ -8,10 +8,10 @@ use super::call::{Grant, Report, Stamps};
 ///
 /// Times are those of a clock of the replica, in microseconds. The clock must go on while the machine is suspended.
 #[derive(Clone, Debug, Default)]
-pub struct Pot {
+pub struct HeldUnits {
     /// The grants, oldest first. Units of two generations are alive at most.
     grants: SmallVec<[Held; 2]>,
-    /// The units that lapsed in this pot, until they are counted.
+    /// The units that lapsed here, until they are counted.
     lapsed: u64,
 }
 
@@ -24,7 +24,7 @@ struct Held {
     until_us: u64,
 }
 
-impl Pot {
+impl HeldUnits {
     /// Adds granted units. The call left at `sent_us`.
     ///
     /// The life of the units is counted from there, because the server decided no earlier. A thousandth is left out, for
@@ -97,7 +97,7 @@ impl Pot {
         self.grants.clear();
     }
 
-    /// Returns the units that lapsed in this pot since the last call.
+    /// Returns the units that lapsed here since the last call.
     pub fn take_lapsed(&mut self) -> u64 {
         std::mem::take(&mut self.lapsed)
     }

@@ -17,7 +17,7 @@ use crate::{
         algorithm::lowered,
         cost::ChargeRef,
         decision::PolicyLevels,
-        lease::{Demand, Grant, LeaseCounts, Pot, Report},
+        lease::{Demand, Grant, HeldUnits, LeaseCounts, Report},
     },
     store::{Check, CheckFuture},
 };
@@ -59,7 +59,7 @@ struct Entry {
     hash: u64,
     key: Key,
     policies: PolicySet,
-    pot: Pot,
+    units: HeldUnits,
     demand: Demand,
     /// The times at which the server has charged units that were spent here.
     charges: Charges,
@@ -83,7 +83,7 @@ impl Entry {
             hash,
             key: check.key.clone(),
             policies: check.policies.clone(),
-            pot: Pot::default(),
+            units: HeldUnits::default(),
             demand: Demand::new(now_us),
             charges: Charges::default(),
             seen: None,
@@ -103,10 +103,10 @@ impl Entry {
         self.checks = self.checks.saturating_add(1);
     }
 
-    /// Decides a check by units of the pot, if it holds as many.
+    /// Decides a check by units that are held, if there are as many.
     fn decide(&mut self, policies: &PolicySet, charge: ChargeRef<'_>, now_us: u64) -> Option<Decision> {
         let at_us = self.seen.as_ref()?.server_us(now_us);
-        self.pot.spend(now_us, charge.cost.units())?;
+        self.units.spend(now_us, charge.cost.units())?;
         Some(Decision::from_levels(policies, self.levels(now_us), charge, at_us).marked_leased())
     }
 
@@ -128,7 +128,7 @@ impl Entry {
     /// Returns the last server state, with `remaining` capped at the units held here. Other replicas may have spent all
     /// others.
     fn levels(&self, now_us: u64) -> PolicyLevels {
-        let held = self.pot.held(now_us);
+        let held = self.units.held(now_us);
         let Some(seen) = &self.seen else { return PolicyLevels::new() };
         let passed_us = now_us.saturating_sub(seen.here_us);
         seen.levels.map(&self.policies, |_, policy, level| lowered(policy, level, seen.at_us, passed_us, held))
@@ -142,10 +142,10 @@ impl Seen {
     }
 }
 
-/// Connects a check that makes a trip with the pots, when its call is composed and when it is answered.
+/// Connects a check that makes a call with the leased units, when its call is composed and when it is answered.
 #[derive(Clone, Debug)]
-pub(in crate::redis) struct Trip {
-    pots: Arc<Pots>,
+pub(in crate::redis) struct LeaseCall {
+    leased_units: Arc<LeasedUnits>,
     /// The time of the check, which is no later than the sending of its call.
     at_us: u64,
     /// Is true when the trip is made to return units.
@@ -154,37 +154,37 @@ pub(in crate::redis) struct Trip {
     lapses_us: Arc<Lock<SmallVec<[u64; 2]>>>,
 }
 
-impl Trip {
+impl LeaseCall {
     /// Makes the trip of a check of this time.
-    pub(in crate::redis) fn new(pots: &Arc<Pots>, at_us: u64) -> Self {
-        Self { pots: Arc::clone(pots), at_us, gives_back: false, lapses_us: Arc::default() }
+    pub(in crate::redis) fn new(leased_units: &Arc<LeasedUnits>, at_us: u64) -> Self {
+        Self { leased_units: Arc::clone(leased_units), at_us, gives_back: false, lapses_us: Arc::default() }
     }
 
     /// Makes the trip that returns the units of a key.
-    pub(in crate::redis) fn to_release(pots: &Arc<Pots>) -> Self {
-        Self { gives_back: true, ..Self::new(pots, pots.now_us()) }
+    pub(in crate::redis) fn to_release(leased_units: &Arc<LeasedUnits>) -> Self {
+        Self { gives_back: true, ..Self::new(leased_units, leased_units.now_us()) }
     }
 
     /// Takes the reports of a key for the call that is composed now, and returns the number of units that it wants.
     ///
     /// A report that was taken is not sent again, whatever becomes of the call.
     pub(in crate::redis) fn compose(&self, policies: &PolicySet, key: &Key, hash: u64) -> (Vec<Report>, u64) {
-        let now_us = self.pots.now_us();
-        let mut shard = self.pots.lock(hash);
+        let now_us = self.leased_units.now_us();
+        let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(policies, key, hash);
         let Some(entry) = entry else { return (Vec::new(), 0) };
         let want = if self.gives_back { 0 } else { entry.demand.want(now_us, entry.lease()) };
-        let reports = entry.pot.take_reports(now_us, self.gives_back);
+        let reports = entry.units.take_reports(now_us, self.gives_back);
         counts.returned += reports.iter().map(|report| report.returned).sum::<u64>();
-        counts.lapsed += entry.pot.take_lapsed();
+        counts.lapsed += entry.units.take_lapsed();
         *self.lapses_us.lock() = reports.iter().filter_map(|report| lapse_us(policies, report)).collect();
         (reports, want)
     }
 
     /// Notes the answer to the call: the last decision on the key, and the units that were granted.
     pub(in crate::redis) fn answered(&self, key: &Key, hash: u64, decision: &Decision, grant: Option<Grant>) {
-        let here_us = self.pots.now_us();
-        let mut shard = self.pots.lock(hash);
+        let here_us = self.leased_units.now_us();
+        let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(decision.policies(), key, hash);
         let Some(entry) = entry else { return };
         entry.note(decision, here_us);
@@ -192,7 +192,7 @@ impl Trip {
         self.lapses_us.lock().drain(..).for_each(|lapse_us| entry.charges.add(lapse_us.min(decision.at_us())));
         if let Some(grant) = grant {
             counts.granted += grant.units;
-            entry.pot.add(self.at_us, grant);
+            entry.units.add(self.at_us, grant);
         }
     }
 }
@@ -206,7 +206,7 @@ fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
 /// Holds the units that this process was granted, by key and policies.
 ///
 /// A key has an entry while it is asked for. A lookup takes one lock of 64.
-pub(in crate::redis) struct Pots {
+pub(in crate::redis) struct LeasedUnits {
     shards: Box<[Lock<Shard>]>,
     /// Goes on while the system sleeps: the server's clock does.
     clock: Clock,
@@ -235,7 +235,7 @@ const MOST: usize = 512;
 /// The least time between two times at which a full shard is thinned out.
 const PAUSE_US: u64 = 20_000;
 
-impl Pots {
+impl LeasedUnits {
     pub(in crate::redis) fn new(clock: Clock) -> Arc<Self> {
         let shards = std::iter::repeat_with(Lock::default).take(SHARDS).collect();
         Arc::new(Self { shards, clock })
@@ -270,7 +270,7 @@ impl Pots {
         let now_us = self.now_us();
         let mut shard = self.lock(hash);
         let entry = shard.find(check.policies, check.key, hash).0;
-        check.each.is_none() && entry.is_some_and(|entry| entry.pot.covers(now_us, check.cost.units()))
+        check.each.is_none() && entry.is_some_and(|entry| entry.units.covers(now_us, check.cost.units()))
     }
 
     /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has
@@ -286,7 +286,7 @@ impl Pots {
         let now_us = self.now_us();
         let mut shard = self.lock(hash);
         let entry = shard.find(policies, key, hash).0.ok_or(spent_us)?;
-        match entry.pot.refund(now_us, units) {
+        match entry.units.refund(now_us, units) {
             Some(_) => Ok(()),
             None => Err(entry.charges.of(spent_us).unwrap_or(spent_us)),
         }
@@ -327,7 +327,7 @@ impl Pots {
         for at in 0..SHARDS {
             let shard = self.lock_at(at);
             sum.add(&shard.counts);
-            sum.held += shard.entries.iter().map(|entry| entry.pot.held(now_us)).sum::<u64>();
+            sum.held += shard.entries.iter().map(|entry| entry.units.held(now_us)).sum::<u64>();
         }
         sum
     }
@@ -356,7 +356,7 @@ impl Shard {
         if self.entries.len() >= MOST && self.thinned_us + PAUSE_US <= now_us {
             self.thinned_us = now_us;
             // A flood of keys that are asked for once must not keep out those that are asked for often.
-            self.retain(|entry| std::mem::take(&mut entry.checks) > 1 || entry.pot.held(now_us) > 0);
+            self.retain(|entry| std::mem::take(&mut entry.checks) > 1 || entry.units.held(now_us) > 0);
         }
         if self.entries.len() < MOST {
             let mut entry = Entry::new(hash, check, now_us);
@@ -370,15 +370,15 @@ impl Shard {
         self.entries.retain(|entry| {
             let kept = is_kept(entry);
             if !kept {
-                entry.pot.clear();
+                entry.units.clear();
             }
-            self.counts.lapsed += entry.pot.take_lapsed();
+            self.counts.lapsed += entry.units.take_lapsed();
             kept
         });
     }
 
     fn holders(&self, now_us: u64, mut is_listed: impl FnMut(&Entry) -> bool) -> impl Iterator<Item = Holder> {
-        let holds = move |entry: &&Entry| entry.pot.held(now_us) > 0 && is_listed(entry);
+        let holds = move |entry: &&Entry| entry.units.held(now_us) > 0 && is_listed(entry);
         self.entries
             .iter()
             .filter(holds)
@@ -386,9 +386,9 @@ impl Shard {
     }
 }
 
-impl fmt::Debug for Pots {
+impl fmt::Debug for LeasedUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pots").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("LeasedUnits").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
