@@ -201,7 +201,7 @@ fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
 struct TimerTask {
     id: ListId,
     earlier: Arc<Notify>,
-    /// Is true when the list is gone.
+    /// The list is gone.
     is_over: bool,
 }
 

@@ -40,7 +40,7 @@ struct World {
     network: Vec<Message>,
     names: u64,
     most: u32,
-    /// Is true when servers lose their state, and their clocks jump forward.
+    /// Servers lose their state, and their clocks jump forward.
     is_faulty: bool,
     fault_us: u64,
     /// The number of times that the server was looked at.

@@ -35,7 +35,7 @@ pub(crate) struct Limits {
     /// The quotas of the rules by the name and the layout of their policies. `None` when rules disagree.
     of_rules: HashMap<(String, Kind), Option<Quota>>,
     of_policies: HashMap<String, Quota>,
-    /// Is true when options name the limits.
+    /// Options name the limits.
     is_named: bool,
     /// The quotas that services publish, by the name and the layout of their policies.
     of_services: HashMap<(String, Kind), Quota>,

@@ -40,7 +40,7 @@ struct RuleReport {
     denied: u64,
     denied_percent: f64,
     denied_keys: usize,
-    /// Is true when more keys were denied than are counted each.
+    /// More keys were denied than are counted each.
     has_more_denied_keys: bool,
     replaced: u64,
     suggestions: Vec<Suggestion>,

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Shows snapshots.
 pub(crate) trait View {
-    /// Is true when keys of the user and changes of the terminal's size are read.
+    /// Keys of the user and changes of the terminal's size are read.
     const READS_KEYS: bool;
 
     /// Shows a snapshot.

@@ -25,7 +25,7 @@ pub(super) struct Meter {
     limiter: RequestLimiter,
     responder: Arc<GrpcStatus>,
     boundaries: MessageBoundaries,
-    /// Is true when the message at hand is paid for. The first is: the charge for the call includes it.
+    /// The message at hand is paid for. The first is: the charge for the call includes it.
     is_paid: bool,
     check: Option<CheckFuture>,
     denied: Option<Status>,

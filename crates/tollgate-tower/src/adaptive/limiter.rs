@@ -65,7 +65,7 @@ struct Shared {
     latency_us: AtomicU64,
     /// Overloads that were not added, because another thread held the estimator.
     missed_overloads: AtomicU32,
-    /// Is true when requests were shed since the last sample.
+    /// Requests were shed since the last sample.
     has_shed: AtomicBool,
     estimator: Mutex<Estimator>,
     shares: Box<[f64]>,

@@ -20,7 +20,7 @@ pub struct Slot {
     limiter: AdaptiveLimiter,
     started_us: u64,
     in_flight: u32,
-    /// Is true when the request has been counted as a sample.
+    /// The request has been counted as a sample.
     is_recorded: bool,
 }
 

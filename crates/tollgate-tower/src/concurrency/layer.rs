@@ -163,7 +163,7 @@ pub struct ConcurrencyBuilder<K, R = Problem> {
     pub(super) limiter: ConcurrencyLimiter,
     pub(super) key: K,
     pub(super) gate: GateOptions<R>,
-    /// Is true when a request without a permit is answered with 503 instead of 429.
+    /// A request without a permit is answered with 503 instead of 429.
     pub(super) is_unavailable: bool,
     pub(super) has_headers: bool,
 }

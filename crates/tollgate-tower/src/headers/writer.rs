@@ -412,7 +412,7 @@ fn add_lists_to_states(states: HeaderValue, headers: &mut HeaderMap) {
 /// Adds headers to a rejection that the responder has not set.
 pub(crate) struct MissingHeaders<'a> {
     headers: &'a mut HeaderMap,
-    /// Is true when the responder has set no header, or the type of the content alone. Most do, and then nothing has to be
+    /// The responder has set no header, or the type of the content alone. Most do, and then nothing has to be
     /// looked up.
     is_plain: bool,
 }

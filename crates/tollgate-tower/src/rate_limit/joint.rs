@@ -81,7 +81,7 @@ enum Refused {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) charged: Charged,
-    /// Is true when the decision is only counted.
+    /// The decision is only counted.
     pub(super) is_shadow: bool,
     /// The layer enforces the limit for the key.
     pub(super) is_enforced: bool,

@@ -50,11 +50,11 @@ struct Set {
     max_cost: u64,
     /// The greatest [reach](Policy::reach) of the policies; 0 when all meter the whole key.
     reach: u8,
-    /// Is true when the policies are leased: all of them are, or none.
+    /// The policies are leased: all of them are, or none.
     is_leased: bool,
-    /// Is true when a policy is a sliding log, so that a check has a tag.
+    /// A policy is a sliding log, so that a check has a tag.
     is_tagged: bool,
-    /// Is true when the replies of a check and of a batch leave out the second word of a single bucket.
+    /// The replies of a check and of a batch leave out the second word of a single bucket.
     is_short: bool,
     /// The shape of this set, looked up at the first call to a Redis server.
     #[cfg(feature = "redis")]

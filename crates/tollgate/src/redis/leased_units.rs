@@ -148,7 +148,7 @@ pub(in crate::redis) struct LeaseCall {
     leased_units: Arc<LeasedUnits>,
     /// The time of the check, which is no later than the sending of its call.
     at_us: u64,
-    /// Is true when the trip is made to return units.
+    /// The call is made to return units.
     gives_back: bool,
     /// For each report of the call, the time at which its units lapse at the server.
     lapses_us: Arc<Lock<SmallVec<[u64; 2]>>>,

@@ -40,7 +40,7 @@ pub struct PermitRequest<'a> {
     pub needed: u32,
     /// The permits that the replica wants on top, to hand them out without a call.
     pub extra: u32,
-    /// Is true when the replica waits for permits that others hold idle.
+    /// The replica waits for permits that others hold idle.
     pub waits: bool,
     /// The time after which the permits lapse unless they are renewed.
     pub life: Duration,

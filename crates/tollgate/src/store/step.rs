@@ -55,7 +55,7 @@ struct Loaded {
     place: Option<usize>,
     settled: Settled,
     fits: bool,
-    /// Is true when the state is stored. When it is not, a state that was moved out is put back unchanged.
+    /// The state is stored. When it is not, a state that was moved out is put back unchanged.
     is_written: bool,
 }
 

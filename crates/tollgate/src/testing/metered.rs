@@ -14,7 +14,7 @@ pub struct Metered(State);
 /// The level of one policy for one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Level {
-    /// Is true when the cost fits, or fitted before it was charged.
+    /// The cost fits, or fitted before it was charged.
     pub fits: bool,
     /// The words of the reply of a script.
     pub words: [u64; 4],

@@ -13,11 +13,11 @@ use super::account::Account;
 /// Holds what the server replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Is true when the check was admitted.
+    /// The check was admitted.
     pub admitted: bool,
     /// The granted units. None are granted with a denial, nor with a peek.
     pub grant: Option<Grant>,
-    /// Is true when a state was changed, so that it has to be stored.
+    /// A state was changed, so that it has to be stored.
     pub written: bool,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Options {
     pub(crate) cost: Option<CostOf>,
     pub(crate) priority: Option<FromParts<Priority>>,
     pub(crate) final_cost: Option<FinalCost>,
-    /// Is true when a request is charged after the response and not before.
+    /// A request is charged after the response and not before.
     pub(crate) charges_after: bool,
     pub(crate) wait: Option<Duration>,
     pub(crate) headers: Arc<HeaderOptions>,

@@ -29,7 +29,7 @@ pub(super) struct PermitPool {
     pub(super) demand: u32,
     /// The permits that were handed out without the store in an outage.
     pub(super) unshared: u32,
-    /// Is true when other replicas wait for permits.
+    /// Other replicas wait for permits.
     others_wait: bool,
     /// The permits of all replicas, as the store said last.
     in_flight: u64,
@@ -44,7 +44,7 @@ pub(super) struct PermitPool {
 /// The rules by which a pool is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolRules {
-    /// Is true when idle permits are kept.
+    /// Idle permits are kept.
     pub(super) is_pooled: bool,
     pub(super) life_us: u64,
 }

@@ -84,8 +84,8 @@ pub(super) struct FetchGuard<T> {
     fetcher: Arc<Fetcher<T>>,
     entry: Arc<TenantEntry>,
     start: Instant,
-    /// Is true when a failure is one of the source. A fetch that had to wait, and then had too little time, says nothing
-    /// about it.
+    /// The source has failed if the fetch fails. A fetch that had to wait, and then had too little time, says nothing about
+    /// the source.
     is_of_source: bool,
     is_finished: bool,
     /// Wakes the requests that wait, after the entry has changed: fields are dropped after the guard.

@@ -36,7 +36,7 @@ pub(crate) struct Refund<'a> {
 /// `other` is the pace at which the state was stored, see [`Quota::pace`](crate::Quota::pace), if it is not that of the policy.
 /// Only a bucket knows its pace.
 pub(crate) trait Meter: Sized + Clone + Default {
-    /// Is true when a state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
+    /// A state that admits a check may be in debt. Only a sliding window counts a debt of the window before.
     const ADMITS_IN_DEBT: bool = false;
 
     /// Returns this state at `now_us` under `policy`, and whether it had to be mended.

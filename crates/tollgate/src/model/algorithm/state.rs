@@ -10,7 +10,7 @@ use crate::{Policy, model::cost::Ask};
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     pub(crate) state: State,
-    /// Is true when the state had to be mended. A mended state is stored even after a denial.
+    /// The state had to be mended. A mended state is stored even after a denial.
     pub(crate) mended: bool,
 }
 

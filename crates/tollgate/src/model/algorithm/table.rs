@@ -34,19 +34,19 @@ pub(crate) struct Facts {
     pub(crate) ceiling: &'static [&'static str],
     /// The name of the number that is the ceiling of every other request.
     pub(crate) top: &'static str,
-    /// Is true when the quota may have a burst that differs from its amount.
+    /// The quota may have a burst that differs from its amount.
     pub(crate) has_burst: bool,
-    /// Is true when units return one by one, so that n per W and 2n per 2W are the same rate.
+    /// Units return one by one, so that n per W and 2n per 2W are the same rate.
     pub(crate) is_continuous: bool,
-    /// Is true when an admitted request waits for its turn.
+    /// An admitted request waits for its turn.
     pub(crate) is_queue: bool,
-    /// Is true when a refund depends on the time until the bucket is full, as it was after the request.
+    /// A refund depends on the time until the bucket is full, as it was after the request.
     pub(crate) is_queued: bool,
-    /// Is true when the second word of a level is a part of the first one: zero where the amount divides the period.
+    /// The second word of a level is a part of the first one: zero where the amount divides the period.
     pub(crate) is_parted: bool,
-    /// Is true when replicas may take units in advance.
+    /// Replicas may take units in advance.
     pub(crate) is_leasable: bool,
-    /// Is true when the tag of a check is stored, in a list.
+    /// The tag of a check is stored, in a list.
     pub(crate) is_tagged: bool,
     /// Reads the arguments of an algorithm that has some: from its whole text, and from what follows its name.
     pub(crate) parse: Option<Parse>,
@@ -453,7 +453,7 @@ pub(crate) type Words = [u64; 4];
 /// The level of one policy for one key at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLevel {
-    /// Is true when the cost fits, or fitted before it was charged.
+    /// The cost fits, or fitted before it was charged.
     pub(crate) fits: bool,
     /// The state after the charge, or the unchanged state when nothing was charged.
     pub(crate) words: Words,

@@ -45,7 +45,7 @@ const REFRESH: u32 = 1;
 
 struct Known {
     map: SlotMap,
-    /// Is true when any server has described the cluster yet.
+    /// A server has described the cluster.
     is_described: bool,
     /// The error of the last refresh.
     failure: Option<Error>,

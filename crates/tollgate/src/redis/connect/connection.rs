@@ -221,12 +221,12 @@ pub(super) struct Wire {
     is_silent: AtomicBool,
     /// Is true while small writes gather until the server has noticed those before.
     gathers: AtomicBool,
-    /// Is true when the stream has ended: nothing more leaves on it.
+    /// The stream has ended: nothing more leaves on it.
     has_ended: AtomicBool,
-    /// Is true when the connection is of no use any more: its stream has ended, or the server stays silent on it.
+    /// The connection is of no use any more: its stream has ended, or the server stays silent on it.
     is_over: AtomicBool,
     over: Notify,
-    /// Is true when the task that drives the connection has ended, and everything that it held is dropped.
+    /// The task that drives the connection has ended, and everything that it held is dropped.
     is_abandoned: AtomicBool,
     abandoned: Notify,
 }

@@ -185,9 +185,9 @@ pub(super) struct Group {
     pub(super) checks: usize,
     /// The number of runs, of all keys together.
     runs: usize,
-    /// Is true when all checks have the same policies, costs and tag, so that the call names them once.
+    /// All checks have the same policies, costs and tag, so that the call names them once.
     is_uniform: bool,
-    /// Is true when the script is sent by its body.
+    /// The script is sent by its body.
     pub(super) by_body: bool,
 }
 

@@ -79,9 +79,9 @@ pub(super) struct Ticket {
 /// The most checks at a time that their callers send.
 const MOST_DIRECT: usize = 16;
 
-/// The checks at a time that are so few that their callers send them again. Half of [`MOST_DIRECT`], so that the two ways
-/// do not take turns.
-const LITTLE: usize = MOST_DIRECT / 2;
+/// Callers send their checks again when no more than this were under way at a time. It is half of [`MOST_DIRECT`]: between
+/// the two, what is done goes on, so a steady load does not change it again and again.
+const FEW: usize = MOST_DIRECT / 2;
 
 /// The most checks at a time that are not divided on a short line. A call of a part would cost more than the time that it
 /// saves.
@@ -146,7 +146,7 @@ impl Pacer {
     /// checks were few for a while, callers send them.
     pub(super) fn rests(&mut self) {
         self.rate.rests();
-        if self.batches == 0 || self.peak <= LITTLE {
+        if self.batches == 0 || self.peak <= FEW {
             self.peak = MOST_TOGETHER;
             self.is_direct = true;
         }
@@ -290,7 +290,7 @@ struct Rate {
     /// The begin of the present sample, and what was answered since.
     began: Instant,
     answered: (usize, usize),
-    /// Is true when checks waited all the time, so that the server was the limit.
+    /// Checks waited all the time, so that the server was the limit.
     is_busy: bool,
 }
 
@@ -362,9 +362,9 @@ struct Window {
     /// The mean round trip and its mean deviation, in seconds.
     mean: f64,
     deviation: f64,
-    /// Is true when the limit kept checks waiting since it was last set.
+    /// The limit kept checks waiting since it was last set.
     is_limiting: bool,
-    /// Is true when it did so in the round trip before. Answers may come all at once.
+    /// The limit did so in the round trip before. Answers may come all at once.
     was_limiting: bool,
     /// Round trips that began earlier were measured under the old limit.
     since: Instant,

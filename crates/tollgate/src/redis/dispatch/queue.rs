@@ -19,7 +19,7 @@ pub(in crate::redis) struct Waiting<Q> {
     crowds: Box<[u32]>,
     pub(super) pacer: Pacer,
     pub(super) scripts: KnownScripts,
-    /// Is true when no check can be added any more.
+    /// No check can be added any more.
     pub(in crate::redis) is_closed: bool,
 }
 

@@ -333,7 +333,7 @@ pub(in crate::redis) struct CheckRequest {
     pub(in crate::redis) lease_call: Option<LeaseCall>,
     /// The part of the slot that the server has.
     pub(in crate::redis) share: SlotShare,
-    /// Is true when there is a reply, or no caller that waits for one.
+    /// There is a reply, or no caller that waits for one.
     is_over: AtomicBool,
     reply: Lock<Reply>,
 }

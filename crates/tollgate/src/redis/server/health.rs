@@ -37,8 +37,8 @@ pub(super) struct Health {
     probe: Background,
 }
 
-/// The part of the time of a check, from its beginning, in which an answer to another call does not excuse the server: a
-/// tenth.
+/// An answer to another call shows that the server is late and not away, unless it came in the first tenth of the time that
+/// the check had.
 const SOON: u32 = 10;
 
 impl Health {
@@ -77,9 +77,9 @@ impl Health {
 
     /// Counts a check that missed its deadline. Returns what the probe has to do.
     ///
-    /// A check does not count for the breaker when the server answered another call after the first part of its time,
-    /// [`SOON`]: the server is late, and not away. An earlier answer does not show that, because some checks have
-    /// always begun shortly before the last answer of a server that falls silent.
+    /// A check does not count for the breaker when the server answered another call after the first tenth of its time: the
+    /// server is late, and not away. An earlier answer does not show that, because some checks have always begun shortly
+    /// before the last answer of a server that falls silent.
     pub(super) fn missed(&self, deadline: Option<Deadline>) -> u32 {
         let heard = self.breaker.last_heard();
         let soon = |deadline: Deadline| deadline.start().checked_add(deadline.timeout() / SOON);
@@ -330,7 +330,7 @@ async fn measure(server: &Server, measured: Option<Duration>) -> Result<Duration
 #[derive(Default)]
 struct Outage {
     probes: u32,
-    /// Is true when the next probe has no pause before it.
+    /// The next probe has no pause before it.
     is_at_once: bool,
     silent: Option<SilentConnection>,
 }

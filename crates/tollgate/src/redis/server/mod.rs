@@ -292,9 +292,9 @@ pub(in crate::redis) type CallResult = Result<Value, CallError>;
 /// A call as it is written to a connection.
 pub(in crate::redis) struct Call {
     command: Cmd,
-    /// Is true when the command has the text of its script, so that the server need not know it.
+    /// The command has the text of its script, so that the server need not know it.
     by_body: bool,
-    /// Is true when the server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
+    /// The server has the slot only for calls that say `ASKING`, because the slot is being moved to it.
     is_asking: bool,
 }
 

@@ -16,9 +16,9 @@ pub(super) struct Part {
     words: usize,
     /// The ending of the sections that come before others.
     pub(super) variant: Option<&'static str>,
-    /// Is true when a refund depends on the time until the bucket is full, as it was after the request.
+    /// A refund depends on the time until the bucket is full, as it was after the request.
     is_queued: bool,
-    /// Is true when replicas take units in advance.
+    /// Replicas take units in advance.
     pub(super) leased: bool,
     /// Lists the numbers of the ceiling of a request, if it has one.
     pub(super) ceiling: &'static [&'static str],
