@@ -79,7 +79,7 @@ struct Sources {
     /// The file of each module.
     modules: BTreeMap<Words, String>,
     tests: BTreeSet<Words>,
-    /// What a name means that a module imports or re-exports.
+    /// The meaning of each name that a module imports or re-exports.
     imports: BTreeMap<(Words, String), Words>,
     uses: Vec<Use>,
 }

@@ -165,7 +165,7 @@ pub enum ResetFormat {
     Epoch,
 }
 
-/// What a header reports.
+/// Selects the number that a header reports.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
     /// The burst: the most units that can remain.

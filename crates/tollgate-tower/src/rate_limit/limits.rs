@@ -1,4 +1,4 @@
-//! What all requests of a layer share: its limiters with what is kept for their policies, and its options.
+//! The limiters and the options of a layer, which all of its requests share.
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
@@ -30,8 +30,8 @@ pub(crate) struct Limits {
     pub(super) lookups: Vec<Lookup>,
     pub(super) deciders: Vec<Decide>,
     pub(super) selector: Selector,
-    /// What is kept for policy sets that are looked up. It belongs to the content of a set, so tenants with equal policies
-    /// share it.
+    /// The profiles of policy sets that are looked up. A profile belongs to the content of a set, so tenants with equal
+    /// policies share it.
     profiles: Cache<PolicySet, Arc<Profile>, UnitWeighter, RandomState>,
     looked_up: LookedUpMetrics,
     pub(super) options: Options,

@@ -1,4 +1,4 @@
-//! What is known of a request between two steps.
+//! The state of a request between two steps.
 
 use http::Response;
 use tollgate::{
@@ -39,7 +39,7 @@ pub struct RequestContext {
     pub(super) limit: LimitRef,
     /// The key of the request, where it is needed after the check.
     pub(super) key: Option<Box<Key>>,
-    /// What is charged after the response, where it is.
+    /// The charge that follows the response, if it does.
     pub(super) due: Due,
     pub(super) asked: Asked,
     /// The request is only counted. It stays so when the share that is enforced changes meanwhile.

@@ -31,7 +31,7 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
     lines
 }
 
-/// What each format writes with an admission and with a denial. `NOW` stands for an instant a second from now.
+/// The fields that each format writes with an admission and with a denial. `NOW` stands for an instant a second from now.
 const FORMATS: [(HeaderFormat, &str, &str); 11] = [
     (
         HeaderFormat::Ietf08,

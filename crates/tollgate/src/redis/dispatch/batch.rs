@@ -475,7 +475,7 @@ impl Group {
     }
 }
 
-/// What a batch compares of its checks.
+/// Compares the checks of a batch.
 impl CheckRequest {
     /// Returns the text that the policy at this place meters, and its hash: two checks may share a state only if they
     /// have such a text in common. `None` when a policy before it meters the same text, or when there is no such policy.

@@ -92,7 +92,7 @@ use crate::Error;
 ///
 /// `examples/sqlite_store.rs` of the repository is such a store in a file.
 pub trait KeyValue: Send + Sync + 'static {
-    /// What a write has to know of the read before it: the values or their versions, or an open transaction.
+    /// The part of a read that the write after it needs: the values or their versions, or an open transaction.
     ///
     /// It is dropped without a write when nothing changes, as after a denial. A transaction then ends.
     type Read: Send;
@@ -113,13 +113,13 @@ pub trait KeyValue: Send + Sync + 'static {
     fn write(&self, read: Self::Read, writes: Vec<Write>) -> impl Future<Output = Result<bool, Error>> + Send;
 }
 
-/// What a [`KeyValue`] has read at one instant.
+/// Holds the values that a [`KeyValue`] has read at one instant.
 pub struct Snapshot<R> {
     /// The time of the store, in microseconds since the Unix epoch; below 2⁵³.
     pub now_us: u64,
     /// The value of each key, in the order of the keys. `None` for a key that is missing.
     pub values: Vec<Option<Vec<u8>>>,
-    /// What the write has to know.
+    /// The part that the write needs.
     pub read: R,
 }
 
