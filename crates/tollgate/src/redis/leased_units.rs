@@ -69,7 +69,7 @@ struct Entry {
     checks: u32,
 }
 
-/// The answer to the last trip.
+/// The answer to the last call.
 struct Seen {
     levels: PolicyLevels,
     at_us: u64,
@@ -110,7 +110,7 @@ impl Entry {
         Some(Decision::from_levels(policies, self.levels(now_us), charge, at_us).marked_leased())
     }
 
-    /// Notes the answer to a trip.
+    /// Notes the answer to a call.
     fn note(&mut self, decision: &Decision, here_us: u64) {
         self.seen = Some(Seen { levels: decision.levels().clone(), at_us: decision.at_us(), here_us });
     }
@@ -155,12 +155,12 @@ pub(in crate::redis) struct LeaseCall {
 }
 
 impl LeaseCall {
-    /// Makes the trip of a check of this time.
+    /// Makes the call of a check of this time.
     pub(in crate::redis) fn new(leased_units: &Arc<LeasedUnits>, at_us: u64) -> Self {
         Self { leased_units: Arc::clone(leased_units), at_us, gives_back: false, lapses_us: Arc::default() }
     }
 
-    /// Makes the trip that returns the units of a key.
+    /// Makes the call that returns the units of a key.
     pub(in crate::redis) fn to_release(leased_units: &Arc<LeasedUnits>) -> Self {
         Self { gives_back: true, ..Self::new(leased_units, leased_units.now_us()) }
     }

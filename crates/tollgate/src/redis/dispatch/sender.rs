@@ -135,7 +135,7 @@ impl Sender {
         let by_body = !waiting.scripts.know(connection.number(), &request.script().sha);
         drop(waiting);
         connection.gather(is_short);
-        let turn = Turn {
+        let turn = DirectTurn {
             queue: Arc::clone(&self.queue),
             connection: connection.number(),
             first: connection.round_trip(),
@@ -188,7 +188,7 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
 }
 
 /// A check that its caller sends is under way until this is dropped: it was answered, or its caller gave up.
-struct Turn {
+struct DirectTurn {
     queue: Arc<Queue<QueuedCheck>>,
     connection: u64,
     /// The time of the first answer on the connection.
@@ -198,7 +198,7 @@ struct Turn {
     is_answered: bool,
 }
 
-impl Drop for Turn {
+impl Drop for DirectTurn {
     fn drop(&mut self) {
         let mut waiting = self.queue.lock();
         waiting.pacer.ends_direct(self.is_answered);
@@ -214,7 +214,7 @@ async fn call(
     by_body: bool,
     server: Arc<Server>,
     connection: Connection,
-    mut turn: Turn,
+    mut turn: DirectTurn,
 ) -> CheckResult {
     let sent = server.send(&connection, request.call(&server, by_body)).await;
     // Held no longer than needed: a connection of a pool is lent as long as it is held.

@@ -54,7 +54,7 @@ fn exactly_the_remaining_units_are_admitted() {
 }
 
 #[test]
-fn the_next_unit_is_available_exactly_after_more_after() {
+fn the_next_unit_is_available_exactly_after_the_time_it_states() {
     streams(|bench, random| {
         let _ = bench.check(random.cost(bench.policy()));
         let numbers = one(&bench.check(0));
