@@ -35,15 +35,29 @@ struct Database {
 
 async fn query(State(database): State<Arc<Database>>) {
     let _connection = database.connections.acquire().await;
-    sleep(Duration::from_millis(database.query_ms.load(Ordering::Relaxed))).await;
+    sleep(Duration::from_millis(
+        database.query_ms.load(Ordering::Relaxed),
+    ))
+    .await;
 }
 
 #[tokio::main]
 async fn main() {
-    let database = Arc::new(Database { connections: Semaphore::new(10), query_ms: AtomicU64::new(10) });
-    let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(10..=200).build();
+    let database = Arc::new(Database {
+        connections: Semaphore::new(10),
+        query_ms: AtomicU64::new(10),
+    });
+    let limiter = AdaptiveLimiter::builder(Gradient::new())
+        .limits(10..=200)
+        .build();
     let layer = AdaptiveLayer::builder(limiter.clone())
-        .class(|parts| if parts.uri.path() == "/login" { Class::CRITICAL } else { Class::LOW })
+        .class(|parts| {
+            if parts.uri.path() == "/login" {
+                Class::CRITICAL
+            } else {
+                Class::LOW
+            }
+        })
         .build();
     let router = Router::new()
         .route("/login", get(query))
@@ -53,7 +67,10 @@ async fn main() {
 
     let start = Instant::now();
     for second in 0..9 {
-        database.query_ms.store(if (3..6).contains(&second) { 100 } else { 10 }, Ordering::Relaxed);
+        database.query_ms.store(
+            if (3..6).contains(&second) { 100 } else { 10 },
+            Ordering::Relaxed,
+        );
         let mut requests = JoinSet::new();
         let (mut ticks, mut sent) = (interval(Duration::from_millis(5)), 0);
         while start.elapsed() < Duration::from_secs(second + 1) {
@@ -69,7 +86,10 @@ async fn main() {
         let responses = requests.join_all().await;
         let answered = |path| {
             let of_path = responses.iter().filter(|(of, _)| *of == path);
-            let answered = of_path.clone().filter(|(_, status)| status.is_success()).count();
+            let answered = of_path
+                .clone()
+                .filter(|(_, status)| status.is_success())
+                .count();
             format!("{answered} of {}", of_path.count())
         };
         println!(
@@ -82,7 +102,9 @@ async fn main() {
 }
 
 async fn send(router: Router, path: &'static str) -> (&'static str, StatusCode) {
-    let request = Request::get(path).body(Body::empty()).expect("the request is valid");
+    let request = Request::get(path)
+        .body(Body::empty())
+        .expect("the request is valid");
     let Ok(response) = router.oneshot(request).await;
     let status = response.status();
     // The request is in flight until its body ends.

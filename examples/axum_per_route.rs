@@ -36,14 +36,22 @@ async fn main() -> Result<(), Failure> {
     let service = RateLimitLayer::new(Limiter::new(store.clone(), SERVICE), Global);
     let search = RateLimitLayer::new(Limiter::new(store.clone(), SEARCH), PeerIp::new());
     // One quota for each client, method and route.
-    let each_route = RateLimitLayer::new(Limiter::new(store, EACH_ROUTE), (PeerIp::new(), Method, MatchedPath));
+    let each_route = RateLimitLayer::new(
+        Limiter::new(store, EACH_ROUTE),
+        (PeerIp::new(), Method, MatchedPath),
+    );
 
     let users = Router::new()
-        .route("/users/{id}", get(|Path(id): Path<u64>| async move { format!("user {id}\n") }))
+        .route(
+            "/users/{id}",
+            get(|Path(id): Path<u64>| async move { format!("user {id}\n") }),
+        )
         .route("/users", post(|| async { "created\n" }))
         .route_layer(each_route);
-    let router =
-        Router::new().route("/search", get(|| async { "found\n" }).layer(search)).nest("/v1", users).layer(service);
+    let router = Router::new()
+        .route("/search", get(|| async { "found\n" }).layer(search))
+        .nest("/v1", users)
+        .layer(service);
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);

@@ -29,7 +29,10 @@ const CLIENT: Policy = Policy::token_bucket("client", Quota::per_minute(2));
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let trusted = env::var("TRUSTED").unwrap_or_else(|_| "127.0.0.0/8,::1".to_owned());
-    let networks = trusted.split(',').map(str::parse).collect::<Result<Vec<Network>, _>>()?;
+    let networks = trusted
+        .split(',')
+        .map(str::parse)
+        .collect::<Result<Vec<Network>, _>>()?;
     let client = ForwardedIp::x_forwarded_for(TrustedProxies::networks(networks));
 
     // The extractor also returns the address, for example for a log.
@@ -40,11 +43,15 @@ async fn main() -> Result<(), Failure> {
             Err(error) => format!("{error}\n"),
         }
     };
-    let router = Router::new().route("/", get(hello)).layer(RateLimitLayer::new(Limiter::new(store, CLIENT), client));
+    let router = Router::new()
+        .route("/", get(hello))
+        .layer(RateLimitLayer::new(Limiter::new(store, CLIENT), client));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}, limited to 2 per minute for each client; proxies at {trusted} are trusted.");
+    println!(
+        "Listening on {url}, limited to 2 per minute for each client; proxies at {trusted} are trusted."
+    );
     println!("Try:");
     println!("  curl -i -H 'X-Forwarded-For: 1.1.1.1, 203.0.113.7' {url}/");
     serve(listener, router).await

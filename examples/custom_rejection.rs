@@ -18,7 +18,8 @@ use axum::{
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
-    HeaderFormat, RateLimitLayer, Rejection, ResetFormat, key::PeerIp, rejection::Reason, respond_fn,
+    HeaderFormat, RateLimitLayer, Rejection, ResetFormat, key::PeerIp, rejection::Reason,
+    respond_fn,
 };
 
 const HOME: Policy = Policy::token_bucket("home", Quota::per_minute(2));
@@ -38,23 +39,30 @@ fn refuse(rejection: &Rejection<'_>) -> Response {
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let home = RateLimitLayer::builder(Limiter::new(store.clone(), HOME), PeerIp::new())
-        .header_format(HeaderFormat::Legacy { reset: ResetFormat::Seconds })
+        .header_format(HeaderFormat::Legacy {
+            reset: ResetFormat::Seconds,
+        })
         .respond_with(respond_fn(refuse))
         .build();
-    let trial =
-        RateLimitLayer::builder(Limiter::new(store, TRIAL), PeerIp::new()).shadow(true).expose_decisions(true).build();
+    let trial = RateLimitLayer::builder(Limiter::new(store, TRIAL), PeerIp::new())
+        .shadow(true)
+        .expose_decisions(true)
+        .build();
     let report = |decisions: Option<tollgate_tower::Decisions>| async move {
         match decisions.is_some_and(|it| it.iter().any(tollgate::Decision::is_denied)) {
             true => "this would have been denied\n",
             false => "this would have passed\n",
         }
     };
-    let router =
-        Router::new().route("/", get(|| async { "hello\n" }).layer(home)).route("/trial", get(report).layer(trial));
+    let router = Router::new()
+        .route("/", get(|| async { "hello\n" }).layer(home))
+        .route("/trial", get(report).layer(trial));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}: GET / is limited to 2 per minute, GET /trial has the same limit in shadow mode.");
+    println!(
+        "Listening on {url}: GET / is limited to 2 per minute, GET /trial has the same limit in shadow mode."
+    );
     println!("Try:");
     println!("  for i in 1 2 3; do curl -i {url}/; curl -i {url}/trial; done");
     serve(listener, router).await

@@ -28,9 +28,15 @@ use tollgate_tower::{RateLimitLayer, key::Header};
 
 const TENANT: Policy = Policy::fixed_window("tenant", Quota::per_day(1));
 
-async fn enforce(State(enforcement): State<Enforcement>, Path(percent): Path<u8>) -> (StatusCode, String) {
+async fn enforce(
+    State(enforcement): State<Enforcement>,
+    Path(percent): Path<u8>,
+) -> (StatusCode, String) {
     match enforcement.set(percent) {
-        Ok(()) => (StatusCode::OK, format!("the limit is in force for {percent} % of the tenants\n")),
+        Ok(()) => (
+            StatusCode::OK,
+            format!("the limit is in force for {percent} % of the tenants\n"),
+        ),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
 }
@@ -38,8 +44,13 @@ async fn enforce(State(enforcement): State<Enforcement>, Path(percent): Path<u8>
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let enforcement = Enforcement::share(0);
-    let limiter = Limiter::builder(store()?).policies(TENANT).published_with(enforcement.clone()).build();
-    let layer = RateLimitLayer::builder(limiter, Header::new("x-tenant")).enforcement(enforcement.clone()).build();
+    let limiter = Limiter::builder(store()?)
+        .policies(TENANT)
+        .published_with(enforcement.clone())
+        .build();
+    let layer = RateLimitLayer::builder(limiter, Header::new("x-tenant"))
+        .enforcement(enforcement.clone())
+        .build();
     let state = layer.state_service::<Body>();
     let router = Router::new()
         .route("/", get(|| async { "hello\n" }))

@@ -32,13 +32,21 @@ async fn audit(mut events: EventReceiver, mails: Limiter) {
         match &event {
             Event::Denied(of) | Event::NearLimit(of) | Event::LockedOut(of) => {
                 let (key, policy) = (of.key(), of.policy().name());
-                println!("audit: {} limiter={} policy={policy} key={}", event.name(), of.limiter(), key.encoded());
+                println!(
+                    "audit: {} limiter={} policy={policy} key={}",
+                    event.name(),
+                    of.limiter(),
+                    key.encoded()
+                );
                 mail(&mails, key, policy).await;
             }
             other => println!("audit: {other:?}"),
         }
         if events.dropped() > dropped {
-            println!("audit: {} events are missing here", events.dropped() - dropped);
+            println!(
+                "audit: {} events are missing here",
+                events.dropped() - dropped
+            );
             dropped = events.dropped();
         }
     }
@@ -48,7 +56,10 @@ async fn audit(mut events: EventReceiver, mails: Limiter) {
 async fn mail(mails: &Limiter, customer: &Key, policy: &str) {
     match mails.check(customer).await {
         Ok(decision) if decision.is_allowed() => {
-            println!("mail: dear {}, you have nearly used up your {policy} of today", customer.encoded());
+            println!(
+                "mail: dear {}, you have nearly used up your {policy} of today",
+                customer.encoded()
+            );
         }
         Ok(_) => {}
         Err(error) => println!("audit: no mail was sent: {error}"),
@@ -59,9 +70,15 @@ async fn mail(mails: &Limiter, customer: &Key, policy: &str) {
 async fn main() -> Result<(), Failure> {
     let store = store()?;
     let (observer, events) = events::channel(1_000);
-    let requests = Limiter::builder(store.clone()).policies(REQUESTS).observer(observer).build();
+    let requests = Limiter::builder(store.clone())
+        .policies(REQUESTS)
+        .observer(observer)
+        .build();
     // In an outage nobody gets a mail: each instance would send one.
-    let mails = Limiter::builder(store).policies(MAIL).on_outage(Outage::Closed).build();
+    let mails = Limiter::builder(store)
+        .policies(MAIL)
+        .on_outage(Outage::Closed)
+        .build();
     let audit = tokio::spawn(audit(events, mails));
     let router = Router::new()
         .route("/", get(|| async { "hello\n" }))
@@ -71,7 +88,9 @@ async fn main() -> Result<(), Failure> {
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}: five requests a day for each X-Customer.");
     println!("Try:");
-    println!("  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Customer: acme' {url}/; done");
+    println!(
+        "  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Customer: acme' {url}/; done"
+    );
     serve(listener, router).await?;
     // The service and its limiter are gone, so the task ends behind the last event.
     audit.await?;

@@ -33,8 +33,10 @@ use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{ConcurrencyLayer, key::Header};
 
 /// Few permits are exact: none is kept idle while another replica needs it.
-const EXPORTS: Concurrency =
-    Concurrency::new("exports", 2).exact().on_loss(OnLoss::Cancel).wait(Duration::from_millis(500));
+const EXPORTS: Concurrency = Concurrency::new("exports", 2)
+    .exact()
+    .on_loss(OnLoss::Cancel)
+    .wait(Duration::from_millis(500));
 
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -49,7 +51,11 @@ async fn export(Query(Export { rows }): Query<Export>) -> Response {
         tokio::time::sleep(PAUSE).await;
         Ok::<_, Infallible>(format!("{row},some data\n"))
     });
-    ([(header::CONTENT_TYPE, "text/csv")], Body::from_stream(rows)).into_response()
+    (
+        [(header::CONTENT_TYPE, "text/csv")],
+        Body::from_stream(rows),
+    )
+        .into_response()
 }
 
 #[tokio::main]
@@ -62,6 +68,8 @@ async fn main() -> Result<(), Failure> {
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}: two exports at a time for each X-Tenant.");
     println!("Try:");
-    println!("  for i in 1 2 3; do curl -iN -H 'X-Tenant: acme' '{url}/export?rows=100' & done; wait");
+    println!(
+        "  for i in 1 2 3; do curl -iN -H 'X-Tenant: acme' '{url}/export?rows=100' & done; wait"
+    );
     serve(listener, router).await
 }

@@ -40,8 +40,8 @@ use serde_json::{Value, json};
 use tollgate::{Limiter, Policy, Quota, permits::Concurrency};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
-    ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected, body::guard_response,
-    key::Header,
+    ConcurrencyLayer, HandlerLimiter, HeaderFormat, Meter, QuotaUnit, RateLimitLayer, Rejected,
+    body::guard_response, key::Header,
 };
 
 const REQUESTS: Policy = Policy::window_from_first_hit("requests", Quota::per_minute(60));
@@ -62,10 +62,17 @@ struct Question {
 }
 
 /// Stands for a model: streams tokens, and counts each one as it is sent.
-fn answer(question: &Question, meter: &Meter) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+fn answer(
+    question: &Question,
+    meter: &Meter,
+) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let tokens = meter.counter("tokens");
     let most = usize::try_from(question.max_tokens).unwrap_or(usize::MAX);
-    let most = if question.prompt.contains("long") { most } else { most.min(SHORT) };
+    let most = if question.prompt.contains("long") {
+        most
+    } else {
+        most.min(SHORT)
+    };
     let words = stream::iter(WORDS.into_iter().cycle().take(most)).then(move |word| {
         let tokens = tokens.clone();
         async move {
@@ -86,7 +93,10 @@ async fn chat(
     Json(question): Json<Question>,
 ) -> Result<Response, Rejected<Body>> {
     let prompt_tokens = question.prompt.split_whitespace().count() as u64;
-    let estimate = [("requests", 1), ("tokens", prompt_tokens.saturating_add(question.max_tokens))];
+    let estimate = [
+        ("requests", 1),
+        ("tokens", prompt_tokens.saturating_add(question.max_tokens)),
+    ];
     let key = api_key(&request.headers);
     let (admitted, reservation) = limiter.reserve(&mut request, key, estimate).await?;
 
@@ -100,15 +110,28 @@ async fn chat(
 }
 
 /// Returns what a key has left.
-async fn usage(State(limiter): State<HandlerLimiter<Body>>, headers: HeaderMap) -> Result<Json<Value>, StatusCode> {
-    let state = limiter.limiter().peek(api_key(&headers)).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+async fn usage(
+    State(limiter): State<HandlerLimiter<Body>>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, StatusCode> {
+    let state = limiter
+        .limiter()
+        .peek(api_key(&headers))
+        .await
+        .map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     let left = |policy| state.state(policy).map(|state| state.remaining());
-    Ok(Json(json!({ "requests": left("requests"), "tokens": left("tokens") })))
+    Ok(Json(
+        json!({ "requests": left("requests"), "tokens": left("tokens") }),
+    ))
 }
 
 /// Returns the key of a request. The layer has rejected requests without one, and a real service has verified it.
 fn api_key(headers: &HeaderMap) -> String {
-    headers.get(API_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default().to_owned()
+    headers
+        .get(API_KEY)
+        .and_then(|key| key.to_str().ok())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[tokio::main]
@@ -117,7 +140,9 @@ async fn main() -> Result<(), Failure> {
         Ok("openai") => HeaderFormat::OpenAi,
         Ok("anthropic") => HeaderFormat::Anthropic,
         Ok("ietf") | Err(env::VarError::NotPresent) => HeaderFormat::Ietf08,
-        other => return Err(format!("HEADERS must be ietf, openai or anthropic, got {other:?}").into()),
+        other => {
+            return Err(format!("HEADERS must be ietf, openai or anthropic, got {other:?}").into());
+        }
     };
     let limiter = Limiter::new(store()?, [REQUESTS, TOKENS]);
     // The estimate is in the body, so the handler reserves it, with the options of this layer.
@@ -134,9 +159,13 @@ async fn main() -> Result<(), Failure> {
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}: 60 requests and 10000 tokens a minute, two streams at a time, for each X-Api-Key.");
+    println!(
+        "Listening on {url}: 60 requests and 10000 tokens a minute, two streams at a time, for each X-Api-Key."
+    );
     println!("Try:");
-    println!("  curl -iN -H 'X-Api-Key: acme' --json '{{\"prompt\": \"tell me\", \"max_tokens\": 200}}' {url}/chat");
+    println!(
+        "  curl -iN -H 'X-Api-Key: acme' --json '{{\"prompt\": \"tell me\", \"max_tokens\": 200}}' {url}/chat"
+    );
     println!("  curl -H 'X-Api-Key: acme' {url}/usage");
     serve(listener, router).await
 }

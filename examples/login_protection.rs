@@ -57,28 +57,49 @@ const LOCK: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(86_40
 
 /// Locks out guesses for one user from one address. With the address in the key, a client cannot lock out users elsewhere
 /// with a few guesses.
-const GUESSES: Policy =
-    Policy::lockout("guesses", Quota::new(3, Duration::from_secs(300)), LOCK[0], LOCK[1]).at_level(2);
+const GUESSES: Policy = Policy::lockout(
+    "guesses",
+    Quota::new(3, Duration::from_secs(300)),
+    LOCK[0],
+    LOCK[1],
+)
+.at_level(2);
 
 /// Limits the guesses for one user from all addresses.
 const USER: Policy = Policy::window_from_first_hit("guesses-user", Quota::per_hour(30)).at_level(1);
 
 /// Locks out guesses for all users from one address.
-const ADDRESS: Policy = Policy::lockout("guesses-address", Quota::new(10, Duration::from_secs(300)), LOCK[0], LOCK[1]);
+const ADDRESS: Policy = Policy::lockout(
+    "guesses-address",
+    Quota::new(10, Duration::from_secs(300)),
+    LOCK[0],
+    LOCK[1],
+);
 
 /// Limits failed log-ins: by address before the body is read, and by user in the handler.
 fn failed_log_ins(store: &Arc<dyn Store>) -> (RateLimitLayer<PeerIp, Empty>, HandlerLimiter<Body>) {
     let closed = |policies: PolicySet| {
         let limiter = Limiter::builder(store.clone()).policies(policies);
-        limiter.on_outage(Outage::Closed).deadline(Duration::from_secs(1)).build()
+        limiter
+            .on_outage(Outage::Closed)
+            .deadline(Duration::from_secs(1))
+            .build()
     };
     let failures = |limiter| {
-        let layer = RateLimitLayer::builder(limiter, PeerIp::new()).header_format(HeaderFormat::None);
-        layer.charge_after(|status| status == StatusCode::UNAUTHORIZED).respond_with(Empty)
+        let layer =
+            RateLimitLayer::builder(limiter, PeerIp::new()).header_format(HeaderFormat::None);
+        layer
+            .charge_after(|status| status == StatusCode::UNAUTHORIZED)
+            .respond_with(Empty)
     };
     let users = closed([GUESSES, USER].into());
-    let by_user = failures(users.clone()).clear_on(|status| status.is_success()).build();
-    (failures(closed(ADDRESS.into())).build(), by_user.handler_limiter(users))
+    let by_user = failures(users.clone())
+        .clear_on(|status| status.is_success())
+        .build();
+    (
+        failures(closed(ADDRESS.into())).build(),
+        by_user.handler_limiter(users),
+    )
 }
 
 #[derive(serde::Deserialize)]
@@ -120,14 +141,19 @@ fn is_right(user: &str, password: &str) -> bool {
     let known = USERS.iter().find(|(name, _)| *name == user);
     let (_, expected) = known.unwrap_or(&("", "no password"));
     let is_equal = password.len() == expected.len()
-        && password.bytes().zip(expected.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0;
+        && password
+            .bytes()
+            .zip(expected.bytes())
+            .fold(0, |differing, (a, b)| differing | (a ^ b))
+            == 0;
     is_equal & known.is_some()
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let (by_address, guesses) = failed_log_ins(&store()?);
-    let secret = KeySecret::new(env::var("KEY_SECRET").unwrap_or_else(|_| "not for production".to_owned()));
+    let secret =
+        KeySecret::new(env::var("KEY_SECRET").unwrap_or_else(|_| "not for production".to_owned()));
     let router = Router::new()
         .route("/login", post(log_in))
         .layer(DefaultBodyLimit::max(4096))
@@ -136,7 +162,9 @@ async fn main() -> Result<(), Failure> {
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}; failed log-ins are limited to 3 per 5 minutes for each user and address,");
+    println!(
+        "Listening on {url}; failed log-ins are limited to 3 per 5 minutes for each user and address,"
+    );
     println!("to 10 per 5 minutes for each address, and to 30 per hour for each user.");
     println!("The users are anna and berta, and the password is `secret`.");
     println!("Try:");

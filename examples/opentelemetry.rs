@@ -26,9 +26,15 @@ const REQUESTS: Policy = Policy::fixed_window("requests", Quota::per_day(5));
 
 /// Counts the decisions on a request, which all layers around the service have left in its response.
 fn count(decisions: &Counter<u64>, response: &Response) {
-    let Some(made) = response.extensions().get::<Decisions>() else { return };
+    let Some(made) = response.extensions().get::<Decisions>() else {
+        return;
+    };
     for decision in made.iter() {
-        let outcome = if decision.is_allowed() { "allowed" } else { "denied" };
+        let outcome = if decision.is_allowed() {
+            "allowed"
+        } else {
+            "denied"
+        };
         for state in decision.states() {
             let policy = KeyValue::new("policy", state.policy().name().to_owned());
             decisions.add(1, &[policy, KeyValue::new("outcome", outcome)]);
@@ -40,22 +46,31 @@ fn count(decisions: &Counter<u64>, response: &Response) {
 async fn main() -> Result<(), Failure> {
     let reader = PeriodicReader::builder(opentelemetry_stdout::MetricExporter::default()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
-    let decisions = provider.meter("tollgate").u64_counter("tollgate.decisions").with_unit("{decision}").build();
+    let decisions = provider
+        .meter("tollgate")
+        .u64_counter("tollgate.decisions")
+        .with_unit("{decision}")
+        .build();
 
     let limiter = Limiter::new(store()?, REQUESTS);
-    let limit = RateLimitLayer::builder(limiter, Header::new("x-customer")).expose_decisions(true).build();
-    let router = Router::new().route("/", get(|| async { "hello\n" })).layer(limit).layer(map_response(
-        move |response: Response| {
+    let limit = RateLimitLayer::builder(limiter, Header::new("x-customer"))
+        .expose_decisions(true)
+        .build();
+    let router = Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .layer(limit)
+        .layer(map_response(move |response: Response| {
             count(&decisions, &response);
             std::future::ready(response)
-        },
-    ));
+        }));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}: five requests a day for each X-Customer.");
     println!("Try:");
-    println!("  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Customer: acme' {url}/; done");
+    println!(
+        "  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Customer: acme' {url}/; done"
+    );
     serve(listener, router).await?;
     // Exports the last figures.
     provider.shutdown()?;

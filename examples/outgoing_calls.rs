@@ -51,8 +51,12 @@ const ALLOWED: Quota = Quota::new(200, Duration::from_secs(4));
 const SERVER: Policy = Policy::sliding_log("server", ALLOWED);
 
 /// The same in any period at the server, although a call may be 120 ms late. Up to 2000 calls wait: 41 s.
-const CLIENT: Policy =
-    Policy::leaky_bucket("client", ALLOWED.with_margin(Duration::from_millis(120)).with_burst(2_000));
+const CLIENT: Policy = Policy::leaky_bucket(
+    "client",
+    ALLOWED
+        .with_margin(Duration::from_millis(120))
+        .with_burst(2_000),
+);
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -79,7 +83,9 @@ struct Server {
 
 impl Server {
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.seen
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Returns how long the client of a call is to wait, if the server refuses it without a look at the limit.
@@ -108,8 +114,17 @@ impl Server {
     fn report(&self) -> Value {
         let seen = self.seen();
         // Of each call, those that came within a second up to it.
-        let second = |at: usize| seen.accepted[..=at].iter().filter(|time| seen.accepted[at] - **time < SECOND).count();
-        let took = seen.accepted.first().zip(seen.accepted.last()).map(|(first, last)| *last - *first);
+        let second = |at: usize| {
+            seen.accepted[..=at]
+                .iter()
+                .filter(|time| seen.accepted[at] - **time < SECOND)
+                .count()
+        };
+        let took = seen
+            .accepted
+            .first()
+            .zip(seen.accepted.last())
+            .map(|(first, last)| *last - *first);
         json!({
             "accepted": seen.accepted.len(),
             "refused": seen.refused,
@@ -123,7 +138,11 @@ impl Server {
 /// Counts a call that the limiter admits or rejects, unless it is refused before.
 async fn watch(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
     let response = match server.refuse() {
-        Some(wait) => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", wait.as_secs().to_string())]).into_response(),
+        Some(wait) => (
+            StatusCode::TOO_MANY_REQUESTS,
+            [("retry-after", wait.as_secs().to_string())],
+        )
+            .into_response(),
         None => next.run(request).await,
     };
     server.count(response.status());
@@ -159,14 +178,19 @@ async fn call(url: String, calls: usize, limiter: Limiter) -> Result<(), Failure
             status => return Err(format!("{url} answers {status}").into()),
         }
     }
-    println!("{calls} calls in {} ms: {fine} answered, {refused} refused", start.elapsed().as_millis());
+    println!(
+        "{calls} calls in {} ms: {fine} answered, {refused} refused",
+        start.elapsed().as_millis()
+    );
     Ok(())
 }
 
 /// Reads a number from the environment.
 fn number<T: FromStr>(name: &str, default: T) -> Result<T, Failure> {
     match env::var(name) {
-        Ok(text) => text.parse().map_err(|_| format!("{name} must be a number, got {text:?}").into()),
+        Ok(text) => text
+            .parse()
+            .map_err(|_| format!("{name} must be a number, got {text:?}").into()),
         Err(_) => Ok(default),
     }
 }
@@ -182,10 +206,16 @@ async fn main() -> Result<(), Failure> {
         }
     }
     let refuses_all = number("REFUSE_ALL", 0)? != 0;
-    let server = Arc::new(Server { refuses_all, refuse_at: number("REFUSE_AT", 0)?, seen: Mutex::default() });
+    let server = Arc::new(Server {
+        refuses_all,
+        refuse_at: number("REFUSE_AT", 0)?,
+        seen: Mutex::default(),
+    });
     let listener = listen().await?;
     let url = format!("http://{}/", listener.local_addr()?);
-    println!("The server listens on {url}, limited to 200 calls in any 4 s. {url}report says what it saw.");
+    println!(
+        "The server listens on {url}, limited to 200 calls in any 4 s. {url}report says what it saw."
+    );
     let calling = tokio::spawn(async move {
         if let Err(error) = call(url, calls, limiter).await {
             eprintln!("{error}");

@@ -26,7 +26,9 @@ use tollgate_tower::{
 const SERVICE: Policy = Policy::token_bucket("service", Quota::per_minute(10));
 
 /// Meters the second branch of the key.
-const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(100)).unranked().at_branch(2);
+const PLAN: Policy = Policy::fixed_window("plan", Quota::per_day(100))
+    .unranked()
+    .at_branch(2);
 
 fn priority(request: &Parts) -> Priority {
     match request.uri.path() {
@@ -39,7 +41,9 @@ fn priority(request: &Parts) -> Priority {
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let key = Global.with_branch(Header::new("x-api-key").or(Global));
-    let layer = RateLimitLayer::builder(Limiter::new(store()?, [SERVICE, PLAN]), key).priority(priority).build();
+    let layer = RateLimitLayer::builder(Limiter::new(store()?, [SERVICE, PLAN]), key)
+        .priority(priority)
+        .build();
     let router = Router::new()
         .route("/orders", get(|| async { "orders\n" }))
         .route("/search", get(|| async { "found\n" }))
@@ -48,10 +52,14 @@ async fn main() -> Result<(), Failure> {
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}: 10 requests a minute, of which /reports may spend 6, /search 9 and /orders all.");
+    println!(
+        "Listening on {url}: 10 requests a minute, of which /reports may spend 6, /search 9 and /orders all."
+    );
     println!("Try:");
     for path in ["reports", "orders"] {
-        println!("  for i in $(seq 7); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/{path}; done");
+        println!(
+            "  for i in $(seq 7); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/{path}; done"
+        );
     }
     serve(listener, router).await
 }

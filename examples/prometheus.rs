@@ -53,11 +53,21 @@ descriptors:
 const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(3));
 
 /// The bounds of the histograms, in seconds. A check is near 0.2 ms in a data center, and never longer than its deadline.
-const BUCKETS: [f64; 9] = [0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];
+const BUCKETS: [f64; 9] = [
+    0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+];
 
 /// Limits a request by the rule of its tenant.
-async fn limit_tenant(State(limiter): State<RuleLimiter>, request: Request, next: Next) -> Response {
-    let tenant = request.headers().get("x-tenant").and_then(|value| value.to_str().ok()).unwrap_or("nobody");
+async fn limit_tenant(
+    State(limiter): State<RuleLimiter>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let tenant = request
+        .headers()
+        .get("x-tenant")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("nobody");
     let descriptors = [Descriptor::from([("tenant", tenant.to_owned())])];
     let decision = match limiter.check("shop", &descriptors, 1).await {
         Ok(decision) => decision,
@@ -67,7 +77,11 @@ async fn limit_tenant(State(limiter): State<RuleLimiter>, request: Request, next
         return next.run(request).await;
     }
     let seconds = decision.retry_after().map_or(1, |wait| wait.as_secs() + 1);
-    (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, HeaderValue::from(seconds))]).into_response()
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        [(RETRY_AFTER, HeaderValue::from(seconds))],
+    )
+        .into_response()
 }
 
 /// Lists the keys that are denied most.
@@ -83,7 +97,8 @@ async fn denied(State(denied_keys): State<DeniedKeys>) -> String {
 /// Installs the recorder. Limiters register their metrics with it when they are first used.
 fn install_recorder() -> Result<PrometheusHandle, Failure> {
     let builder = PrometheusBuilder::new();
-    let builder = builder.set_buckets_for_metric(Matcher::Suffix("_duration_seconds".to_owned()), &BUCKETS)?;
+    let builder = builder
+        .set_buckets_for_metric(Matcher::Suffix("_duration_seconds".to_owned()), &BUCKETS)?;
     let handle = builder.install_recorder()?;
     let upkeep = handle.clone();
     tokio::spawn(async move {
@@ -107,21 +122,37 @@ async fn main() -> Result<(), Failure> {
     };
 
     let rules = Rules::new(RuleSet::parse(RULES, Format::Yaml)?);
-    let by_tenant = RuleLimiter::builder(rules, store.clone()).denied_keys(denied_keys.clone()).build();
-    let login = Limiter::builder(store).policies(LOGIN).denied_keys(denied_keys.clone()).build();
+    let by_tenant = RuleLimiter::builder(rules, store.clone())
+        .denied_keys(denied_keys.clone())
+        .build();
+    let login = Limiter::builder(store)
+        .policies(LOGIN)
+        .denied_keys(denied_keys.clone())
+        .build();
 
     let router = Router::new()
-        .route("/", get(|| async { "hello\n" }).layer(middleware::from_fn_with_state(by_tenant, limit_tenant)))
-        .route("/login", post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())))
+        .route(
+            "/",
+            get(|| async { "hello\n" })
+                .layer(middleware::from_fn_with_state(by_tenant, limit_tenant)),
+        )
+        .route(
+            "/login",
+            post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())),
+        )
         .route("/metrics", get(|| async move { prometheus.render() }))
         .route("/denied", get(denied))
         .with_state(denied_keys);
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}: 10 requests a minute for each tenant, 3 log-ins a minute for each address.");
+    println!(
+        "Listening on {url}: 10 requests a minute for each tenant, 3 log-ins a minute for each address."
+    );
     println!("Try:");
-    println!("  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Tenant: acme' {url}/; done");
+    println!(
+        "  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Tenant: acme' {url}/; done"
+    );
     println!("  curl {url}/metrics; curl {url}/denied");
     serve(listener, router).await
 }

@@ -27,7 +27,8 @@ use tollgate_tower::{RateLimitLayer, key::Global};
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let store = store()?;
-    let path = env::var("RULES").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/rules.yaml").to_owned());
+    let path = env::var("RULES")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/rules.yaml").to_owned());
     let rules = Rules::load(Path::new(&path))?;
     let _watching = rules.watch()?;
     let limiter = RuleLimiter::new(rules, store);

@@ -16,7 +16,9 @@ use std::{
 };
 
 use axum::{Router, routing::get};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params,
+};
 use tokio::task::spawn_blocking;
 use tollgate::{
     Error, ErrorKind, Limiter, Policy, Quota,
@@ -60,9 +62,13 @@ impl Sqlite {
             transaction.commit()?;
             Ok(done)
         };
-        let done = spawn_blocking(work)
-            .await
-            .map_err(|lost| Error::with_source(ErrorKind::Unavailable, "the thread of the file was lost", lost))?;
+        let done = spawn_blocking(work).await.map_err(|lost| {
+            Error::with_source(
+                ErrorKind::Unavailable,
+                "the thread of the file was lost",
+                lost,
+            )
+        })?;
         done.map_err(|error: rusqlite::Error| {
             let kind = match error.sqlite_error_code() {
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Busy,
@@ -87,8 +93,13 @@ impl KeyValue for Sqlite {
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Self::Read>, Error> {
         let keys = keys.to_vec();
         self.run(TransactionBehavior::Deferred, move |file| {
-            let values = keys.iter().map(|key| value(file, key)).collect::<Result<Vec<_>, _>>()?;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let values = keys
+                .iter()
+                .map(|key| value(file, key))
+                .collect::<Result<Vec<_>, _>>()?;
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             Ok(Snapshot {
                 now_us: now.as_micros() as u64,
                 values: values.clone(),
@@ -109,12 +120,17 @@ impl KeyValue for Sqlite {
             let mut remove = file.prepare_cached("DELETE FROM states WHERE key = ?1")?;
             for write in writes {
                 match write.value {
-                    Some(value) => put.execute(params![write.key, value, write.expires_ms as i64])?,
+                    Some(value) => {
+                        put.execute(params![write.key, value, write.expires_ms as i64])?
+                    }
                     None => remove.execute([write.key])?,
                 };
             }
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            file.prepare_cached("DELETE FROM states WHERE expires_ms < ?1")?.execute([now.as_millis() as i64])?;
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            file.prepare_cached("DELETE FROM states WHERE expires_ms < ?1")?
+                .execute([now.as_millis() as i64])?;
             Ok(true)
         })
         .await
@@ -123,14 +139,19 @@ impl KeyValue for Sqlite {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let path = env::var("FILE").unwrap_or_else(|_| "counts.sqlite".into());
     let amount = env::var("AMOUNT").map_or(Ok(5), |amount| amount.parse())?;
     // One transaction writes to the file at a time, so one batch is under way at a time.
     let store = KeyValueStore::with_lanes(Sqlite::open(&path)?, NonZeroUsize::MIN);
     let requests = Policy::token_bucket("requests", Quota::per_day(amount));
     // A disk that is busy for a moment is no outage.
-    let limiter = Limiter::builder(store).policies(requests).deadline(Duration::from_secs(5)).build();
+    let limiter = Limiter::builder(store)
+        .policies(requests)
+        .deadline(Duration::from_secs(5))
+        .build();
     let router = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .layer(RateLimitLayer::builder(limiter, Header::new("x-customer")).build());
@@ -139,6 +160,8 @@ async fn main() -> Result<(), Failure> {
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}: {amount} requests a day for each X-Customer, counted in {path}.");
     println!("Try:");
-    println!("  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Customer: acme' {url}/; done");
+    println!(
+        "  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'X-Customer: acme' {url}/; done"
+    );
     serve(listener, router).await
 }

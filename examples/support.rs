@@ -27,7 +27,9 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// Returns an error if `REDIS_URL` is not valid.
 pub fn store() -> Result<Arc<dyn Store>, Failure> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let url = env::var("REDIS_URL").ok().filter(|url| !url.is_empty());
     match url {
         Some(_) => println!("The counts are in Redis (REDIS_URL)."),
@@ -52,7 +54,9 @@ pub async fn listen() -> Result<TcpListener, Failure> {
 /// Returns the same errors as [`listen`].
 pub async fn listen_or(address: &str) -> Result<TcpListener, Failure> {
     let address = env::var("LISTEN").unwrap_or_else(|_| address.to_owned());
-    TcpListener::bind(&address).await.map_err(|error| format!("LISTEN={address}: {error}").into())
+    TcpListener::bind(&address)
+        .await
+        .map_err(|error| format!("LISTEN={address}: {error}").into())
 }
 
 /// Serves until Ctrl-C or SIGTERM, and then waits for the requests under way.
@@ -62,7 +66,9 @@ pub async fn listen_or(address: &str) -> Result<TcpListener, Failure> {
 /// Returns an error if the listener fails.
 pub async fn serve(listener: TcpListener, router: Router) -> Result<(), Failure> {
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(without_delay(listener), service).with_graceful_shutdown(stopped()).await?;
+    axum::serve(without_delay(listener), service)
+        .with_graceful_shutdown(stopped())
+        .await?;
     println!("Stopped.");
     Ok(())
 }
@@ -87,7 +93,10 @@ pub fn stopped() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let terminate = received(signal::unix::SignalKind::terminate());
     #[cfg(not(unix))]
-    let (interrupt, terminate) = (async { drop(signal::ctrl_c().await) }, std::future::pending::<()>());
+    let (interrupt, terminate) = (
+        async { drop(signal::ctrl_c().await) },
+        std::future::pending::<()>(),
+    );
     async {
         tokio::select! {
             () = interrupt => {}

@@ -77,14 +77,20 @@ impl Database {
         }
         let per_minute = plans.per_minute.get(&id).copied();
         // A plan of 0 suspends the customer. A wrong plan is an error, and the last one stays in force.
-        let quota = per_minute.map(|amount| Quota::try_new(amount, Duration::from_secs(60))).transpose()?;
+        let quota = per_minute
+            .map(|amount| Quota::try_new(amount, Duration::from_secs(60)))
+            .transpose()?;
         Ok(quota.map(|quota| REQUESTS.with_quota(quota)).transpose()?)
     }
 }
 
 /// Stores the customer in the request.
 async fn authenticate(mut request: Request, next: Next) -> Response {
-    let api_key = request.headers().get("x-api-key").and_then(|value| value.to_str().ok()).unwrap_or("nobody");
+    let api_key = request
+        .headers()
+        .get("x-api-key")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("nobody");
     let tenant = Tenant(api_key.to_owned());
     request.extensions_mut().insert(tenant);
     next.run(request).await
@@ -123,7 +129,11 @@ async fn set_away(
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let database = Database::default();
-    database.change(|plans| plans.per_minute.extend([("small".to_owned(), 3), ("large".to_owned(), 1000)]));
+    database.change(|plans| {
+        plans
+            .per_minute
+            .extend([("small".to_owned(), 3), ("large".to_owned(), 1000)])
+    });
 
     // All customers share one limiter: its store, its connection and its answers in an outage.
     let default = Limiter::new(store()?, REQUESTS);
@@ -135,14 +145,21 @@ async fn main() -> Result<(), Failure> {
 
     let limit = RateLimitLayer::new(tenants.clone(), Extension::<Tenant>::new());
     let router = Router::new()
-        .route("/", get(|| async { "hello\n" }).layer(limit).layer(middleware::from_fn(authenticate)))
+        .route(
+            "/",
+            get(|| async { "hello\n" })
+                .layer(limit)
+                .layer(middleware::from_fn(authenticate)),
+        )
         .route("/plans/{id}", put(set_plan))
         .route("/away", put(set_away))
         .with_state((database, tenants));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
-    println!("Listening on {url}, limited for each customer by its plan: small 3 per minute, large 1000, others 1.");
+    println!(
+        "Listening on {url}, limited for each customer by its plan: small 3 per minute, large 1000, others 1."
+    );
     println!("Try:");
     println!("  for i in $(seq 4); do curl -i -H 'X-Api-Key: small' {url}/; done");
     println!("  curl -X PUT '{url}/plans/small?per_minute=100'");

@@ -15,7 +15,9 @@
 //! selects the policies, and the account is the key. An unknown API key never becomes a key of the limiter, so
 //! inventing API keys gains nothing. Requests without an account are limited by their address.
 
-use axum::{Router, extract::Request, middleware, middleware::Next, response::Response, routing::get};
+use axum::{
+    Router, extract::Request, middleware, middleware::Next, response::Response, routing::get,
+};
 use tollgate::{Key, Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen, serve, store};
 use tollgate_tower::{
@@ -41,12 +43,18 @@ impl From<Account> for Key {
 
 const ANONYMOUS: Policy = Policy::token_bucket("anonymous", Quota::per_minute(2));
 const FREE: Policy = Policy::token_bucket("free", Quota::per_minute(5));
-const PRO: [Policy; 2] =
-    [Policy::token_bucket("pro", Quota::per_second(10)), Policy::fixed_window("pro-daily", Quota::per_day(50_000))];
+const PRO: [Policy; 2] = [
+    Policy::token_bucket("pro", Quota::per_second(10)),
+    Policy::fixed_window("pro-daily", Quota::per_day(50_000)),
+];
 
 /// Stores the account and its plan in the request. A real service reads them from its database.
 async fn authenticate(mut request: Request, next: Next) -> Response {
-    let api_key = request.headers().get("x-api-key").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let api_key = request
+        .headers()
+        .get("x-api-key")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let plan = match api_key.split('-').next() {
         Some("free") => Some(Plan::Free),
         Some("pro") => Some(Plan::Pro),
@@ -62,8 +70,15 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
 }
 
 async fn home(decisions: Option<Decisions>) -> String {
-    match decisions.as_ref().and_then(|decisions| decisions.iter().next()?.strictest()) {
-        Some(state) => format!("policy {}: {} left\n", state.policy().name(), state.remaining()),
+    match decisions
+        .as_ref()
+        .and_then(|decisions| decisions.iter().next()?.strictest())
+    {
+        Some(state) => format!(
+            "policy {}: {} left\n",
+            state.policy().name(),
+            state.remaining()
+        ),
         None => "no limit\n".to_owned(),
     }
 }
@@ -76,9 +91,14 @@ async fn main() -> Result<(), Failure> {
         .tier(Plan::Pro, Limiter::new(store, PRO))
         .exempt(Plan::Staff);
     let key = Extension::<Account>::optional().or(PeerIp::new());
-    let limit = RateLimitLayer::builder(tiers, key).expose_decisions(true).build();
+    let limit = RateLimitLayer::builder(tiers, key)
+        .expose_decisions(true)
+        .build();
     // The layer that is added last is the outermost: it runs before the limit reads the account.
-    let router = Router::new().route("/", get(home)).layer(limit).layer(middleware::from_fn(authenticate));
+    let router = Router::new()
+        .route("/", get(home))
+        .layer(limit)
+        .layer(middleware::from_fn(authenticate));
 
     let listener = listen().await?;
     let url = format!("http://{}", listener.local_addr()?);
@@ -87,6 +107,8 @@ async fn main() -> Result<(), Failure> {
     );
     println!("staff without a limit; requests without an account 2 per minute for each address.");
     println!("Try:");
-    println!("  for key in free-1 pro-1 staff-1 nobody; do curl -i -H \"X-Api-Key: $key\" {url}/; done");
+    println!(
+        "  for key in free-1 pro-1 staff-1 nobody; do curl -i -H \"X-Api-Key: $key\" {url}/; done"
+    );
     serve(listener, router).await
 }

@@ -29,23 +29,40 @@ use tollgate_tower::{RateLimitLayer, RequestLimiter, key::PeerIp, ws::LimitedSoc
 const SOCKETS: Policy = Policy::token_bucket("sockets", Quota::per_minute(30));
 const MESSAGES: Policy = Policy::token_bucket("messages", Quota::per_second(1).with_burst(10));
 
-async fn chat(upgrade: WebSocketUpgrade, Extension(messages): Extension<RequestLimiter>) -> Response {
+async fn chat(
+    upgrade: WebSocketUpgrade,
+    Extension(messages): Extension<RequestLimiter>,
+) -> Response {
     accept(upgrade, |socket| LimitedSocket::new(socket, messages))
 }
 
-async fn calm(upgrade: WebSocketUpgrade, Extension(messages): Extension<RequestLimiter>) -> Response {
-    accept(upgrade, |socket| LimitedSocket::new(socket, messages.wait(Duration::from_secs(2))))
+async fn calm(
+    upgrade: WebSocketUpgrade,
+    Extension(messages): Extension<RequestLimiter>,
+) -> Response {
+    accept(upgrade, |socket| {
+        LimitedSocket::new(socket, messages.wait(Duration::from_secs(2)))
+    })
 }
 
-async fn readings(upgrade: WebSocketUpgrade, Extension(messages): Extension<RequestLimiter>) -> Response {
+async fn readings(
+    upgrade: WebSocketUpgrade,
+    Extension(messages): Extension<RequestLimiter>,
+) -> Response {
     accept(upgrade, |socket| {
-        LimitedSocket::new(socket, messages).drop_denied(|_, refusal| println!("Dropped a reading: {refusal}."))
+        LimitedSocket::new(socket, messages)
+            .drop_denied(|_, refusal| println!("Dropped a reading: {refusal}."))
     })
 }
 
 /// Accepts a socket. A message is in memory before it is charged, so its length has a limit of its own.
-fn accept(upgrade: WebSocketUpgrade, limit: impl FnOnce(WebSocket) -> LimitedSocket + Send + 'static) -> Response {
-    upgrade.max_message_size(16 * 1024).on_upgrade(async |socket| echo(limit(socket)).await)
+fn accept(
+    upgrade: WebSocketUpgrade,
+    limit: impl FnOnce(WebSocket) -> LimitedSocket + Send + 'static,
+) -> Response {
+    upgrade
+        .max_message_size(16 * 1024)
+        .on_upgrade(async |socket| echo(limit(socket)).await)
 }
 
 /// Sends each text back, until the client or the limit closes the socket.

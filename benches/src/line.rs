@@ -46,7 +46,11 @@ impl Line {
             let is_over = Arc::clone(&is_over);
             move || accept(&listener, port, round_trip / 2, &is_over)
         };
-        Self { addr, is_over, listening: Some(thread::spawn(serving)) }
+        Self {
+            addr,
+            is_over,
+            listening: Some(thread::spawn(serving)),
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -71,7 +75,9 @@ fn accept(listener: &TcpListener, port: u16, delay: Duration, is_over: &Arc<Atom
         if is_over.load(Ordering::Acquire) {
             return;
         }
-        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { continue };
+        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+            continue;
+        };
         let is_over = Arc::clone(is_over);
         // An error ends the connection, as it does on a real line.
         thread::spawn(move || forward(&client, &server, delay, &is_over));
@@ -79,7 +85,12 @@ fn accept(listener: &TcpListener, port: u16, delay: Duration, is_over: &Arc<Atom
 }
 
 /// Forwards in both directions until both sides have closed.
-fn forward(client: &TcpStream, server: &TcpStream, delay: Duration, is_over: &AtomicBool) -> io::Result<()> {
+fn forward(
+    client: &TcpStream,
+    server: &TcpStream,
+    delay: Duration,
+    is_over: &AtomicBool,
+) -> io::Result<()> {
     for stream in [client, server] {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -122,8 +133,14 @@ fn wait(ways: &[Way<'_>; 2]) -> io::Result<()> {
         }
     }
     let [client, server] = [ways[0].from, ways[1].from];
-    let mut sides = [PollFd::new(client, events[0]), PollFd::new(server, events[1])];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: longest.as_nanos() as _ };
+    let mut sides = [
+        PollFd::new(client, events[0]),
+        PollFd::new(server, events[1]),
+    ];
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: longest.as_nanos() as _,
+    };
     poll(&mut sides, Some(&timeout))?;
     Ok(())
 }
@@ -147,7 +164,13 @@ struct Piece {
 
 impl<'a> Way<'a> {
     fn new(from: &'a TcpStream, to: &'a TcpStream) -> Self {
-        Self { from, to, pieces: VecDeque::new(), is_closed: false, is_done: false }
+        Self {
+            from,
+            to,
+            pieces: VecDeque::new(),
+            is_closed: false,
+            is_done: false,
+        }
     }
 
     /// Reads what has arrived.
@@ -156,7 +179,11 @@ impl<'a> Way<'a> {
             match self.from.read(buffer) {
                 Ok(0) => self.is_closed = true,
                 Ok(length) => {
-                    self.pieces.push_back(Piece { due, bytes: buffer[..length].to_vec(), written: 0 });
+                    self.pieces.push_back(Piece {
+                        due,
+                        bytes: buffer[..length].to_vec(),
+                        written: 0,
+                    });
                     if length < buffer.len() {
                         return Ok(());
                     }
@@ -224,9 +251,13 @@ mod tests {
             thread::spawn(move || stream.write_all(&sent).expect("the line reads"))
         };
         let mut received = vec![0; sent.len()];
-        stream.read_exact(&mut received[..1]).expect("the first byte");
+        stream
+            .read_exact(&mut received[..1])
+            .expect("the first byte");
         assert!(began.elapsed() >= round_trip, "{:?}", began.elapsed());
-        stream.read_exact(&mut received[1..]).expect("the other bytes");
+        stream
+            .read_exact(&mut received[1..])
+            .expect("the other bytes");
         writing.join().expect("all bytes are written");
         assert!(received == sent, "the bytes differ");
     }

@@ -33,7 +33,11 @@ pub(crate) enum Answer {
 impl Answer {
     /// Returns the answer of a store.
     pub(crate) fn by_store(is_admitted: bool) -> Self {
-        if is_admitted { Self::Admitted } else { Self::Denied }
+        if is_admitted {
+            Self::Admitted
+        } else {
+            Self::Denied
+        }
     }
 
     pub(crate) fn is_by_store(self) -> bool {
@@ -72,7 +76,11 @@ impl Load {
 
 /// Creates a runtime of the kind that services use, with one worker thread for the client core.
 pub(crate) fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime is created")
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime is created")
 }
 
 /// Runs the callers of a crowd for about `time`, and measures them.
@@ -86,11 +94,19 @@ pub(crate) fn run<D: Decide>(
     let server_before = server.usage();
     let load = run_alone(runtime, decide, crowd, time);
     let server_cpu = server.usage().since(&server_before).cpu;
-    Load { server_us: server_cpu.as_secs_f64() * 1e6 / load.decisions as f64, ..load }
+    Load {
+        server_us: server_cpu.as_secs_f64() * 1e6 / load.decisions as f64,
+        ..load
+    }
 }
 
 /// Runs the callers of a crowd for about `time`, and measures them without the server.
-pub(crate) fn run_alone<D: Decide>(runtime: &Runtime, decide: &Arc<D>, crowd: Crowd, time: Duration) -> Load {
+pub(crate) fn run_alone<D: Decide>(
+    runtime: &Runtime,
+    decide: &Arc<D>,
+    crowd: Crowd,
+    time: Duration,
+) -> Load {
     let cpu_before = machine::own_cpu();
     let started = Instant::now();
     let tallies = runtime.block_on(async {
@@ -106,7 +122,11 @@ pub(crate) fn run_alone<D: Decide>(runtime: &Runtime, decide: &Arc<D>, crowd: Cr
     let elapsed = started.elapsed();
     let client_cpu = machine::own_cpu() - cpu_before;
 
-    let mut latencies: Vec<u32> = tallies.iter().flat_map(|tally| &tally.latencies_ns).copied().collect();
+    let mut latencies: Vec<u32> = tallies
+        .iter()
+        .flat_map(|tally| &tally.latencies_ns)
+        .copied()
+        .collect();
     latencies.sort_unstable();
     let at = |share: f64| percentile(&latencies, share) / 1e3;
     let decisions = tallies.iter().map(|tally| tally.decisions).sum();
@@ -124,7 +144,9 @@ pub(crate) fn run_alone<D: Decide>(runtime: &Runtime, decide: &Arc<D>, crowd: Cr
 /// Returns the value at this share of the sorted values. Returns NaN without values.
 pub(crate) fn percentile(sorted: &[u32], share: f64) -> f64 {
     let at = (sorted.len() as f64 * share) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).map_or(f64::NAN, |&value| f64::from(value))
+    sorted
+        .get(at.min(sorted.len().saturating_sub(1)))
+        .map_or(f64::NAN, |&value| f64::from(value))
 }
 
 #[derive(Default)]
@@ -150,11 +172,15 @@ async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, until: Ins
             match decide.decide(key).await {
                 Answer::Admitted => tally.admitted += 1,
                 Answer::Denied => {}
-                Answer::WithoutStore(reason) => panic!("a decision was made without the store: {reason}"),
+                Answer::WithoutStore(reason) => {
+                    panic!("a decision was made without the store: {reason}")
+                }
             }
             tally.decisions += 1;
             if let Some(asked) = asked {
-                tally.latencies_ns.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
+                tally
+                    .latencies_ns
+                    .push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
             }
             // A caller that never waits has to yield, so that the other callers can run.
             coop::consume_budget().await;

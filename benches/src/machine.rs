@@ -93,8 +93,11 @@ fn cores() -> Option<&'static (usize, usize)> {
 /// Returns the cores that this process could use when it started.
 #[cfg(target_os = "linux")]
 fn allowed() -> Option<&'static rustix::thread::CpuSet> {
-    static ALLOWED: std::sync::OnceLock<Option<rustix::thread::CpuSet>> = std::sync::OnceLock::new();
-    ALLOWED.get_or_init(|| rustix::thread::sched_getaffinity(None).ok()).as_ref()
+    static ALLOWED: std::sync::OnceLock<Option<rustix::thread::CpuSet>> =
+        std::sync::OnceLock::new();
+    ALLOWED
+        .get_or_init(|| rustix::thread::sched_getaffinity(None).ok())
+        .as_ref()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -112,7 +115,11 @@ pub(crate) fn resident() -> Option<usize> {
 /// Describes the processor, system, compiler, servers and peers in two sentences.
 pub(crate) fn describe() -> String {
     let mut parts = tollgate_tests::machine::describe();
-    parts.extend(SHOWN.iter().filter_map(|name| Some(format!("{name} {}", locked(name)?))));
+    parts.extend(
+        SHOWN
+            .iter()
+            .filter_map(|name| Some(format!("{name} {}", locked(name)?))),
+    );
     let pinned = match cores_are_split() {
         true => "The server runs on one core, the client on another.",
         false => "The server and the client share the available cores.",

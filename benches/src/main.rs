@@ -34,12 +34,21 @@ Sections:";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    if let Some(("probe", words)) = words.split_first().map(|(first, words)| (first.as_str(), words)) {
+    if let Some(("probe", words)) = words
+        .split_first()
+        .map(|(first, words)| (first.as_str(), words))
+    {
         sections::probe(words);
         return ExitCode::SUCCESS;
     }
-    let (options, chosen): (Vec<_>, Vec<_>) = words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
-    if options.iter().any(|option| ["--help", "-h"].contains(option)) {
+    let (options, chosen): (Vec<_>, Vec<_>) = words
+        .iter()
+        .map(String::as_str)
+        .partition(|word| word.starts_with('-'));
+    if options
+        .iter()
+        .any(|option| ["--help", "-h"].contains(option))
+    {
         print!("{}", help());
         return ExitCode::SUCCESS;
     }
@@ -49,12 +58,21 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let is_quick = options.contains(&"--quick");
-    run(&if is_quick { Pace::quick() } else { Pace::full() }, &chosen);
+    run(
+        &if is_quick {
+            Pace::quick()
+        } else {
+            Pace::full()
+        },
+        &chosen,
+    );
     ExitCode::SUCCESS
 }
 
 fn help() -> String {
-    let sections = sections::ALL.iter().map(|section| format!("  {:<11}{}\n", section.name, section.about));
+    let sections = sections::ALL
+        .iter()
+        .map(|section| format!("  {:<11}{}\n", section.name, section.about));
     format!("{HELP}\n{}", sections.collect::<String>())
 }
 

@@ -71,8 +71,19 @@ pub(crate) fn run<D: Decide>(runtime: &Runtime, decide: &Arc<D>, offer: &Offer) 
         while due <= now && due < end {
             let is_burst = due < burst_end;
             let is_flood = is_burst && random.share() < offer.flood;
-            let key = if is_flood { 0 } else { 1 + random.below(offer.keys - 1) };
-            runtime.spawn(request(Arc::clone(decide), key, is_flood, began, due, sender.clone()));
+            let key = if is_flood {
+                0
+            } else {
+                1 + random.below(offer.keys - 1)
+            };
+            runtime.spawn(request(
+                Arc::clone(decide),
+                key,
+                is_flood,
+                began,
+                due,
+                sender.clone(),
+            ));
             arrived += 1;
             let rate = if is_burst { offer.burst } else { offer.after };
             // The share is below one, so the logarithm is finite.
@@ -80,7 +91,8 @@ pub(crate) fn run<D: Decide>(runtime: &Runtime, decide: &Arc<D>, offer: &Offer) 
         }
         thread::sleep(due.saturating_sub(began.elapsed()).max(PAUSE));
     }
-    let client_busy = (machine::own_cpu() - cpu_before).as_secs_f64() / began.elapsed().as_secs_f64();
+    let client_busy =
+        (machine::own_cpu() - cpu_before).as_secs_f64() / began.elapsed().as_secs_f64();
     drop(sender);
     let samples = runtime.block_on(async {
         let mut samples = Vec::with_capacity(arrived);
@@ -89,7 +101,11 @@ pub(crate) fn run<D: Decide>(runtime: &Runtime, decide: &Arc<D>, offer: &Offer) 
         }
         samples
     });
-    Results { samples, burst_us: micros(burst_end), client_busy }
+    Results {
+        samples,
+        burst_us: micros(burst_end),
+        client_busy,
+    }
 }
 
 async fn request<D: Decide>(
@@ -103,7 +119,12 @@ async fn request<D: Decide>(
     let answer = decide.decide(key).await;
     let took = began.elapsed().saturating_sub(due);
     // The receiver waits for all samples.
-    let _ = sender.send(Sample { due_us: micros(due), took_us: micros(took), is_flood, answer });
+    let _ = sender.send(Sample {
+        due_us: micros(due),
+        took_us: micros(took),
+        is_flood,
+        answer,
+    });
 }
 
 fn micros(time: Duration) -> u32 {
@@ -119,7 +140,9 @@ impl Sample {
 
 impl Results {
     fn burst(&self) -> impl Iterator<Item = &Sample> {
-        self.samples.iter().filter(|sample| sample.due_us < self.burst_us)
+        self.samples
+            .iter()
+            .filter(|sample| sample.due_us < self.burst_us)
     }
 
     /// Returns the requests of the burst per second.
@@ -129,7 +152,8 @@ impl Results {
 
     /// Returns the requests of the burst per second that the store decided within the useful time.
     pub(crate) fn goodput(&self) -> f64 {
-        self.burst().filter(|sample| sample.is_good()).count() as f64 * 1e6 / f64::from(self.burst_us)
+        self.burst().filter(|sample| sample.is_good()).count() as f64 * 1e6
+            / f64::from(self.burst_us)
     }
 
     /// Returns the share of the requests of the burst that the store decided in time, for the flooded key or for the
@@ -150,8 +174,11 @@ impl Results {
     }
 
     fn percentile_ms(&self, share: f64, of: impl Fn(Answer) -> bool) -> f64 {
-        let mut times: Vec<u32> =
-            self.burst().filter(|sample| of(sample.answer)).map(|sample| sample.took_us).collect();
+        let mut times: Vec<u32> = self
+            .burst()
+            .filter(|sample| of(sample.answer))
+            .map(|sample| sample.took_us)
+            .collect();
         times.sort_unstable();
         percentile(&times, share) / 1e3
     }
@@ -172,8 +199,14 @@ impl Results {
 
     /// Returns the time from the end of the burst to the last request that the store did not decide in time.
     pub(crate) fn recovery(&self) -> Duration {
-        let bad = self.samples.iter().filter(|sample| sample.due_us >= self.burst_us && !sample.is_good());
-        let last_us = bad.map(|sample| sample.due_us).max().unwrap_or(self.burst_us);
+        let bad = self
+            .samples
+            .iter()
+            .filter(|sample| sample.due_us >= self.burst_us && !sample.is_good());
+        let last_us = bad
+            .map(|sample| sample.due_us)
+            .max()
+            .unwrap_or(self.burst_us);
         Duration::from_micros(u64::from(last_us - self.burst_us))
     }
 }
@@ -190,7 +223,11 @@ mod tests {
 
     impl Decide for Instantly {
         async fn decide(&self, key: usize) -> Answer {
-            if key % 10 == 1 { Answer::WithoutStore(ErrorKind::Overloaded) } else { Answer::Admitted }
+            if key % 10 == 1 {
+                Answer::WithoutStore(ErrorKind::Overloaded)
+            } else {
+                Answer::Admitted
+            }
         }
     }
 
@@ -206,14 +243,26 @@ mod tests {
         };
         let results = run(&crate::load::runtime(), &Arc::new(Instantly), &offer);
         // The generator is seeded, so the number of arrivals is the same in each run.
-        assert!((19_000.0..21_000.0).contains(&results.offered()), "{}", results.offered());
+        assert!(
+            (19_000.0..21_000.0).contains(&results.offered()),
+            "{}",
+            results.offered()
+        );
         let without = results.reasons()["overload"] as f64 / 0.5;
-        assert!((800.0..1_200.0).contains(&without), "a tenth of the half that is no flood: {without}");
+        assert!(
+            (800.0..1_200.0).contains(&without),
+            "a tenth of the half that is no flood: {without}"
+        );
         assert!(results.burst().filter(|sample| sample.is_flood).count() > 4_000);
     }
 
     fn sample(due_us: u32, took_us: u32, answer: Answer) -> Sample {
-        Sample { due_us, took_us, is_flood: false, answer }
+        Sample {
+            due_us,
+            took_us,
+            is_flood: false,
+            answer,
+        }
     }
 
     #[test]
@@ -226,9 +275,16 @@ mod tests {
             sample(41_000, 10, Answer::WithoutStore(ErrorKind::Timeout)),
             sample(90_000, 10, Answer::Admitted),
         ];
-        let results = Results { samples, burst_us: 1_000, client_busy: 0.0 };
+        let results = Results {
+            samples,
+            burst_us: 1_000,
+            client_busy: 0.0,
+        };
         assert_eq!(results.goodput(), 1_000.0);
-        assert_eq!(results.reasons(), BTreeMap::from([("late", 1), ("overload", 1)]));
+        assert_eq!(
+            results.reasons(),
+            BTreeMap::from([("late", 1), ("overload", 1)])
+        );
         assert_eq!(results.recovery(), Duration::from_millis(40));
         assert_eq!((results.others_ms(0.5), results.store_ms(0.0)), (0.01, 1.0));
     }

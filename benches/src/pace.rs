@@ -24,15 +24,25 @@ pub(crate) struct Rounds {
 impl Pace {
     /// Returns the number of calls in a turn of redis-benchmark. The warm-up turn has a quarter of the calls.
     pub(crate) fn calls_in(&self, turn: Duration) -> u64 {
-        if turn < self.load.turn { self.calls / 4 } else { self.calls }
+        if turn < self.load.turn {
+            self.calls / 4
+        } else {
+            self.calls
+        }
     }
 
     /// Returns the lengths for a full run.
     pub(crate) fn full() -> Self {
         Self {
             is_quick: false,
-            inside: Rounds { count: 25, turn: Duration::from_millis(40) },
-            load: Rounds { count: 5, turn: Duration::from_millis(500) },
+            inside: Rounds {
+                count: 25,
+                turn: Duration::from_millis(40),
+            },
+            load: Rounds {
+                count: 5,
+                turn: Duration::from_millis(500),
+            },
             calls: 200_000,
         }
     }
@@ -41,8 +51,14 @@ impl Pace {
     pub(crate) fn quick() -> Self {
         Self {
             is_quick: true,
-            inside: Rounds { count: 7, turn: Duration::from_millis(10) },
-            load: Rounds { count: 3, turn: Duration::from_millis(100) },
+            inside: Rounds {
+                count: 7,
+                turn: Duration::from_millis(10),
+            },
+            load: Rounds {
+                count: 3,
+                turn: Duration::from_millis(100),
+            },
             calls: 15_000,
         }
     }

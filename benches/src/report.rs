@@ -48,11 +48,25 @@ pub(crate) struct Table {
 impl Findings {
     /// Reports that a section was left out, and why.
     pub(crate) fn left_out(title: &str, reason: &str) -> Self {
-        Self { tables: vec![Table::new(title, format!("Left out: {reason}."), &[])], goals: Vec::new() }
+        Self {
+            tables: vec![Table::new(title, format!("Left out: {reason}."), &[])],
+            goals: Vec::new(),
+        }
     }
 
-    pub(crate) fn goal(&mut self, measure: impl Into<String>, target: Target, measured: f64, unit: &'static str) {
-        self.goals.push(Goal { measure: measure.into(), target, measured, unit });
+    pub(crate) fn goal(
+        &mut self,
+        measure: impl Into<String>,
+        target: Target,
+        measured: f64,
+        unit: &'static str,
+    ) {
+        self.goals.push(Goal {
+            measure: measure.into(),
+            target,
+            measured,
+            unit,
+        });
     }
 }
 
@@ -74,7 +88,11 @@ impl Goal {
             format!("`{section}`"),
             format!("{sign} {bound}{}", self.unit),
             format!("{}{}", figure(self.measured), self.unit),
-            if self.is_met() { "met".to_owned() } else { "**missed**".to_owned() },
+            if self.is_met() {
+                "met".to_owned()
+            } else {
+                "**missed**".to_owned()
+            },
         ]
     }
 }
@@ -102,7 +120,11 @@ impl Table {
     fn write_folded(&self, page: &mut String) {
         self.write_head(page);
         if !self.rows.is_empty() {
-            let _ = writeln!(page, "\n<details><summary>{} rows</summary>", self.rows.len());
+            let _ = writeln!(
+                page,
+                "\n<details><summary>{} rows</summary>",
+                self.rows.len()
+            );
             self.write_rows(page);
             page.push_str("\n</details>\n");
         }
@@ -135,14 +157,23 @@ impl Report {
              interface. The tables that begin with *Distance* add the latency of a network.{}\n",
             pace.load.count,
             pace.inside.count,
-            if pace.is_quick { " This was a quick run: the figures vary by several per cent." } else { "" }
+            if pace.is_quick {
+                " This was a quick run: the figures vary by several per cent."
+            } else {
+                ""
+            }
         );
-        Self { head, goals: Vec::new(), tables: Vec::new() }
+        Self {
+            head,
+            goals: Vec::new(),
+            tables: Vec::new(),
+        }
     }
 
     /// Adds the results of the section with this name.
     pub(crate) fn add(&mut self, section: &'static str, findings: Findings) {
-        self.goals.extend(findings.goals.into_iter().map(|goal| (section, goal)));
+        self.goals
+            .extend(findings.goals.into_iter().map(|goal| (section, goal)));
         self.tables.extend(findings.tables);
     }
 
@@ -155,11 +186,15 @@ impl Report {
              was missed.",
             &["measure", "section", "target", "measured", ""],
         );
-        self.goals.iter().for_each(|(section, goal)| goals.row(goal.row(section)));
+        self.goals
+            .iter()
+            .for_each(|(section, goal)| goals.row(goal.row(section)));
         if !self.goals.is_empty() {
             goals.write(&mut page);
         }
-        self.tables.iter().for_each(|table| table.write_folded(&mut page));
+        self.tables
+            .iter()
+            .for_each(|table| table.write_folded(&mut page));
         page
     }
 }
@@ -182,7 +217,9 @@ mod tests {
 
     #[test]
     fn figures_are_rounded_to_what_a_reader_can_use() {
-        let shown: Vec<_> = [0.987_6, 12.34, 345.6, 45_678.0, 1_234_567.0, f64::NAN].map(figure).into();
+        let shown: Vec<_> = [0.987_6, 12.34, 345.6, 45_678.0, 1_234_567.0, f64::NAN]
+            .map(figure)
+            .into();
         assert_eq!(shown, ["0.99", "12.3", "346", "46 k", "1.23 M", "–"]);
     }
 
@@ -204,7 +241,13 @@ mod tests {
         let mut findings = Findings::default();
         findings.goal("speed", Target::AtLeast(2.0), 1.5, " ×");
         findings.goal("cost", Target::AtMost(2.0), 1.5, " µs");
-        assert_eq!(findings.goals[0].row("check"), ["speed", "`check`", "≥ 2 ×", "1.50 ×", "**missed**"]);
-        assert_eq!(findings.goals[1].row("http"), ["cost", "`http`", "≤ 2 µs", "1.50 µs", "met"]);
+        assert_eq!(
+            findings.goals[0].row("check"),
+            ["speed", "`check`", "≥ 2 ×", "1.50 ×", "**missed**"]
+        );
+        assert_eq!(
+            findings.goals[1].row("http"),
+            ["cost", "`http`", "≤ 2 µs", "1.50 µs", "met"]
+        );
     }
 }

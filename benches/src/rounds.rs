@@ -24,7 +24,10 @@ pub(crate) struct Series<T> {
 impl<'a, T> Case<'a, T> {
     /// Creates a case. `turn` works for about the time that it is given.
     pub(crate) fn new(name: impl Into<String>, turn: impl FnMut(Duration) -> T + 'a) -> Self {
-        Self { name: name.into(), turn: Box::new(turn) }
+        Self {
+            name: name.into(),
+            turn: Box::new(turn),
+        }
     }
 }
 
@@ -33,8 +36,13 @@ pub(crate) fn alternate<T>(rounds: Rounds, mut cases: Vec<Case<'_, T>>) -> Vec<S
     for case in &mut cases {
         (case.turn)(rounds.turn / 4);
     }
-    let mut series: Vec<_> =
-        cases.iter().map(|case| Series { name: case.name.clone(), turns: Vec::with_capacity(rounds.count) }).collect();
+    let mut series: Vec<_> = cases
+        .iter()
+        .map(|case| Series {
+            name: case.name.clone(),
+            turns: Vec::with_capacity(rounds.count),
+        })
+        .collect();
     for _ in 0..rounds.count {
         for (case, series) in cases.iter_mut().zip(&mut series) {
             series.turns.push((case.turn)(rounds.turn));
@@ -56,15 +64,27 @@ impl<T> Series<T> {
 
     /// Returns the median of the ratios to another series, each computed within one round.
     pub(crate) fn ratio(&self, to: &Self, of: impl Fn(&T) -> f64) -> f64 {
-        median(self.turns.iter().zip(&to.turns).map(|(ours, theirs)| of(ours) / of(theirs)))
+        median(
+            self.turns
+                .iter()
+                .zip(&to.turns)
+                .map(|(ours, theirs)| of(ours) / of(theirs)),
+        )
     }
 }
 
 impl Series<f64> {
     /// Returns the difference to `base` in each round.
     pub(crate) fn beyond(&self, base: &Self) -> Self {
-        let turns = self.turns.iter().zip(&base.turns).map(|(turn, base)| turn - base);
-        Self { name: self.name.clone(), turns: turns.collect() }
+        let turns = self
+            .turns
+            .iter()
+            .zip(&base.turns)
+            .map(|(turn, base)| turn - base);
+        Self {
+            name: self.name.clone(),
+            turns: turns.collect(),
+        }
     }
 }
 
@@ -83,7 +103,10 @@ mod tests {
     use super::*;
 
     fn series(turns: &[f64]) -> Series<f64> {
-        Series { name: String::new(), turns: turns.to_vec() }
+        Series {
+            name: String::new(),
+            turns: turns.to_vec(),
+        }
     }
 
     #[test]
@@ -103,7 +126,13 @@ mod tests {
         let order = std::cell::RefCell::new(Vec::new());
         let order_of = &order;
         let case = |name: &'static str| Case::new(name, move |_| order_of.borrow_mut().push(name));
-        let series = alternate(Rounds { count: 2, turn: Duration::ZERO }, vec![case("a"), case("b")]);
+        let series = alternate(
+            Rounds {
+                count: 2,
+                turn: Duration::ZERO,
+            },
+            vec![case("a"), case("b")],
+        );
         assert_eq!(series[1].turns.len(), 2);
         assert_eq!(order.into_inner(), ["a", "b", "a", "b", "a", "b"]);
     }

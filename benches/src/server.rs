@@ -26,7 +26,9 @@ impl Server {
 
     /// Starts a server that loads `module`. The module needs the libraries in the folder `libraries`.
     pub(crate) fn with_module(module: &str, libraries: &str) -> Self {
-        let server = RedisServer::builder().arg("--loadmodule", module).env("LD_LIBRARY_PATH", libraries);
+        let server = RedisServer::builder()
+            .arg("--loadmodule", module)
+            .env("LD_LIBRARY_PATH", libraries);
         Self(machine::on_the_server_core(|| server.start()))
     }
 
@@ -81,13 +83,25 @@ impl Server {
     /// Reads the usage of the server so far.
     pub(crate) fn usage(&self) -> Usage {
         let cpu = self.0.info("cpu");
-        let seconds = |name: &str| cpu.get(name).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
+        let seconds = |name: &str| {
+            cpu.get(name)
+                .and_then(|it| it.parse::<f64>().ok())
+                .unwrap_or(0.0)
+        };
         let commands = self.0.info("commandstats");
         let commands = commands.iter().filter_map(|(name, stat)| {
             let number = |field: &str| {
-                stat.split(',').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('=')?.parse::<u64>().ok())
+                stat.split(',').find_map(|pair| {
+                    pair.strip_prefix(field)?
+                        .strip_prefix('=')?
+                        .parse::<u64>()
+                        .ok()
+                })
             };
-            Some((name.strip_prefix("cmdstat_")?.to_owned(), (number("calls")?, number("usec")?)))
+            Some((
+                name.strip_prefix("cmdstat_")?.to_owned(),
+                (number("calls")?, number("usec")?),
+            ))
         });
         Usage {
             cpu: Duration::from_secs_f64(seconds("used_cpu_sys") + seconds("used_cpu_user")),
@@ -100,10 +114,14 @@ impl Usage {
     /// Returns the difference to an earlier usage.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let less = |(name, &(calls, usec)): (&String, &(u64, u64))| {
-            let (calls_before, usec_before) = before.commands.get(name).copied().unwrap_or_default();
+            let (calls_before, usec_before) =
+                before.commands.get(name).copied().unwrap_or_default();
             (name.clone(), (calls - calls_before, usec - usec_before))
         };
-        Self { cpu: self.cpu.saturating_sub(before.cpu), commands: self.commands.iter().map(less).collect() }
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            commands: self.commands.iter().map(less).collect(),
+        }
     }
 
     /// Returns how often a command was called.
@@ -118,7 +136,20 @@ impl Usage {
 
     /// Returns how many commands the scripts called.
     pub(crate) fn calls_inside(&self) -> u64 {
-        let outside = ["evalsha", "eval", "info", "ping", "script|load", "flushall", "config|get", "memory|usage"];
-        self.commands.iter().filter(|(name, _)| !outside.contains(&name.as_str())).map(|(_, (calls, _))| calls).sum()
+        let outside = [
+            "evalsha",
+            "eval",
+            "info",
+            "ping",
+            "script|load",
+            "flushall",
+            "config|get",
+            "memory|usage",
+        ];
+        self.commands
+            .iter()
+            .filter(|(name, _)| !outside.contains(&name.as_str()))
+            .map(|(_, (calls, _))| calls)
+            .sum()
     }
 }

@@ -67,7 +67,11 @@ pub(crate) fn run<D: Decide>(
         (tallies, usage)
     });
     let cpu = server.usage().since(&usage).cpu;
-    let mut latencies: Vec<u32> = tallies.iter().flat_map(|tally| &tally.latencies_us).copied().collect();
+    let mut latencies: Vec<u32> = tallies
+        .iter()
+        .flat_map(|tally| &tally.latencies_us)
+        .copied()
+        .collect();
     latencies.sort_unstable();
     let at = |share: f64| percentile(&latencies, share) / 1e3;
     Flow {
@@ -86,7 +90,13 @@ struct Tally {
     without_store: u64,
 }
 
-async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, from: Instant, until: Instant) -> Tally {
+async fn call<D: Decide>(
+    decide: Arc<D>,
+    crowd: Crowd,
+    caller: usize,
+    from: Instant,
+    until: Instant,
+) -> Tally {
     let mut tally = Tally::default();
     let mut random = Random::new(1 + caller as u64);
     let mut asked = Instant::now();
@@ -100,7 +110,9 @@ async fn call<D: Decide>(decide: Arc<D>, crowd: Crowd, caller: usize, from: Inst
         if ended >= from {
             match answer {
                 Answer::Admitted => {
-                    tally.latencies_us.push(u32::try_from((ended - asked).as_micros()).unwrap_or(u32::MAX));
+                    tally
+                        .latencies_us
+                        .push(u32::try_from((ended - asked).as_micros()).unwrap_or(u32::MAX));
                 }
                 Answer::WithoutStore(_) => tally.without_store += 1,
                 Answer::Denied => panic!("all requests are within the limit"),

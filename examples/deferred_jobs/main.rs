@@ -57,7 +57,10 @@ async fn main() -> Result<(), Failure> {
         ["receive"] => receiver::serve(&settings).await,
         ["work"] => {
             let turns = Turns::new(store()?, &settings);
-            println!("{} workers take jobs, {:?} for all.", settings.workers, settings.quota);
+            println!(
+                "{} workers take jobs, {:?} for all.",
+                settings.workers, settings.quota
+            );
             let (stop, is_stopped) = watch::channel(false);
             let stopped = stopped();
             tokio::spawn(async move {

@@ -26,11 +26,15 @@ impl Settings {
         };
         let claim_after = variable("CLAIM_AFTER").unwrap_or_else(|| "60s".to_owned());
         Ok(Self {
-            redis_url: variable("REDIS_URL").ok_or("REDIS_URL must be set: the deferred jobs are in a Redis Stream")?,
+            redis_url: variable("REDIS_URL")
+                .ok_or("REDIS_URL must be set: the deferred jobs are in a Redis Stream")?,
             limit,
-            quota: limit.try_with_margin(margin).map_err(|error| format!("MARGIN: {error}"))?,
+            quota: limit
+                .try_with_margin(margin)
+                .map_err(|error| format!("MARGIN: {error}"))?,
             workers: parsed("WORKERS", "16")?,
-            claim_after: Quota::parse_period(&claim_after).map_err(|error| format!("CLAIM_AFTER: {error}"))?,
+            claim_after: Quota::parse_period(&claim_after)
+                .map_err(|error| format!("CLAIM_AFTER: {error}"))?,
             receiver: variable("RECEIVER").unwrap_or_else(|| "127.0.0.1:3000".to_owned()),
         })
     }
@@ -52,5 +56,6 @@ fn variable(name: &str) -> Option<String> {
 
 fn parsed<T: FromStr<Err: std::fmt::Display>>(name: &str, default: &str) -> Result<T, Failure> {
     let text = variable(name).unwrap_or_else(|| default.to_owned());
-    text.parse().map_err(|error| format!("{name}={text}: {error}").into())
+    text.parse()
+        .map_err(|error| format!("{name}={text}: {error}").into())
 }

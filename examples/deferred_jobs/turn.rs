@@ -27,7 +27,11 @@ impl Turns {
         let policy = Policy::leaky_bucket("receiver", settings.quota);
         // The jobs are in the same Redis. While it is away there is nothing to send.
         Self(
-            Limiter::builder(store).policies(policy).on_outage(Outage::Closed).deadline(Duration::from_secs(1)).build(),
+            Limiter::builder(store)
+                .policies(policy)
+                .on_outage(Outage::Closed)
+                .deadline(Duration::from_secs(1))
+                .build(),
         )
     }
 
@@ -37,8 +41,14 @@ impl Turns {
     pub(crate) async fn if_free(&self, longest: Duration) -> Result<Option<Turn>, Failure> {
         // A caller that asked for a turn and gave it back would disturb the turns behind it.
         let state = self.0.peek(KEY).await?;
-        let is_free = state.states().all(|state| state.remaining() == state.policy().quota().burst());
-        if is_free { self.within(longest).await } else { Ok(None) }
+        let is_free = state
+            .states()
+            .all(|state| state.remaining() == state.policy().quota().burst());
+        if is_free {
+            self.within(longest).await
+        } else {
+            Ok(None)
+        }
     }
 
     /// Waits for a turn, and returns `None` when none is due within `longest`.
@@ -52,5 +62,7 @@ impl Turns {
 
 /// Returns the time since the Unix epoch.
 pub(crate) fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as u64)
 }

@@ -31,7 +31,8 @@ pub(crate) async fn work(
     for number in 0..settings.workers {
         // A name that no consumer had before: what a former process had must be claimed.
         let consumer = format!("{}-{number}", process::id());
-        let (settings, turns, is_stopped) = (Arc::clone(&settings), turns.clone(), is_stopped.clone());
+        let (settings, turns, is_stopped) =
+            (Arc::clone(&settings), turns.clone(), is_stopped.clone());
         workers.spawn(async move {
             while !*is_stopped.borrow() {
                 if let Err(error) = take_jobs(&settings, &turns, &consumer, &is_stopped).await {
@@ -58,7 +59,9 @@ async fn take_jobs(
     let mut queue = Queue::open(settings, consumer).await?;
     let client = client();
     while !*is_stopped.borrow() {
-        let Some(job) = queue.next().await? else { continue };
+        let Some(job) = queue.next().await? else {
+            continue;
+        };
         let turn = loop {
             match turns.within(settings.longest_wait()).await? {
                 Some(turn) => break turn,
@@ -75,8 +78,16 @@ async fn take_jobs(
 }
 
 /// Calls the receiver.
-pub(crate) async fn send(client: &HttpClient, settings: &Settings, job: u64, turn: Turn) -> Result<(), Failure> {
-    let url = format!("http://{}/jobs/{job}?due_us={}", settings.receiver, turn.due_us);
+pub(crate) async fn send(
+    client: &HttpClient,
+    settings: &Settings,
+    job: u64,
+    turn: Turn,
+) -> Result<(), Failure> {
+    let url = format!(
+        "http://{}/jobs/{job}?due_us={}",
+        settings.receiver, turn.due_us
+    );
     let request = Request::post(url).body(Body::empty())?;
     let response = timeout(settings.call_timeout(), client.request(request)).await??;
     if response.status().is_success() {

@@ -38,17 +38,24 @@ impl helloworld::greeter_server::Greeter for Greeting {
         request: Request<helloworld::HelloRequest>,
     ) -> Result<Response<helloworld::HelloReply>, Status> {
         let name = request.into_inner().name;
-        Ok(Response::new(helloworld::HelloReply { message: format!("Hello {name}!") }))
+        Ok(Response::new(helloworld::HelloReply {
+            message: format!("Hello {name}!"),
+        }))
     }
 
-    type SayHelloStreamStream = Pin<Box<dyn Stream<Item = Result<helloworld::HelloReply, Status>> + Send>>;
+    type SayHelloStreamStream =
+        Pin<Box<dyn Stream<Item = Result<helloworld::HelloReply, Status>> + Send>>;
 
     async fn say_hello_stream(
         &self,
         request: Request<helloworld::HelloRequest>,
     ) -> Result<Response<Self::SayHelloStreamStream>, Status> {
         let name = request.into_inner().name;
-        let replies = (1..=3).map(move |n| Ok(helloworld::HelloReply { message: format!("Hello {name}, {n} of 3!") }));
+        let replies = (1..=3).map(move |n| {
+            Ok(helloworld::HelloReply {
+                message: format!("Hello {name}, {n} of 3!"),
+            })
+        });
         Ok(Response::new(Box::pin(tokio_stream::iter(replies))))
     }
 }
@@ -74,7 +81,9 @@ mod tests {
         let mut incoming = without_delay(TcpListener::bind("127.0.0.1:0").await?);
         let _client = TcpStream::connect(incoming.local_addr()?).await?;
         let connection = incoming.next().await.transpose()?;
-        assert!(connection.is_some_and(|connection| connection.nodelay().is_ok_and(|is_set| is_set)));
+        assert!(
+            connection.is_some_and(|connection| connection.nodelay().is_ok_and(|is_set| is_set))
+        );
         Ok(())
     }
 }

@@ -28,7 +28,10 @@ async fn main() -> Result<(), Failure> {
         .build();
 
     let grpc = Routes::new(GreeterServer::new(Greeting)).into_axum_router();
-    let router = Router::new().route("/", get(|| async { "hello\n" })).merge(grpc).layer(layer);
+    let router = Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .merge(grpc)
+        .layer(layer);
 
     let listener = listen().await?;
     println!(

@@ -11,7 +11,9 @@
 
 use tollgate::{Limiter, Policy, Quota};
 use tollgate_examples::{Failure, listen_or, stopped, store};
-use tollgate_examples_grpc::{DESCRIPTORS, Greeting, helloworld::greeter_server::GreeterServer, without_delay};
+use tollgate_examples_grpc::{
+    DESCRIPTORS, Greeting, helloworld::greeter_server::GreeterServer, without_delay,
+};
 use tollgate_tonic::{health_and_reflection, key::PeerIp};
 use tonic::transport::Server;
 use tonic_reflection::server::Builder as Reflection;
@@ -21,7 +23,9 @@ const GREETER: Policy = Policy::token_bucket("greeter", Quota::per_second(5).wit
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let limiter = Limiter::new(store()?, GREETER);
-    let layer = tollgate_tonic::builder(limiter, PeerIp::new()).exempt(health_and_reflection()).build();
+    let layer = tollgate_tonic::builder(limiter, PeerIp::new())
+        .exempt(health_and_reflection())
+        .build();
 
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<GreeterServer<Greeting>>().await;
@@ -32,7 +36,10 @@ async fn main() -> Result<(), Failure> {
     };
 
     let listener = listen_or("127.0.0.1:50051").await?;
-    println!("Listening on http://{}, limited for each client address:", listener.local_addr()?);
+    println!(
+        "Listening on http://{}, limited for each client address:",
+        listener.local_addr()?
+    );
     println!("  helloworld.Greeter/SayHello        5 per second, at most 10 at once,");
     println!("  helloworld.Greeter/SayHelloStream  counted together");
     println!("  health and reflection              not limited");

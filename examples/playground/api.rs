@@ -63,7 +63,10 @@ struct CommitInput {
 
 /// Returns the routes of the page, and the limited services.
 pub(crate) fn routes(playground: Arc<Playground>) -> Router {
-    let limited = playground.panes.iter().fold(Router::new(), |router, pane| router.merge(pane.service()));
+    let limited = playground
+        .panes
+        .iter()
+        .fold(Router::new(), |router, pane| router.merge(pane.service()));
     Router::new()
         .route("/api/events", get(events))
         .route("/api/state", get(state))
@@ -71,7 +74,10 @@ pub(crate) fn routes(playground: Arc<Playground>) -> Router {
         .route("/api/key", put(set_key))
         .route("/api/send", post(send))
         .route("/api/redis", put(set_redis))
-        .route("/api/work", put(set_work_limit).post(start_work).delete(end_work))
+        .route(
+            "/api/work",
+            put(set_work_limit).post(start_work).delete(end_work),
+        )
         .route("/api/reservations", post(reserve))
         .route("/api/reservations/{id}", post(commit))
         .route("/work", any(work))
@@ -83,10 +89,13 @@ pub(crate) fn routes(playground: Arc<Playground>) -> Router {
 async fn events(State(playground): Shared) -> Response {
     let all = Arc::clone(&playground);
     match playground.feed.subscribe(move || all.everything()) {
-        Some(events) => Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response(),
+        Some(events) => Sse::new(events)
+            .keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+            .into_response(),
         None => {
             let message = "too many pages are open: close one";
-            Refused::new(StatusCode::SERVICE_UNAVAILABLE, "page", "one more", message).into_response()
+            Refused::new(StatusCode::SERVICE_UNAVAILABLE, "page", "one more", message)
+                .into_response()
         }
     }
 }
@@ -95,7 +104,11 @@ async fn state(State(playground): Shared) -> Json<Value> {
     Json(playground.everything())
 }
 
-async fn set_pane(State(playground): Shared, Path(pane): Path<String>, Input(settings): Input<PaneSettings>) -> Done {
+async fn set_pane(
+    State(playground): Shared,
+    Path(pane): Path<String>,
+    Input(settings): Input<PaneSettings>,
+) -> Done {
     playground.pane(&pane)?.apply(settings)?;
     playground.announce();
     Ok(StatusCode::NO_CONTENT)
@@ -113,34 +126,59 @@ async fn send(State(playground): Shared, Input(burst): Input<Burst>) -> Done {
 }
 
 /// Stops or starts the Redis server of the playground.
-async fn set_redis(State(playground): Shared, Input(RedisInput { running }): Input<RedisInput>) -> Done {
+async fn set_redis(
+    State(playground): Shared,
+    Input(RedisInput { running }): Input<RedisInput>,
+) -> Done {
     let shared = Arc::clone(&playground);
     let switch = tokio::task::spawn_blocking(move || match (&shared.counts, running) {
         (Counts::OwnRedis(server), true) => server.resume().map_err(|error| {
-            Refused::new(StatusCode::SERVICE_UNAVAILABLE, "running", running, format!("Redis does not start: {error}"))
+            Refused::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "running",
+                running,
+                format!("Redis does not start: {error}"),
+            )
         }),
         (Counts::OwnRedis(server), false) => {
             server.stop();
             Ok(())
         }
         (Counts::Process | Counts::Redis, _) => {
-            let message = "the playground has not started Redis, and cannot stop it: use --redis-server";
-            Err(Refused::new(StatusCode::CONFLICT, "running", running, message))
+            let message =
+                "the playground has not started Redis, and cannot stop it: use --redis-server";
+            Err(Refused::new(
+                StatusCode::CONFLICT,
+                "running",
+                running,
+                message,
+            ))
         }
     });
     let outcome = switch.await.map_err(|error| {
-        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "running", running, format!("the switch failed: {error}"))
+        Refused::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "running",
+            running,
+            format!("the switch failed: {error}"),
+        )
     })?;
     playground.announce();
     outcome.map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn set_work_limit(State(playground): Shared, Input(LimitInput { limit }): Input<LimitInput>) -> Done {
+async fn set_work_limit(
+    State(playground): Shared,
+    Input(LimitInput { limit }): Input<LimitInput>,
+) -> Done {
     playground.work.set_limit(limit)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn start_work(State(playground): Shared, Input(WorkInput { seconds }): Input<WorkInput>) -> Done {
+async fn start_work(
+    State(playground): Shared,
+    Input(WorkInput { seconds }): Input<WorkInput>,
+) -> Done {
     playground.work.start(seconds)?;
     Ok(StatusCode::ACCEPTED)
 }
@@ -156,9 +194,15 @@ async fn work(State(playground): Shared, request: Request) -> Response {
     response
 }
 
-async fn reserve(State(playground): Shared, Input(ReserveInput { pane, estimate }): Input<ReserveInput>) -> Done {
+async fn reserve(
+    State(playground): Shared,
+    Input(ReserveInput { pane, estimate }): Input<ReserveInput>,
+) -> Done {
     let (pane, key) = (playground.pane(&pane)?, playground.keys.current());
-    playground.reservations.reserve(pane, &key, estimate).await?;
+    playground
+        .reservations
+        .reserve(pane, &key, estimate)
+        .await?;
     Ok(StatusCode::CREATED)
 }
 

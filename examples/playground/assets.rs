@@ -41,15 +41,23 @@ const HEADERS: [(HeaderName, &str); 4] = [
 
 /// Returns the routes of the files.
 pub(crate) fn routes() -> Router {
-    FILES.into_iter().fold(Router::new(), |router, (path, content_type, content)| {
-        router.route(path, get(async move || ([(header::CONTENT_TYPE, content_type)], content)))
-    })
+    FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, content_type, content)| {
+            router.route(
+                path,
+                get(async move || ([(header::CONTENT_TYPE, content_type)], content)),
+            )
+        })
 }
 
 /// Adds the headers of security to a response.
 pub(crate) fn secured<B>(mut response: Response<B>) -> Response<B> {
     for (name, value) in HEADERS {
-        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -66,9 +74,15 @@ mod tests {
             for address in ["https://", "http://", "//cdn"] {
                 let allowed = content.matches("http://127.0.0.1").count();
                 let found = content.matches(address).count();
-                assert!(found <= if address == "http://" { allowed } else { 0 }, "{address} in {path}");
+                assert!(
+                    found <= if address == "http://" { allowed } else { 0 },
+                    "{address} in {path}"
+                );
             }
-            assert!(!content.contains(" style=\"") && !content.contains("onclick="), "{path}");
+            assert!(
+                !content.contains(" style=\"") && !content.contains("onclick="),
+                "{path}"
+            );
         }
     }
 }

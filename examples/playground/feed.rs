@@ -54,7 +54,10 @@ impl Feed {
 
     pub(crate) fn send(&self, name: &'static str, data: &Value) {
         // Without an open page there is nobody to tell.
-        let _ = self.events.send(Message { name, data: data.to_string().into() });
+        let _ = self.events.send(Message {
+            name,
+            data: data.to_string().into(),
+        });
     }
 
     pub(crate) fn remember(&self, tick: Value) {
@@ -66,12 +69,20 @@ impl Feed {
     }
 
     pub(crate) fn history(&self) -> Vec<Value> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.history
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
     }
 
     /// Returns the events from now on, after one named `hello` with the data that `hello` returns. `None` when too many
     /// pages are open.
-    pub(crate) fn subscribe<H>(&self, hello: H) -> Option<impl Stream<Item = Result<Event, Infallible>> + Send + use<H>>
+    pub(crate) fn subscribe<H>(
+        &self,
+        hello: H,
+    ) -> Option<impl Stream<Item = Result<Event, Infallible>> + Send + use<H>>
     where
         H: Fn() -> Value + Send + 'static,
     {
@@ -81,11 +92,17 @@ impl Feed {
         let state = (self.events.subscribe(), hello, true, page);
         let messages = stream::unfold(state, |(mut events, hello, is_first, page)| async move {
             let message = if is_first {
-                Message { name: "hello", data: hello().to_string().into() }
+                Message {
+                    name: "hello",
+                    data: hello().to_string().into(),
+                }
             } else {
                 match events.recv().await {
                     Ok(message) => message,
-                    Err(RecvError::Lagged(_)) => Message { name: "hello", data: hello().to_string().into() },
+                    Err(RecvError::Lagged(_)) => Message {
+                        name: "hello",
+                        data: hello().to_string().into(),
+                    },
                     Err(RecvError::Closed) => return None,
                 }
             };
@@ -129,7 +146,9 @@ mod tests {
     #[tokio::test]
     async fn a_page_beyond_the_most_is_refused_until_another_one_closes() {
         let feed = Feed::new();
-        let mut pages: Vec<_> = (0..MAX_PAGES).filter_map(|_| feed.subscribe(Value::default)).collect();
+        let mut pages: Vec<_> = (0..MAX_PAGES)
+            .filter_map(|_| feed.subscribe(Value::default))
+            .collect();
         assert_eq!(pages.len(), MAX_PAGES);
         assert!(feed.subscribe(Value::default).is_none());
         pages.pop();
@@ -145,7 +164,11 @@ mod tests {
         }
         let mut page = Box::pin(page);
         for _ in 0..2 {
-            let event = page.next().await.expect("an event").expect("it cannot fail");
+            let event = page
+                .next()
+                .await
+                .expect("an event")
+                .expect("it cannot fail");
             assert!(format!("{event:?}").contains("hello"), "{event:?}");
         }
         feed.close();

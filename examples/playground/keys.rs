@@ -25,7 +25,10 @@ struct State {
 
 impl Keys {
     pub(crate) fn new(current: &str) -> Self {
-        Self(Mutex::new(State { current: current.to_owned(), used: HashSet::from([current.to_owned()]) }))
+        Self(Mutex::new(State {
+            current: current.to_owned(),
+            used: HashSet::from([current.to_owned()]),
+        }))
     }
 
     pub(crate) fn current(&self) -> String {
@@ -45,8 +48,9 @@ impl Keys {
         let mut state = self.lock();
         if !state.used.contains(key) {
             if state.used.len() >= MAX_KEYS {
-                let message =
-                    format!("key must be one of the {MAX_KEYS} keys in use, got {key:?}: restart to use others");
+                let message = format!(
+                    "key must be one of the {MAX_KEYS} keys in use, got {key:?}: restart to use others"
+                );
                 return Err(FieldError::new("key", key, message));
             }
             state.used.insert(key.to_owned());
@@ -77,18 +81,26 @@ mod tests {
     #[test]
     fn a_flood_of_keys_is_refused_and_known_keys_still_work() {
         let keys = Keys::new("demo");
-        let refused = (0..10_000).filter(|at| keys.admit(&format!("k{at}")).is_err()).count();
+        let refused = (0..10_000)
+            .filter(|at| keys.admit(&format!("k{at}")).is_err())
+            .count();
         assert_eq!(refused, 10_000 - (MAX_KEYS - 1));
         assert!(keys.admit("demo").is_ok() && keys.admit("k0").is_ok());
         let error = keys.set("k9999").expect_err("it is not in use");
-        assert_eq!((error.field.as_str(), error.value.as_str()), ("key", "k9999"));
+        assert_eq!(
+            (error.field.as_str(), error.value.as_str()),
+            ("key", "k9999")
+        );
         assert_eq!(keys.current(), "demo");
     }
 
     #[test]
     fn an_empty_key_and_a_long_key_are_refused() {
         let keys = Keys::new("demo");
-        assert_eq!(keys.admit("").expect_err("empty").message, "key must have 1 to 64 bytes, got 0");
+        assert_eq!(
+            keys.admit("").expect_err("empty").message,
+            "key must have 1 to 64 bytes, got 0"
+        );
         assert!(keys.admit(&"k".repeat(65)).is_err());
         assert!(keys.admit(&"k".repeat(64)).is_ok());
     }

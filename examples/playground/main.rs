@@ -55,15 +55,31 @@ fn counts() -> Result<(Arc<dyn Store>, Counts), Failure> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let has_url = env::var("REDIS_URL").is_ok_and(|url| !url.is_empty());
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => Ok((store()?, if has_url { Counts::Redis } else { Counts::Process })),
-        ["--redis-server"] if has_url => Err("--redis-server and REDIS_URL exclude each other: use one of them".into()),
+        [] => Ok((
+            store()?,
+            if has_url {
+                Counts::Redis
+            } else {
+                Counts::Process
+            },
+        )),
+        ["--redis-server"] if has_url => {
+            Err("--redis-server and REDIS_URL exclude each other: use one of them".into())
+        }
         ["--redis-server"] => {
             let server = RedisServer::start()?;
             println!("Started a Redis server. A second instance shares its counts:");
-            println!("  REDIS_URL={} LISTEN=127.0.0.1:3001 cargo run --example playground", server.url());
+            println!(
+                "  REDIS_URL={} LISTEN=127.0.0.1:3001 cargo run --example playground",
+                server.url()
+            );
             Ok((tollgate::open(server.url())?, Counts::OwnRedis(server)))
         }
-        _ => Err(format!("the only argument is --redis-server, got {}", arguments.join(" ")).into()),
+        _ => Err(format!(
+            "the only argument is --redis-server, got {}",
+            arguments.join(" ")
+        )
+        .into()),
     }
 }
 
@@ -74,7 +90,9 @@ async fn main() -> Result<(), Failure> {
     let playground = Arc::new(playground);
     let hosts = Hosts::new(env::var("LISTEN").ok().as_deref());
     let router = assets::routes().merge(api::routes(Arc::clone(&playground)));
-    let router = router.layer(from_fn_with_state(hosts, host::guard)).layer(map_response(secured));
+    let router = router
+        .layer(from_fn_with_state(hosts, host::guard))
+        .layer(map_response(secured));
 
     tokio::spawn(Arc::clone(&playground).run());
     let closing = Arc::clone(&playground);

@@ -80,10 +80,23 @@ impl Pane {
     ) -> Result<Self, Refused> {
         let (latencies, tally) = (Arc::<Latencies>::default(), Arc::<Tally>::default());
         let store = Arc::new(TimedStore::new(store, Arc::clone(&latencies)));
-        let limiter = limiter(&store, name, settings.build().map_err(Refused::fields)?, &settings);
+        let limiter = limiter(
+            &store,
+            name,
+            settings.build().map_err(Refused::fields)?,
+            &settings,
+        );
         let handle = LimiterHandle::new(limiter);
         let service = service(name, handle.clone(), Arc::clone(&tally), keys);
-        Ok(Self { name, store, handle, settings: Mutex::new(settings), latencies, tally, service })
+        Ok(Self {
+            name,
+            store,
+            handle,
+            settings: Mutex::new(settings),
+            latencies,
+            tally,
+            service,
+        })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -107,7 +120,8 @@ impl Pane {
             self.handle.replace_policies(policies);
         } else {
             // The answer in an outage belongs to the limiter, not to its policies.
-            self.handle.replace(limiter(&self.store, self.name, policies, &settings));
+            self.handle
+                .replace(limiter(&self.store, self.name, policies, &settings));
         }
         *current = settings;
         Ok(())
@@ -124,7 +138,9 @@ impl Pane {
 
     /// Sends a request to the limited service, as a client does.
     pub(crate) async fn send(&self, cost: u64) {
-        let request = Request::get(format!("/limited/{}", self.name)).header("x-cost", cost).body(Body::empty());
+        let request = Request::get(format!("/limited/{}", self.name))
+            .header("x-cost", cost)
+            .body(Body::empty());
         if let Ok(request) = request {
             let Ok(_response) = self.service().oneshot(request).await;
         }
@@ -142,7 +158,10 @@ impl Pane {
     pub(crate) async fn level(&self, key: &str) -> Level {
         match self.handle.load().peek(charged(self.name, key)).await {
             Ok(state) => Level::of(&state),
-            Err(error) => Level { degraded: Some(error.kind().as_str()), ..Level::default() },
+            Err(error) => Level {
+                degraded: Some(error.kind().as_str()),
+                ..Level::default()
+            },
         }
     }
 
@@ -163,9 +182,15 @@ impl Level {
                 reset_after_ms: state.reset_after().as_secs_f64() * 1_000.0,
             })
             .collect();
-        let shares = policies.iter().map(|policy| policy.remaining as f64 / policy.burst as f64);
+        let shares = policies
+            .iter()
+            .map(|policy| policy.remaining as f64 / policy.burst as f64);
         let share = shares.reduce(f64::min);
-        Self { share, policies, degraded: state.degraded().map(tollgate::ErrorKind::as_str) }
+        Self {
+            share,
+            policies,
+            degraded: state.degraded().map(tollgate::ErrorKind::as_str),
+        }
     }
 }
 
@@ -174,7 +199,12 @@ fn charged(pane: &'static str, key: &str) -> Key {
     Key::from((pane, key))
 }
 
-fn limiter(store: &Arc<TimedStore>, name: &'static str, policies: PolicySet, settings: &PaneSettings) -> Limiter {
+fn limiter(
+    store: &Arc<TimedStore>,
+    name: &'static str,
+    policies: PolicySet,
+    settings: &PaneSettings,
+) -> Limiter {
     Limiter::builder(Arc::clone(store))
         .policies(policies)
         .name(name)
@@ -184,11 +214,24 @@ fn limiter(store: &Arc<TimedStore>, name: &'static str, policies: PolicySet, set
 }
 
 /// Builds the limited service. From the outside: the guard of the input, the tally, the rate limit, the handler.
-fn service(name: &'static str, limits: LimiterHandle, tally: Arc<Tally>, keys: Arc<Keys>) -> Router {
-    let layer = RateLimitLayer::builder(limits, key_fn(|parts| Some(parts.extensions.get::<Charge>()?.key.clone())))
-        .cost(|parts| parts.extensions.get::<Charge>().map_or(Cost::ONE, |charge| charge.cost))
-        .mark_degraded(true)
-        .build();
+fn service(
+    name: &'static str,
+    limits: LimiterHandle,
+    tally: Arc<Tally>,
+    keys: Arc<Keys>,
+) -> Router {
+    let layer = RateLimitLayer::builder(
+        limits,
+        key_fn(|parts| Some(parts.extensions.get::<Charge>()?.key.clone())),
+    )
+    .cost(|parts| {
+        parts
+            .extensions
+            .get::<Charge>()
+            .map_or(Cost::ONE, |charge| charge.cost)
+    })
+    .mark_degraded(true)
+    .build();
     let handler = get(async || "admitted\n")
         .layer(layer)
         .layer(from_fn_with_state(tally, record))
@@ -212,7 +255,11 @@ async fn guard(
 
 /// Reads what a request charges: `X-Key`, or the current key, and `X-Cost`, or one.
 fn charge(pane: &'static str, keys: &Keys, headers: &HeaderMap) -> Result<Charge, Refused> {
-    let text = |name: &str| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let text = |name: &str| {
+        headers
+            .get(name)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
     let key = match text("x-key") {
         Some(key) => {
             keys.admit(&key)?;
@@ -221,13 +268,20 @@ fn charge(pane: &'static str, keys: &Keys, headers: &HeaderMap) -> Result<Charge
         None => keys.current(),
     };
     let cost = match text("x-cost") {
-        Some(cost) => cost.parse().ok().filter(|cost| *cost <= MAX_COST).ok_or_else(|| {
-            let message = format!("cost must be a number of 0 to {MAX_COST}, got {cost}");
-            FieldError::new("cost", cost, message)
-        })?,
+        Some(cost) => cost
+            .parse()
+            .ok()
+            .filter(|cost| *cost <= MAX_COST)
+            .ok_or_else(|| {
+                let message = format!("cost must be a number of 0 to {MAX_COST}, got {cost}");
+                FieldError::new("cost", cost, message)
+            })?,
         None => 1,
     };
-    Ok(Charge { key: charged(pane, &key), cost: Cost::new(cost) })
+    Ok(Charge {
+        key: charged(pane, &key),
+        cost: Cost::new(cost),
+    })
 }
 
 #[cfg(test)]
@@ -240,10 +294,15 @@ mod tests {
 
     /// Creates a pane of ten units in ten minutes, so that none returns while a test runs.
     fn pane() -> Pane {
-        let policy =
-            json!({ "name": "demo", "algorithm": "window_from_first_hit", "amount": 10, "period_ms": 600_000 });
+        let policy = json!({ "name": "demo", "algorithm": "window_from_first_hit", "amount": 10, "period_ms": 600_000 });
         let settings = serde_json::from_value(json!({ "policies": [policy] })).expect("settings");
-        Pane::new("left", Arc::new(MemoryStore::new()), settings, Arc::new(Keys::new("demo"))).expect("a pane")
+        Pane::new(
+            "left",
+            Arc::new(MemoryStore::new()),
+            settings,
+            Arc::new(Keys::new("demo")),
+        )
+        .expect("a pane")
     }
 
     #[tokio::test]
@@ -253,10 +312,18 @@ mod tests {
         for _ in 0..3 {
             pane.send(4).await;
         }
-        let Counts { admitted, denied, failed } = pane.tally().take();
+        let Counts {
+            admitted,
+            denied,
+            failed,
+        } = pane.tally().take();
         assert_eq!((admitted, denied, failed), (2, 1, 0));
         assert!(pane.level("demo").await.share < Some(0.5));
-        assert_eq!(pane.level("other").await.share, Some(1.0), "another key has units of its own");
+        assert_eq!(
+            pane.level("other").await.share,
+            Some(1.0),
+            "another key has units of its own"
+        );
         assert_eq!(pane.tally().take(), Counts::default());
         assert!(pane.latencies().summary().is_some());
     }
@@ -271,7 +338,11 @@ mod tests {
         assert_eq!(pane.level("demo").await.policies[0].burst, 10);
         let fresh = PaneSettings::of(AlgorithmName(Algorithm::SlidingLog));
         pane.apply(fresh.clone()).expect("the settings are valid");
-        assert_eq!(pane.level("demo").await.share, Some(1.0), "another algorithm starts fresh");
+        assert_eq!(
+            pane.level("demo").await.share,
+            Some(1.0),
+            "another algorithm starts fresh"
+        );
         assert_eq!(pane.settings(), fresh);
     }
 }

@@ -63,7 +63,14 @@ pub(crate) struct Burst {
 impl Playground {
     pub(crate) fn new(store: &Arc<dyn Store>, counts: Counts) -> Result<Self, Refused> {
         let keys = Arc::new(Keys::new("demo"));
-        let pane = |name, algorithm| Pane::new(name, Arc::clone(store), PaneSettings::of(algorithm), Arc::clone(&keys));
+        let pane = |name, algorithm| {
+            Pane::new(
+                name,
+                Arc::clone(store),
+                PaneSettings::of(algorithm),
+                Arc::clone(&keys),
+            )
+        };
         let panes = [
             pane("left", AlgorithmName(Algorithm::TokenBucket))?,
             pane("right", AlgorithmName(Algorithm::FixedWindow))?,
@@ -87,9 +94,17 @@ impl Playground {
     ///
     /// Refuses any other name than `left` and `right`.
     pub(crate) fn pane(&self, name: &str) -> Result<&Pane, Refused> {
-        self.panes.iter().find(|pane| pane.name() == name).ok_or_else(|| {
-            Refused::new(StatusCode::NOT_FOUND, "pane", name, format!("pane must be left or right, got {name:?}"))
-        })
+        self.panes
+            .iter()
+            .find(|pane| pane.name() == name)
+            .ok_or_else(|| {
+                Refused::new(
+                    StatusCode::NOT_FOUND,
+                    "pane",
+                    name,
+                    format!("pane must be left or right, got {name:?}"),
+                )
+            })
     }
 
     /// Sends the requests of a burst to each of its panes at the same instant, and does not wait for the answers.
@@ -98,7 +113,11 @@ impl Playground {
     ///
     /// Refuses 0 and more than 500 requests, a cost above 10 000, unknown panes, and more requests in flight than 5000.
     pub(crate) fn send(self: &Arc<Self>, burst: &Burst) -> Result<(), Refused> {
-        let Burst { requests, cost, ref panes } = *burst;
+        let Burst {
+            requests,
+            cost,
+            ref panes,
+        } = *burst;
         let errors = [
             FieldError::unless_within("requests", requests, 1..=MAX_REQUESTS).err(),
             FieldError::unless_within("cost", cost, 0..=MAX_COST).err(),
@@ -108,12 +127,21 @@ impl Playground {
         if !errors.is_empty() {
             return Err(Refused::fields(errors));
         }
-        let names = panes.iter().map(|name| self.pane(name).map(Pane::name)).collect::<Result<Vec<_>, _>>()?;
+        let names = panes
+            .iter()
+            .map(|name| self.pane(name).map(Pane::name))
+            .collect::<Result<Vec<_>, _>>()?;
         for _ in 0..requests {
             for &name in &names {
                 let Ok(slot) = Arc::clone(&self.in_flight).try_acquire_owned() else {
-                    let message = format!("requests in flight must be at most {MAX_IN_FLIGHT}, got one more");
-                    return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "requests", requests, message));
+                    let message =
+                        format!("requests in flight must be at most {MAX_IN_FLIGHT}, got one more");
+                    return Err(Refused::new(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        "requests",
+                        requests,
+                        message,
+                    ));
                 };
                 let playground = Arc::clone(self);
                 tokio::spawn(async move {
@@ -129,7 +157,10 @@ impl Playground {
 
     /// Returns what changes only when somebody changes it.
     pub(crate) fn settings(&self) -> Value {
-        let panes = self.panes.iter().map(|pane| json!({ "name": pane.name(), "settings": pane.settings() }));
+        let panes = self
+            .panes
+            .iter()
+            .map(|pane| json!({ "name": pane.name(), "settings": pane.settings() }));
         let (kind, is_running, url) = match &self.counts {
             Counts::Process => ("process", true, None),
             Counts::Redis => ("redis", true, None),
@@ -185,7 +216,8 @@ impl Playground {
             }));
         }
         let at_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.feed.remember(json!({ "number": number, "at_ms": at_ms, "panes": past }));
+        self.feed
+            .remember(json!({ "number": number, "at_ms": at_ms, "panes": past }));
         self.feed.send(
             "tick",
             &json!({

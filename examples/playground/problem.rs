@@ -36,32 +36,69 @@ pub(crate) struct Refused {
 }
 
 impl FieldError {
-    #[allow(clippy::needless_pass_by_value, reason = "callers pass numbers and texts")]
-    pub(crate) fn new(field: impl Into<String>, value: impl ToString, message: impl Into<String>) -> Self {
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers pass numbers and texts"
+    )]
+    pub(crate) fn new(
+        field: impl Into<String>,
+        value: impl ToString,
+        message: impl Into<String>,
+    ) -> Self {
         let value = value.to_string();
         let short: String = value.chars().take(MAX_VALUE).collect();
-        let value = if short.len() < value.len() { format!("{short}…") } else { short };
-        Self { field: field.into(), value, message: message.into() }
+        let value = if short.len() < value.len() {
+            format!("{short}…")
+        } else {
+            short
+        };
+        Self {
+            field: field.into(),
+            value,
+            message: message.into(),
+        }
     }
 
     /// Refuses a number outside of `range`, which is written as `1 to 500`.
-    pub(crate) fn unless_within(field: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Result<(), Self> {
+    pub(crate) fn unless_within(
+        field: &str,
+        value: u64,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<(), Self> {
         if range.contains(&value) {
             return Ok(());
         }
-        let message = format!("{field} must be {} to {}, got {value}", range.start(), range.end());
+        let message = format!(
+            "{field} must be {} to {}, got {value}",
+            range.start(),
+            range.end()
+        );
         Err(Self::new(field, value, message))
     }
 }
 
 impl Refused {
-    #[allow(clippy::needless_pass_by_value, reason = "callers pass numbers and texts")]
-    pub(crate) fn new(status: StatusCode, field: &str, value: impl ToString, message: impl Into<String>) -> Self {
-        Self { status, errors: vec![FieldError::new(field, value, message)] }
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers pass numbers and texts"
+    )]
+    pub(crate) fn new(
+        status: StatusCode,
+        field: &str,
+        value: impl ToString,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            status,
+            errors: vec![FieldError::new(field, value, message)],
+        }
     }
 
     pub(crate) fn fields(errors: Vec<FieldError>) -> Self {
-        Self { status: StatusCode::UNPROCESSABLE_ENTITY, errors }
+        Self {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            errors,
+        }
     }
 }
 
@@ -73,14 +110,23 @@ impl From<FieldError> for Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let detail: Vec<_> = self.errors.iter().map(|error| error.message.as_str()).collect();
+        let detail: Vec<_> = self
+            .errors
+            .iter()
+            .map(|error| error.message.as_str())
+            .collect();
         let document = json!({
             "title": "The request was refused",
             "status": self.status.as_u16(),
             "detail": detail.join("; "),
             "errors": self.errors,
         });
-        (self.status, [(header::CONTENT_TYPE, "application/problem+json")], document.to_string()).into_response()
+        (
+            self.status,
+            [(header::CONTENT_TYPE, "application/problem+json")],
+            document.to_string(),
+        )
+            .into_response()
     }
 }
 
@@ -116,31 +162,55 @@ async fn read(body: Body) -> Result<Vec<u8>, usize> {
             break;
         }
     }
-    if length > MAX_BODY { Err(length) } else { Ok(data) }
+    if length > MAX_BODY {
+        Err(length)
+    } else {
+        Ok(data)
+    }
 }
 
 /// Requires the content type of JSON. Another site cannot send it from a browser without being asked first.
 fn require_json(headers: &HeaderMap) -> Result<(), Refused> {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("none");
-    if content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("none");
+    if content_type
+        .split(';')
+        .next()
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    {
         return Ok(());
     }
     let message = format!("content-type must be application/json, got {content_type}");
-    Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", content_type, message))
+    Err(Refused::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "content-type",
+        content_type,
+        message,
+    ))
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let message = format!("body must be JSON: {error}");
-        Refused::new(StatusCode::BAD_REQUEST, "body", String::from_utf8_lossy(body), message)
+        Refused::new(
+            StatusCode::BAD_REQUEST,
+            "body",
+            String::from_utf8_lossy(body),
+            message,
+        )
     })?;
     serde_path_to_error::deserialize(&value).map_err(|error| {
         let field = error.path().to_string();
-        let refused = error.path().iter().try_fold(&value, |value, segment| match segment {
-            Segment::Seq { index } => value.get(index),
-            Segment::Map { key } => value.get(key),
-            Segment::Enum { .. } | Segment::Unknown => Some(value),
-        });
+        let refused = error
+            .path()
+            .iter()
+            .try_fold(&value, |value, segment| match segment {
+                Segment::Seq { index } => value.get(index),
+                Segment::Map { key } => value.get(key),
+                Segment::Enum { .. } | Segment::Unknown => Some(value),
+            });
         let refused = refused.map_or_else(String::new, Value::to_string);
         FieldError::new(&field, refused, format!("{field}: {}", error.inner())).into()
     })
@@ -173,16 +243,36 @@ mod tests {
     #[test]
     fn a_value_of_another_type_is_named_with_its_path() {
         let negative = error(r#"{"list": [{"amount": 1}, {"amount": -1}]}"#);
-        assert_eq!((negative.field.as_str(), negative.value.as_str()), ("list[1].amount", "-1"));
-        assert!(negative.message.contains("invalid value: integer `-1`"), "{}", negative.message);
+        assert_eq!(
+            (negative.field.as_str(), negative.value.as_str()),
+            ("list[1].amount", "-1")
+        );
+        assert!(
+            negative.message.contains("invalid value: integer `-1`"),
+            "{}",
+            negative.message
+        );
         let text = error(r#"{"list": [{"amount": "ten"}]}"#);
-        assert_eq!((text.field.as_str(), text.value.as_str()), ("list[0].amount", r#""ten""#));
-        assert!(error(r#"{"list": [], "more": 1}"#).message.contains("unknown field `more`"));
+        assert_eq!(
+            (text.field.as_str(), text.value.as_str()),
+            ("list[0].amount", r#""ten""#)
+        );
+        assert!(
+            error(r#"{"list": [], "more": 1}"#)
+                .message
+                .contains("unknown field `more`")
+        );
         assert_eq!(error("{").field, "body");
     }
 
     #[test]
     fn a_long_value_is_shortened() {
-        assert_eq!(FieldError::new("key", "ä".repeat(1_000), "").value.chars().count(), MAX_VALUE + 1);
+        assert_eq!(
+            FieldError::new("key", "ä".repeat(1_000), "")
+                .value
+                .chars()
+                .count(),
+            MAX_VALUE + 1
+        );
     }
 }

@@ -33,8 +33,14 @@ impl RedisServer {
     ///
     /// Returns an error if none of them can be started.
     pub(crate) fn start() -> Result<Self, Failure> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let server = Self { program: find()?, port, running: Mutex::default() };
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()?
+            .port();
+        let server = Self {
+            program: find()?,
+            port,
+            running: Mutex::default(),
+        };
         server.resume()?;
         Ok(server)
     }
@@ -58,7 +64,16 @@ impl RedisServer {
             return Ok(());
         }
         let port = self.port.to_string();
-        let options = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
+        let options = [
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port,
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ];
         let mut child = Command::new("sh")
             .args(["-c", LEASH, "sh", &self.program])
             .args(options)
@@ -113,14 +128,21 @@ fn end(child: &mut Child) {
 }
 
 fn find() -> Result<String, Failure> {
-    let chosen = env::var("REDIS_SERVER").ok().filter(|program| !program.is_empty());
+    let chosen = env::var("REDIS_SERVER")
+        .ok()
+        .filter(|program| !program.is_empty());
     let programs = match &chosen {
         Some(program) => vec![program.as_str()],
         None => vec!["redis-server", "valkey-server"],
     };
     let starts = |program: &&str| {
         let mut command = Command::new(program);
-        let status = command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = command
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         status.is_ok_and(|status| status.success())
     };
     match programs.iter().copied().find(starts) {

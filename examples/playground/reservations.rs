@@ -50,28 +50,55 @@ impl Reservations {
     /// # Errors
     ///
     /// Refuses an estimate of 0, one that can never fit, one that does not fit now, and the 13th reservation.
-    pub(crate) async fn reserve(&self, pane: &Pane, key: &str, estimate: u64) -> Result<(), Refused> {
+    pub(crate) async fn reserve(
+        &self,
+        pane: &Pane,
+        key: &str,
+        estimate: u64,
+    ) -> Result<(), Refused> {
         FieldError::unless_within("estimate", estimate, 1..=MAX_COST)?;
         if self.lock().len() >= MAX_HELD {
-            let message = format!("at most {MAX_HELD} reservations are held here, got one more: settle one first");
+            let message = format!(
+                "at most {MAX_HELD} reservations are held here, got one more: settle one first"
+            );
             return Err(FieldError::new("estimate", estimate, message).into());
         }
         let (limiter, key) = pane.limiter(key);
-        let reserved = limiter.reserve(key, Cost::new(estimate)).time_to_live(TIME_TO_LIVE).await;
+        let reserved = limiter
+            .reserve(key, Cost::new(estimate))
+            .time_to_live(TIME_TO_LIVE)
+            .await;
         let reservation = reserved.map_err(|error| {
             let status = match error.kind() {
                 ErrorKind::CostExceedsBurst => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::SERVICE_UNAVAILABLE,
             };
-            Refused::new(status, "estimate", estimate, format!("estimate {estimate}: {error}"))
+            Refused::new(
+                status,
+                "estimate",
+                estimate,
+                format!("estimate {estimate}: {error}"),
+            )
         })?;
         if let Some(wait) = reservation.decision().retry_after() {
             let wait = wait.as_secs_f64();
-            let message = format!("estimate {estimate} does not fit now, and is not charged: try again in {wait:.1} s");
-            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, "estimate", estimate, message));
+            let message = format!(
+                "estimate {estimate} does not fit now, and is not charged: try again in {wait:.1} s"
+            );
+            return Err(Refused::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "estimate",
+                estimate,
+                message,
+            ));
         }
         let lapses = Instant::now() + TIME_TO_LIVE;
-        let held = Held { reservation: Arc::new(reservation), pane: pane.name(), estimate, lapses };
+        let held = Held {
+            reservation: Arc::new(reservation),
+            pane: pane.name(),
+            estimate,
+            lapses,
+        };
         self.lock().push(held);
         Ok(())
     }
@@ -96,7 +123,8 @@ impl Reservations {
             let message = format!("cost {cost} is not settled: {error}");
             Refused::new(StatusCode::SERVICE_UNAVAILABLE, "cost", cost, message)
         })?;
-        self.lock().retain(|held| held.reservation.id().as_str() != id);
+        self.lock()
+            .retain(|held| held.reservation.id().as_str() != id);
         Ok(settlement)
     }
 

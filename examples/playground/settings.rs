@@ -74,7 +74,10 @@ impl PaneSettings {
             buckets: None,
             leased: false,
         };
-        Self { policies: vec![policy], outage: OutageAnswer::default() }
+        Self {
+            policies: vec![policy],
+            outage: OutageAnswer::default(),
+        }
     }
 
     /// Builds the policies.
@@ -89,7 +92,11 @@ impl PaneSettings {
             match policy.build() {
                 Ok(policy) => policies.push(policy),
                 Err((field, value, message)) => {
-                    errors.push(FieldError::new(format!("policies[{at}].{field}"), value, message));
+                    errors.push(FieldError::new(
+                        format!("policies[{at}].{field}"),
+                        value,
+                        message,
+                    ));
                 }
             }
         }
@@ -101,7 +108,8 @@ impl PaneSettings {
         if !errors.is_empty() {
             return Err(errors);
         }
-        PolicySet::try_new(policies).map_err(|error| vec![FieldError::new("policies", count, error.to_string())])
+        PolicySet::try_new(policies)
+            .map_err(|error| vec![FieldError::new("policies", count, error.to_string())])
     }
 
     pub(crate) fn outage(&self) -> Outage {
@@ -120,7 +128,8 @@ impl PolicySettings {
     fn build(&self) -> Result<Policy, Invalid> {
         for (field, units) in [("amount", Some(self.amount)), ("burst", self.burst)] {
             if let Some(units) = units.filter(|units| *units > MAX_UNITS) {
-                let message = format!("{field} must be at most {MAX_UNITS} in the playground, got {units}");
+                let message =
+                    format!("{field} must be at most {MAX_UNITS} in the playground, got {units}");
                 return Err((field, units.to_string(), message));
             }
         }
@@ -130,9 +139,18 @@ impl PolicySettings {
             None => Ok(quota),
         });
         let buckets = self.buckets.unwrap_or(BUCKETS);
-        let policy = quota.and_then(|quota| Policy::try_new(&self.name, self.algorithm.build(buckets), quota));
-        let leased = |policy: Policy| if self.leased { policy.try_leased(LEASE) } else { Ok(policy) };
-        policy.and_then(leased).map_err(|error| self.invalid(&error))
+        let policy = quota
+            .and_then(|quota| Policy::try_new(&self.name, self.algorithm.build(buckets), quota));
+        let leased = |policy: Policy| {
+            if self.leased {
+                policy.try_leased(LEASE)
+            } else {
+                Ok(policy)
+            }
+        };
+        policy
+            .and_then(leased)
+            .map_err(|error| self.invalid(&error))
     }
 
     /// Finds the field that an error of the library names.
@@ -142,14 +160,24 @@ impl PolicySettings {
         let fields = [
             ("policy name", "name", self.name.clone()),
             ("lease", "leased", self.leased.to_string()),
-            ("a leaky bucket cannot be leased", "leased", self.leased.to_string()),
-            ("policy buckets", "buckets", self.buckets.unwrap_or(BUCKETS).to_string()),
+            (
+                "a leaky bucket cannot be leased",
+                "leased",
+                self.leased.to_string(),
+            ),
+            (
+                "policy buckets",
+                "buckets",
+                self.buckets.unwrap_or(BUCKETS).to_string(),
+            ),
             ("policy quota burst", "burst", burst.to_string()),
             ("policy quota amount", "amount", self.amount.to_string()),
             ("quota burst", "burst", burst.to_string()),
             ("quota period", "period_ms", self.period_ms.to_string()),
         ];
-        let named = fields.into_iter().find(|(start, ..)| message.starts_with(start));
+        let named = fields
+            .into_iter()
+            .find(|(start, ..)| message.starts_with(start));
         let (_, field, value) = named.unwrap_or(("", "amount", self.amount.to_string()));
         (field, value, message)
     }
@@ -173,7 +201,11 @@ impl TryFrom<String> for AlgorithmName {
 
     fn try_from(name: String) -> Result<Self, Error> {
         // Sliding buckets have their number in a field of its own.
-        let text = if name == "sliding_buckets" { format!("{name}({BUCKETS})") } else { name };
+        let text = if name == "sliding_buckets" {
+            format!("{name}({BUCKETS})")
+        } else {
+            name
+        };
         text.parse().map(Self)
     }
 }
@@ -200,31 +232,69 @@ mod tests {
     #[test]
     fn each_refused_field_is_named_with_its_value() {
         let cases = [
-            (error(|policy| policy.amount = 1 << 32), "amount", "4294967296"),
+            (
+                error(|policy| policy.amount = 1 << 32),
+                "amount",
+                "4294967296",
+            ),
             (error(|policy| policy.burst = Some(0)), "burst", "0"),
-            (error(|policy| policy.burst = Some(10_001)), "burst", "10001"),
+            (
+                error(|policy| policy.burst = Some(10_001)),
+                "burst",
+                "10001",
+            ),
             (error(|policy| policy.period_ms = 0), "period_ms", "0"),
-            (error(|policy| policy.period_ms = u64::MAX), "period_ms", "18446744073709551615"),
-            (error(|policy| policy.name = "two words".to_owned()), "name", "two words"),
-            (error(|policy| policy.algorithm = AlgorithmName(Algorithm::FixedWindow)), "burst", "10"),
+            (
+                error(|policy| policy.period_ms = u64::MAX),
+                "period_ms",
+                "18446744073709551615",
+            ),
+            (
+                error(|policy| policy.name = "two words".to_owned()),
+                "name",
+                "two words",
+            ),
+            (
+                error(|policy| policy.algorithm = AlgorithmName(Algorithm::FixedWindow)),
+                "burst",
+                "10",
+            ),
             (error(|policy| policy.leased = true), "leased", "true"),
             (
-                error(|policy| (policy.leased, policy.algorithm) = (true, AlgorithmName(Algorithm::LeakyBucket))),
+                error(|policy| {
+                    (policy.leased, policy.algorithm) =
+                        (true, AlgorithmName(Algorithm::LeakyBucket))
+                }),
                 "leased",
                 "true",
             ),
         ];
         for (error, field, value) in cases {
-            assert_eq!(error.field, format!("policies[0].{field}"), "{}", error.message);
+            assert_eq!(
+                error.field,
+                format!("policies[0].{field}"),
+                "{}",
+                error.message
+            );
             assert_eq!(error.value, value);
-            let named = if field == "leased" { "lease" } else { field.trim_end_matches("_ms") };
+            let named = if field == "leased" {
+                "lease"
+            } else {
+                field.trim_end_matches("_ms")
+            };
             assert!(error.message.contains(named), "{}", error.message);
         }
         let error = error(|policy| {
-            (policy.algorithm, policy.burst, policy.buckets) =
-                (AlgorithmName(Algorithm::SlidingBuckets { buckets: BUCKETS }), None, Some(0));
+            (policy.algorithm, policy.burst, policy.buckets) = (
+                AlgorithmName(Algorithm::SlidingBuckets { buckets: BUCKETS }),
+                None,
+                Some(0),
+            );
         });
-        assert_eq!((error.field.as_str(), error.value.as_str()), ("policies[0].buckets", "0"));
+        assert_eq!(
+            (error.field.as_str(), error.value.as_str()),
+            ("policies[0].buckets", "0")
+        );
     }
 
     #[test]
@@ -235,12 +305,22 @@ mod tests {
             policy.name = format!("p{at}");
         }
         let errors = settings.build().expect_err("100 policies are too many");
-        assert_eq!(errors[0].message, "policies must be 1 to 8 in a set, got 100");
+        assert_eq!(
+            errors[0].message,
+            "policies must be 1 to 8 in a set, got 100"
+        );
         settings.policies.truncate(8);
         assert_eq!(settings.build().expect("8 policies are a set").len(), 8);
         settings.policies[1].name = "p0".to_owned();
-        assert!(settings.build().expect_err("a name twice")[0].message.contains(r#""p0" twice"#));
+        assert!(
+            settings.build().expect_err("a name twice")[0]
+                .message
+                .contains(r#""p0" twice"#)
+        );
         settings.policies.clear();
-        assert_eq!(settings.build().expect_err("no policy")[0].message, "policies must be 1 to 8 in a set, got 0");
+        assert_eq!(
+            settings.build().expect_err("no policy")[0].message,
+            "policies must be 1 to 8 in a set, got 0"
+        );
     }
 }

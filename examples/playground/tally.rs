@@ -13,8 +13,14 @@ use axum::{
 use serde::Serialize;
 
 /// The headers of a response that the page shows, in this order.
-const SHOWN: [&str; 6] =
-    ["Retry-After", "RateLimit-Policy", "RateLimit", "Tollgate-Degraded", "Content-Type", "Cache-Control"];
+const SHOWN: [&str; 6] = [
+    "Retry-After",
+    "RateLimit-Policy",
+    "RateLimit",
+    "Tollgate-Degraded",
+    "Content-Type",
+    "Cache-Control",
+];
 
 /// The most bytes of a body that are shown. The limited service sends less.
 const MAX_BODY: usize = 4096;
@@ -90,6 +96,9 @@ impl Tally {
 
     /// Returns the last response.
     pub(crate) fn answer(&self) -> Option<Answer> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }

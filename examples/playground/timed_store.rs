@@ -96,7 +96,13 @@ impl Latencies {
 
     /// Returns the summary. `None` before the first decision.
     pub(crate) fn summary(&self) -> Option<Summary> {
-        let mut latencies: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let mut latencies: Vec<_> = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .copied()
+            .collect();
         latencies.sort_unstable();
         let us = |latency: &Duration| latency.as_nanos() as f64 / 1_000.0;
         // The nearest rank: the smallest value that at least this share of all values does not exceed.
@@ -123,7 +129,12 @@ mod tests {
         for us in 0..=500 {
             latencies.note(Duration::from_micros(us));
         }
-        let summary = Summary { decisions: 500, median_us: 250.0, p99_us: 495.0, max_us: 500.0 };
+        let summary = Summary {
+            decisions: 500,
+            median_us: 250.0,
+            p99_us: 495.0,
+            max_us: 500.0,
+        };
         assert_eq!(latencies.summary(), Some(summary));
     }
 
@@ -134,7 +145,16 @@ mod tests {
         let limiter = Limiter::new(store, Policy::token_bucket("demo", Quota::per_second(5)));
         limiter.peek("key").await.expect("the store is in process");
         assert_eq!(latencies.summary(), None);
-        assert!(limiter.check("key").await.expect("the store is in process").is_allowed());
-        assert_eq!(latencies.summary().map(|summary| summary.decisions), Some(1));
+        assert!(
+            limiter
+                .check("key")
+                .await
+                .expect("the store is in process")
+                .is_allowed()
+        );
+        assert_eq!(
+            latencies.summary().map(|summary| summary.decisions),
+            Some(1)
+        );
     }
 }

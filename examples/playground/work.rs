@@ -89,7 +89,13 @@ impl Work {
     pub(crate) fn new(limiter: &Limiter, keys: Arc<Keys>) -> Self {
         let permits = limiter.concurrency(WORK);
         let limited = Mutex::new(Limited::new(permits, &keys));
-        Self { keys, limited, running: Mutex::default(), next: AtomicU64::new(1), tally: Tally::default() }
+        Self {
+            keys,
+            limited,
+            running: Mutex::default(),
+            next: AtomicU64::new(1),
+            tally: Tally::default(),
+        }
     }
 
     pub(crate) fn service(&self) -> Router {
@@ -120,10 +126,16 @@ impl Work {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut running = lock(&self.running);
         if running.len() >= MAX_RUNNING {
-            let message = format!("at most {MAX_RUNNING} pieces of work are in progress here, got one more");
+            let message =
+                format!("at most {MAX_RUNNING} pieces of work are in progress here, got one more");
             return Err(FieldError::new("seconds", seconds, message));
         }
-        running.push(Running { id, began: Instant::now(), length: Duration::from_secs(seconds), task: None });
+        running.push(Running {
+            id,
+            began: Instant::now(),
+            length: Duration::from_secs(seconds),
+            task: None,
+        });
         let work = Arc::clone(self);
         let task = tokio::spawn(async move {
             let ended = Ended { work: &work, id };
@@ -138,7 +150,10 @@ impl Work {
 
     /// Sends a request to the service, and reads its body to the end.
     async fn run(&self, seconds: u64) {
-        let Ok(request) = Request::get(format!("/work?seconds={seconds}")).body(Body::empty()) else { return };
+        let Ok(request) = Request::get(format!("/work?seconds={seconds}")).body(Body::empty())
+        else {
+            return;
+        };
         let Ok(response) = self.service().oneshot(request).await;
         let (parts, body) = response.into_parts();
         if parts.status.is_success() {
@@ -153,7 +168,10 @@ impl Work {
 
     /// Ends all work of this process. Its permits are free at once.
     pub(crate) fn end_all(&self) {
-        for task in lock(&self.running).iter().filter_map(|running| running.task.as_ref()) {
+        for task in lock(&self.running)
+            .iter()
+            .filter_map(|running| running.task.as_ref())
+        {
             task.abort();
         }
     }
@@ -165,15 +183,25 @@ impl Work {
             left_ms: millis(running.length.saturating_sub(running.began.elapsed())),
             length_ms: millis(running.length),
         });
-        WorkState { limit: lock(&self.limited).permits.limit(), running: states.collect(), answer: self.tally.answer() }
+        WorkState {
+            limit: lock(&self.limited).permits.limit(),
+            running: states.collect(),
+            answer: self.tally.answer(),
+        }
     }
 }
 
 impl Limited {
     fn new(permits: ConcurrencyLimiter, keys: &Arc<Keys>) -> Self {
         let keys = Arc::clone(keys);
-        let layer = ConcurrencyLayer::new(permits.clone(), key_fn(move |_| Key::from(("work", keys.current()))));
-        Self { permits, service: Router::new().route("/work", get(work).layer(layer)) }
+        let layer = ConcurrencyLayer::new(
+            permits.clone(),
+            key_fn(move |_| Key::from(("work", keys.current()))),
+        );
+        Self {
+            permits,
+            service: Router::new().route("/work", get(work).layer(layer)),
+        }
     }
 }
 
@@ -194,12 +222,15 @@ async fn work(Query(Length { seconds }): Query<Length>) -> impl IntoResponse {
     if let Err(error) = FieldError::unless_within("seconds", seconds, 1..=MAX_SECONDS) {
         return Refused::from(error).into_response();
     }
-    let lines = stream::iter(["begun\n", "done\n"]).enumerate().then(move |(at, line)| async move {
-        if at > 0 {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-        }
-        Ok::<_, Infallible>(line)
-    });
+    let lines =
+        stream::iter(["begun\n", "done\n"])
+            .enumerate()
+            .then(move |(at, line)| async move {
+                if at > 0 {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                }
+                Ok::<_, Infallible>(line)
+            });
     (StatusCode::OK, Body::from_stream(lines)).into_response()
 }
 

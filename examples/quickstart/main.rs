@@ -30,7 +30,9 @@ const LOGIN: Policy = Policy::token_bucket("login", Quota::per_minute(5));
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // Outages, and the reason of each response 500, stand in the log.
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory:".to_owned());
     let store = tollgate::open(url)?;
 
@@ -38,16 +40,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let search = Limiter::new(store.clone(), [BURST, DAILY]);
     // While Redis is away, log-ins get a 503 instead of unlimited attempts.
     // So a decision may take 1 s here, instead of the default of 50 ms.
-    let closed = Limiter::builder(store).on_outage(Outage::Closed).deadline(Duration::from_secs(1));
+    let closed = Limiter::builder(store)
+        .on_outage(Outage::Closed)
+        .deadline(Duration::from_secs(1));
     let login = closed.policies(LOGIN).build();
 
     let router = Router::new()
-        .route("/search", get(|| async { "found\n" }).layer(RateLimitLayer::new(search, PeerIp::new())))
-        .route("/login", post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())))
+        .route(
+            "/search",
+            get(|| async { "found\n" }).layer(RateLimitLayer::new(search, PeerIp::new())),
+        )
+        .route(
+            "/login",
+            post(|| async { "welcome\n" }).layer(RateLimitLayer::new(login, PeerIp::new())),
+        )
         .route("/healthz", get(|| async { "healthy\n" }));
 
     let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
-    let listener = TcpListener::bind(&address).await.map_err(|error| format!("LISTEN={address}: {error}"))?;
+    let listener = TcpListener::bind(&address)
+        .await
+        .map_err(|error| format!("LISTEN={address}: {error}"))?;
     let url = format!("http://{}", listener.local_addr()?);
     println!("Listening on {url}, limited for each client address:");
     println!("  GET /search   5 per second, at most 10 at once, and 50000 per day (UTC)");
@@ -58,6 +70,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}} ' {url}/search; done; curl -i {url}/search"
     );
     // `PeerIp` needs the client's address. This service provides it.
-    axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    axum::serve(
+        listener,
+        router.into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .await?;
     Ok(())
 }

@@ -45,7 +45,10 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     fn sleeper() -> Child {
-        Command::new("sleep").arg("60").spawn().expect("sleep is everywhere")
+        Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep is everywhere")
     }
 
     #[test]

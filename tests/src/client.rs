@@ -32,7 +32,9 @@ impl Client {
     pub fn connect(to: impl ToSocketAddrs) -> io::Result<Self> {
         let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
-        let client = Self { stream: BufReader::new(stream) };
+        let client = Self {
+            stream: BufReader::new(stream),
+        };
         client.patience(PATIENCE)?;
         Ok(client)
     }
@@ -80,7 +82,9 @@ impl Client {
         thread::scope(|scope| {
             let writing = scope.spawn(move || writer.write_all(&bytes));
             let replies = replies(self);
-            let written = writing.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+            let written = writing
+                .join()
+                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
             // The error of the reader comes first: it contains the reason why the server closed the connection.
             replies.and_then(|replies| written.map(|()| replies))
         })

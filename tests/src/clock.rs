@@ -48,11 +48,20 @@ impl WallClock {
     /// When there is no C compiler, named by `C_COMPILER` or `cc` on PATH, or it fails.
     #[must_use]
     pub fn new() -> Self {
-        let directory =
-            tempfile::Builder::new().prefix("tollgate-clock-").tempdir().expect("a temporary directory can be made");
+        let directory = tempfile::Builder::new()
+            .prefix("tollgate-clock-")
+            .tempdir()
+            .expect("a temporary directory can be made");
         compile(&library(directory.path()));
-        let offset = File::options().read(true).write(true).create_new(true).open(file(directory.path()));
-        let clock = Self { directory, offset: offset.expect("it is our directory") };
+        let offset = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(file(directory.path()));
+        let clock = Self {
+            directory,
+            offset: offset.expect("it is our directory"),
+        };
         clock.set_offset_us(0);
         clock
     }
@@ -61,8 +70,11 @@ impl WallClock {
     #[must_use]
     pub fn variables(&self) -> [(OsString, OsString); 2] {
         let directory = self.directory.path();
-        [("LD_PRELOAD", library(directory)), ("TOLLGATE_CLOCK", file(directory))]
-            .map(|(name, path)| (name.into(), path.into()))
+        [
+            ("LD_PRELOAD", library(directory)),
+            ("TOLLGATE_CLOCK", file(directory)),
+        ]
+        .map(|(name, path)| (name.into(), path.into()))
     }
 
     /// Returns its difference to the system's time in microseconds.
@@ -73,7 +85,9 @@ impl WallClock {
     #[must_use]
     pub fn offset_us(&self) -> i64 {
         let mut word = [0; 8];
-        self.offset.read_exact_at(&mut word, 0).expect("it is our file");
+        self.offset
+            .read_exact_at(&mut word, 0)
+            .expect("it is our file");
         i64::from_ne_bytes(word)
     }
 
@@ -93,7 +107,9 @@ impl WallClock {
     ///
     /// As [`WallClock::set_offset_us`].
     pub fn set(&self, since_epoch: Duration) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("it is later than 1970");
         self.set_offset_us(micros(since_epoch) - micros(now));
     }
 
@@ -135,9 +151,14 @@ fn file(directory: &Path) -> PathBuf {
 }
 
 fn compile(into: &Path) {
-    let compiler = env::var_os("C_COMPILER").filter(|chosen| !chosen.is_empty()).unwrap_or_else(|| "cc".into());
-    let output =
-        Command::new(&compiler).args(["-O2", "-Wall", "-shared", "-fPIC", "-o"]).arg(into).arg(SOURCE).output();
+    let compiler = env::var_os("C_COMPILER")
+        .filter(|chosen| !chosen.is_empty())
+        .unwrap_or_else(|| "cc".into());
+    let output = Command::new(&compiler)
+        .args(["-O2", "-Wall", "-shared", "-fPIC", "-o"])
+        .arg(into)
+        .arg(SOURCE)
+        .output();
     let output = output.unwrap_or_else(|error| {
         panic!(
             "this test needs a C compiler, and {} cannot be started ({error}): run `cargo xtask test`, which installs \
@@ -145,7 +166,11 @@ fn compile(into: &Path) {
             compiler.display()
         )
     });
-    assert!(output.status.success(), "{SOURCE} does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{SOURCE} does not compile:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -155,7 +180,10 @@ mod tests {
 
     /// Returns the server's time in seconds since the epoch.
     fn seconds(server: &RedisServer) -> i64 {
-        server.command(&["TIME"]).items()[0].text().parse().expect("a number")
+        server.command(&["TIME"]).items()[0]
+            .text()
+            .parse()
+            .expect("a number")
     }
 
     #[test]
@@ -164,7 +192,11 @@ mod tests {
         let server = RedisServer::builder().clock(&clock).start();
         clock.set(Duration::from_secs(2_000_000_000));
         assert!((2_000_000_000..2_000_000_060).contains(&seconds(&server)));
-        assert!(!server.command(&["SET", "key", "value", "PX", "3600000"]).is_error());
+        assert!(
+            !server
+                .command(&["SET", "key", "value", "PX", "3600000"])
+                .is_error()
+        );
         clock.back(Duration::from_secs(3_600));
         assert!(server.command(&["PTTL", "key"]).int() > 7_100_000);
         clock.forward(Duration::from_secs(7_260));
@@ -177,14 +209,35 @@ mod tests {
         let clock = WallClock::new();
         let date = |offset_us: i64| {
             clock.set_offset_us(offset_us);
-            let output = Command::new("date").arg("+%s.%N").envs(clock.variables()).output().expect("date");
-            String::from_utf8_lossy(&output.stdout).trim().parse::<f64>().expect("a time")
+            let output = Command::new("date")
+                .arg("+%s.%N")
+                .envs(clock.variables())
+                .output()
+                .expect("date");
+            String::from_utf8_lossy(&output.stdout)
+                .trim()
+                .parse::<f64>()
+                .expect("a time")
         };
-        for offset_us in [-86_400_999_999, -1_999_999, -1, 1, 1_999_999, 86_400_999_999] {
+        for offset_us in [
+            -86_400_999_999,
+            -1_999_999,
+            -1,
+            1,
+            1_999_999,
+            86_400_999_999,
+        ] {
             let before = SystemTime::now();
             let shown = date(offset_us) - offset_us as f64 / 1e6;
-            let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
-            assert!(since(before) - 1e-3 <= shown && shown <= since(SystemTime::now()) + 1e-3, "{offset_us}: {shown}");
+            let since = |time: SystemTime| {
+                time.duration_since(UNIX_EPOCH)
+                    .expect("after 1970")
+                    .as_secs_f64()
+            };
+            assert!(
+                since(before) - 1e-3 <= shown && shown <= since(SystemTime::now()) + 1e-3,
+                "{offset_us}: {shown}"
+            );
         }
     }
 
@@ -192,7 +245,11 @@ mod tests {
     fn a_process_whose_clock_cannot_be_moved_ends() {
         let clock = WallClock::new();
         let [library, _] = clock.variables();
-        let output = Command::new("date").envs([library]).env_remove("TOLLGATE_CLOCK").output().expect("date");
+        let output = Command::new("date")
+            .envs([library])
+            .env_remove("TOLLGATE_CLOCK")
+            .output()
+            .expect("date");
         assert_eq!(output.status.code(), Some(127));
     }
 }

@@ -25,7 +25,11 @@ static IS_OLD: LazyLock<bool> = LazyLock::new(|| binary_major(&find_binary()) < 
 /// ```
 #[must_use]
 pub fn expiry_command<W: From<&'static str>>(key: W) -> Vec<W> {
-    if *IS_OLD { vec!["EVAL".into(), SCRIPT.into(), "1".into(), key] } else { vec!["PEXPIRETIME".into(), key] }
+    if *IS_OLD {
+        vec!["EVAL".into(), SCRIPT.into(), "1".into(), key]
+    } else {
+        vec!["PEXPIRETIME".into(), key]
+    }
 }
 
 #[cfg(test)]
@@ -42,7 +46,8 @@ mod tests {
             &["SET", "key", "1", "PX", "77777"],
         ] {
             server.command(set);
-            let answers = [vec!["EVAL", SCRIPT, "1", "key"], expiry_command("key")].map(|it| server.command(&it).int());
+            let answers = [vec!["EVAL", SCRIPT, "1", "key"], expiry_command("key")]
+                .map(|it| server.command(&it).int());
             assert_eq!(answers[0], answers[1], "{set:?}");
         }
         assert_eq!(server.command(&["EVAL", SCRIPT, "1", "absent"]).int(), -2);

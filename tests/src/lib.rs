@@ -42,5 +42,6 @@ pub use rate_limit_service::RateLimitService;
 pub use refusing_state::RefusingState;
 pub use reply::Reply;
 pub use server::{
-    Authority, Builder, NetworkNamespace, RedisCluster, RedisSentinels, RedisServer, authority, network_namespace,
+    Authority, Builder, NetworkNamespace, RedisCluster, RedisSentinels, RedisServer, authority,
+    network_namespace,
 };

@@ -35,7 +35,8 @@ impl Log {
     pub fn of_this_thread_from(level: Level) -> (Self, DefaultGuard) {
         // A second subscriber that is never dropped. With a single one, a thread without a subscriber could disable an
         // event for the whole process.
-        static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Log::default().collector(Level::TRACE));
+        static SECOND: LazyLock<Dispatch> =
+            LazyLock::new(|| Log::default().collector(Level::TRACE));
         LazyLock::force(&SECOND);
         let log = Self::default();
         let guard = dispatcher::set_default(&log.collector(level));
@@ -44,7 +45,9 @@ impl Log {
 
     fn collector(&self, level: Level) -> Dispatch {
         let writer = self.clone();
-        let subscriber = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false);
         Dispatch::new(subscriber.with_writer(move || writer.clone()).finish())
     }
 

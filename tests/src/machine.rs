@@ -32,7 +32,9 @@ pub fn undisturbed(limit: Duration, scene: impl Fn()) {
         match outcome {
             Ok(()) => return,
             Err(panic) if longest <= limit => panic::resume_unwind(panic),
-            Err(_) => eprintln!("the machine stood still for {longest:?}, so the scene is repeated"),
+            Err(_) => {
+                eprintln!("the machine stood still for {longest:?}, so the scene is repeated")
+            }
         }
     }
     scene();
@@ -45,8 +47,17 @@ pub fn undisturbed(limit: Duration, scene: impl Fn()) {
 /// As [`undisturbed`].
 pub fn undisturbed_async(limit: Duration, threads: usize, scene: impl AsyncFn()) {
     undisturbed(limit, || {
-        let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-        builder.worker_threads(threads).enable_all().build().expect("a runtime").block_on(scene());
+        let mut builder = if threads == 1 {
+            Builder::new_current_thread()
+        } else {
+            Builder::new_multi_thread()
+        };
+        builder
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+            .block_on(scene());
     });
 }
 
@@ -90,14 +101,25 @@ pub fn watched<T>(scene: impl FnOnce() -> T) -> (T, Duration) {
 pub fn describe() -> Vec<String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = thread::available_parallelism().map_or(1, usize::from).max(cpuinfo.matches("processor\t").count());
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .max(cpuinfo.matches("processor\t").count());
     let mut parts = vec![
         model.map_or(consts::ARCH, |(_, model)| model).to_owned(),
         format!("{cores} cores"),
-        format!("{} {}", consts::OS, read("/proc/sys/kernel/osrelease").trim()),
+        format!(
+            "{} {}",
+            consts::OS,
+            read("/proc/sys/kernel/osrelease").trim()
+        ),
     ];
-    parts.extend(said("rustc", &["--version"]).map(|it| it.split(" (").next().unwrap_or_default().to_owned()));
+    parts.extend(
+        said("rustc", &["--version"])
+            .map(|it| it.split(" (").next().unwrap_or_default().to_owned()),
+    );
     let server = crate::server::find_binary();
     parts.extend(said(&server.to_string_lossy(), &["--version"]).map(|it| server_version(&it)));
     parts
@@ -105,12 +127,18 @@ pub fn describe() -> Vec<String> {
 
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Shortens the version: `Redis server v=7.0.15 sha=…` becomes `Redis server 7.0.15`.
 fn server_version(said: &str) -> String {
-    said.split(" sha=").next().unwrap_or_default().replace("v=", "")
+    said.split(" sha=")
+        .next()
+        .unwrap_or_default()
+        .replace("v=", "")
 }
 
 #[cfg(test)]
@@ -140,8 +168,14 @@ mod tests {
 
     #[test]
     fn a_machine_is_described_with_its_server() {
-        assert_eq!(server_version("Redis server v=7.0.15 sha=0:0 bits=64"), "Redis server 7.0.15");
+        assert_eq!(
+            server_version("Redis server v=7.0.15 sha=0:0 bits=64"),
+            "Redis server 7.0.15"
+        );
         let parts = describe();
-        assert!(parts.iter().any(|part| part.contains(" server ")), "{parts:?}");
+        assert!(
+            parts.iter().any(|part| part.contains(" server ")),
+            "{parts:?}"
+        );
     }
 }

@@ -19,11 +19,14 @@ const ALL: Range<u32> = 20_000..30_000;
 /// The variable by which `cargo xtask test` gives programs that run side by side ports of their own: `20000-25000`.
 const VARIABLE: &str = "TEST_PORTS";
 
-static RANGE: LazyLock<Range<u32>> = LazyLock::new(|| env::var(VARIABLE).map_or(ALL, |text| parse(&text)));
+static RANGE: LazyLock<Range<u32>> =
+    LazyLock::new(|| env::var(VARIABLE).map_or(ALL, |text| parse(&text)));
 
 /// Every process starts elsewhere, so that two of them rarely try the same port.
 static NEXT: LazyLock<AtomicU32> = LazyLock::new(|| {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.subsec_nanos());
     AtomicU32::new(now ^ process::id().wrapping_mul(7919))
 });
 
@@ -47,9 +50,14 @@ pub fn free() -> u16 {
 }
 
 fn parse(text: &str) -> Range<u32> {
-    let ends = text.split_once('-').and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
+    let ends = text
+        .split_once('-')
+        .and_then(|(start, end)| Some(start.parse().ok()?..end.parse().ok()?));
     let range = ends.unwrap_or_else(|| panic!("{VARIABLE} is no range of ports: {text}"));
-    assert!(ALL.start <= range.start && range.start < range.end && range.end <= ALL.end, "{VARIABLE} is {text}");
+    assert!(
+        ALL.start <= range.start && range.start < range.end && range.end <= ALL.end,
+        "{VARIABLE} is {text}"
+    );
     range
 }
 
@@ -67,8 +75,18 @@ mod tests {
     #[test]
     fn a_range_is_read_and_others_than_a_part_of_the_ports_are_refused() {
         assert_eq!(parse("20000-25000"), 20_000..25_000);
-        for wrong in ["", "20000", "25000-20000", "20000-20000", "80-25000", "20000-60000"] {
-            assert!(std::panic::catch_unwind(|| parse(wrong)).is_err(), "{wrong}");
+        for wrong in [
+            "",
+            "20000",
+            "25000-20000",
+            "20000-20000",
+            "80-25000",
+            "20000-60000",
+        ] {
+            assert!(
+                std::panic::catch_unwind(|| parse(wrong)).is_err(),
+                "{wrong}"
+            );
         }
         assert!(RANGE.contains(&u32::from(free())));
     }

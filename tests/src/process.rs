@@ -53,8 +53,13 @@ impl Process {
 
     #[track_caller]
     fn start_reading(input: Stdio, mut command: Command, ready: &str) -> Self {
-        let spawned = command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
+        let spawned = command
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = spawned
+            .unwrap_or_else(|error| panic!("cannot start {:?}: {error}", command.get_program()));
         let guard = ChildGuard::on(&child, None).expect("sh is everywhere");
         let lines = Arc::default();
         let readers = [
@@ -62,7 +67,13 @@ impl Process {
             child.stderr.take().map(|from| collect(from, &lines)),
         ];
         let readers = readers.into_iter().flatten().collect();
-        let mut process = Self { guard: Some(guard), child, lines, readers, ready: String::new() };
+        let mut process = Self {
+            guard: Some(guard),
+            child,
+            lines,
+            readers,
+            ready: String::new(),
+        };
         process.ready = process.wait_for_line(ready);
         process
     }
@@ -78,8 +89,15 @@ impl Process {
     #[must_use]
     pub fn example(name: &str) -> Command {
         // Built with the profile and the features of the tests, so that nothing is compiled twice.
-        let tested =
-            ["--profile", "test", "--workspace", "--exclude", "tollgate-benches", "--all-features", "--example"];
+        let tested = [
+            "--profile",
+            "test",
+            "--workspace",
+            "--exclude",
+            "tollgate-benches",
+            "--all-features",
+            "--example",
+        ];
         built_once(&tested, name);
         command(&built().join("examples").join(name))
     }
@@ -113,7 +131,10 @@ impl Process {
     /// Returns its output so far, of both streams.
     #[must_use]
     pub fn output(&self) -> String {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .join("\n")
     }
 
     /// Writes a line to its standard input.
@@ -122,7 +143,11 @@ impl Process {
     ///
     /// When it was not started by [`start_listening`](Self::start_listening), or reads no more.
     pub fn tell(&self, line: &str) {
-        let mut input = self.child.stdin.as_ref().expect("it was started to be told");
+        let mut input = self
+            .child
+            .stdin
+            .as_ref()
+            .expect("it was started to be told");
         writeln!(input, "{line}").expect("it reads its input");
     }
 
@@ -196,8 +221,9 @@ impl Process {
         kill_process(pid.expect("it is a process number"), signal).expect("it is our process");
         // From here on it may be reaped, and its number be somebody else's. If it stays, `Drop` kills it.
         drop(self.guard.take());
-        let status =
-            wait::until_some("the program to end", LIMIT, || self.child.try_wait().expect("it is our process"));
+        let status = wait::until_some("the program to end", LIMIT, || {
+            self.child.try_wait().expect("it is our process")
+        });
         self.read_out();
         status
     }
@@ -219,7 +245,10 @@ impl Drop for Process {
     /// Kills it. Prints its output if the test has failed.
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("the output of a process that the test started:\n{}", self.output());
+            eprintln!(
+                "the output of a process that the test started:\n{}",
+                self.output()
+            );
         }
         // Its output is nobody's any more, and a child of its own may still hold it open.
         self.end_it();
@@ -231,7 +260,10 @@ fn collect(from: impl Read + Send + 'static, lines: &Arc<Mutex<Vec<String>>>) ->
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            lines
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(line);
         }
     })
 }
@@ -249,8 +281,16 @@ fn built_once(selection: &[&str], name: &str) {
     if !current.contains(name) {
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         forget_package(&mut build);
-        build.args(["build", "--quiet"]).args(selection).arg(name).current_dir(workspace()).stdin(Stdio::null());
-        assert!(build.status().expect("cargo can be started").success(), "{name} does not build");
+        build
+            .args(["build", "--quiet"])
+            .args(selection)
+            .arg(name)
+            .current_dir(workspace())
+            .stdin(Stdio::null());
+        assert!(
+            build.status().expect("cargo can be started").success(),
+            "{name} does not build"
+        );
         current.insert(name.to_owned());
     }
 }
@@ -260,14 +300,18 @@ fn built_once(selection: &[&str], name: &str) {
 /// Build scripts of some dependencies watch them, and would run again each time that cargo is started from another package.
 pub fn forget_package(build: &mut Command) {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+    for name in
+        names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    {
         build.env_remove(name);
     }
 }
 
 /// Returns the root of the workspace, the parent of this crate.
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace is above")
 }
 
 /// Returns the directory of the build of this program. Tests run from `deps` in it, tools run from the directory itself.
@@ -275,7 +319,11 @@ pub(crate) fn built() -> PathBuf {
     let program = env::current_exe().expect("this program has a path");
     let directory = program.parent().expect("the program lies in a directory");
     let is_test = directory.ends_with("deps");
-    let built = if is_test { directory.parent() } else { Some(directory) };
+    let built = if is_test {
+        directory.parent()
+    } else {
+        Some(directory)
+    };
     built.expect("cargo builds into a directory").to_owned()
 }
 
@@ -304,7 +352,10 @@ mod tests {
 
     #[test]
     fn a_program_reads_what_it_is_told() {
-        let mut process = Process::start_listening(sh("echo ready; read -r word; echo \"heard $word\""), "ready");
+        let mut process = Process::start_listening(
+            sh("echo ready; read -r word; echo \"heard $word\""),
+            "ready",
+        );
         process.tell("you");
         assert_eq!(process.wait_for_line("heard"), "heard you");
     }
@@ -321,7 +372,10 @@ mod tests {
     #[test]
     fn drop_leaves_no_process() {
         let process = Process::start(sh(POLITE), "ready");
-        let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).expect("a number");
+        let pid = i32::try_from(process.pid())
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a number");
         assert!(rustix::process::test_kill_process(pid).is_ok());
         drop(process);
         assert!(rustix::process::test_kill_process(pid).is_err());
@@ -329,7 +383,10 @@ mod tests {
 
     #[test]
     fn lines_are_waited_for() {
-        let mut process = Process::start(sh("echo ready; sleep 0.05; echo later; exec sleep 60"), "ready");
+        let mut process = Process::start(
+            sh("echo ready; sleep 0.05; echo later; exec sleep 60"),
+            "ready",
+        );
         assert_eq!(process.wait_for_line("lat"), "later");
     }
 

@@ -43,11 +43,23 @@ impl RateLimitService {
     #[must_use]
     pub fn start_at(directory: TempDir, options: &[&str]) -> Self {
         let root = directory.path().join("current");
-        let root = root.to_str().expect("a temporary directory has a plain path").to_owned();
+        let root = root
+            .to_str()
+            .expect("a temporary directory has a plain path")
+            .to_owned();
         Self::serve(
             Command::new(program()),
             directory,
-            &[&["--runtime-root", &root, "--runtime-subdirectory", "ratelimit"], options].concat(),
+            &[
+                &[
+                    "--runtime-root",
+                    &root,
+                    "--runtime-subdirectory",
+                    "ratelimit",
+                ],
+                options,
+            ]
+            .concat(),
         )
     }
 
@@ -59,7 +71,9 @@ impl RateLimitService {
     #[must_use]
     pub fn start_with_descriptors(rules: &str, options: &[&str], descriptors: u32) -> Self {
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]).arg(program());
+        shell
+            .args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"])
+            .arg(program());
         Self::start_as(shell, rules, options)
     }
 
@@ -67,7 +81,10 @@ impl RateLimitService {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("rules.yaml");
         fs::write(&path, rules).expect("the directory is ours");
-        let path = path.to_str().expect("a temporary directory has a plain path").to_owned();
+        let path = path
+            .to_str()
+            .expect("a temporary directory has a plain path")
+            .to_owned();
         Self::serve(command, directory, &[&["--rules", &path], options].concat())
     }
 
@@ -80,8 +97,13 @@ impl RateLimitService {
         for part in ["--port", "--grpc-port", "--debug-port"] {
             command.args([part, "0"]);
         }
-        command.args(["--use-prometheus", "--prometheus-addr", "127.0.0.1:0"]).args(options);
-        Self { process: Process::start(command, "gRPC: "), directory }
+        command
+            .args(["--use-prometheus", "--prometheus-addr", "127.0.0.1:0"])
+            .args(options);
+        Self {
+            process: Process::start(command, "gRPC: "),
+            directory,
+        }
     }
 
     /// Returns the directory of its files.
@@ -119,7 +141,9 @@ impl RateLimitService {
     #[must_use]
     pub fn place(&self, part: &str) -> SocketAddr {
         let output = self.process.output();
-        let found = output.lines().find_map(|line| line.strip_prefix(part)?.strip_prefix(": ")?.parse().ok());
+        let found = output
+            .lines()
+            .find_map(|line| line.strip_prefix(part)?.strip_prefix(": ")?.parse().ok());
         found.unwrap_or_else(|| panic!("the address of {part} is not in: {output}"))
     }
 
@@ -129,8 +153,12 @@ impl RateLimitService {
     ///
     /// When the page cannot be read.
     pub async fn counter(&self, name: &str) -> u64 {
-        let page = get(self.place("debug pages"), "/stats").await.expect("the page is served");
-        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let page = get(self.place("debug pages"), "/stats")
+            .await
+            .expect("the page is served");
+        let value = page
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         value.map_or(0, |value| value.parse().expect("a counter is a number"))
     }
 }

@@ -16,8 +16,16 @@ pub struct RefusingState {
 }
 
 /// All states.
-pub const ALL: &[RefusingState] =
-    &[OUT_OF_MEMORY, TOO_FEW_REPLICAS, READ_ONLY, MASTER_DOWN, SAVING_FAILS, BUSY, LOADING, TOO_MANY_CLIENTS];
+pub const ALL: &[RefusingState] = &[
+    OUT_OF_MEMORY,
+    TOO_FEW_REPLICAS,
+    READ_ONLY,
+    MASTER_DOWN,
+    SAVING_FAILS,
+    BUSY,
+    LOADING,
+    TOO_MANY_CLIENTS,
+];
 
 /// There is no memory for one more key.
 pub const OUT_OF_MEMORY: RefusingState = RefusingState {
@@ -34,8 +42,11 @@ pub const TOO_FEW_REPLICAS: RefusingState = RefusingState {
 };
 
 /// The server is a replica.
-pub const READ_ONLY: RefusingState =
-    RefusingState { reason: "readonly", enter: |server| follow(server, &["127.0.0.1", "1"]), leave: lead };
+pub const READ_ONLY: RefusingState = RefusingState {
+    reason: "readonly",
+    enter: |server| follow(server, &["127.0.0.1", "1"]),
+    leave: lead,
+};
 
 /// The server is a replica that lost its master and serves no stale data.
 pub const MASTER_DOWN: RefusingState = RefusingState {
@@ -60,7 +71,9 @@ pub const SAVING_FAILS: RefusingState = RefusingState {
         std::fs::write(dump.join("taken"), "").expect("it is our directory");
         set(server, "save", "3600 1");
         server.command(&["BGSAVE"]);
-        wait::until("saving to fail", LIMIT, || server.info("persistence")["rdb_last_bgsave_status"] == "err");
+        wait::until("saving to fail", LIMIT, || {
+            server.info("persistence")["rdb_last_bgsave_status"] == "err"
+        });
     },
     leave: |server| set(server, "save", ""),
 };
@@ -73,7 +86,11 @@ pub const BUSY: RefusingState = RefusingState {
         let mut other = server.client();
         thread::spawn(move || other.command(&["EVAL", "while true do end", "0"]).map(drop));
     },
-    leave: |server| wait::until("the script to be killed", LIMIT, || !server.command(&["SCRIPT", "KILL"]).is_error()),
+    leave: |server| {
+        wait::until("the script to be killed", LIMIT, || {
+            !server.command(&["SCRIPT", "KILL"]).is_error()
+        })
+    },
 };
 
 /// The server loads its data, for more than ten seconds. Leaving this state empties it.

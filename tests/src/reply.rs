@@ -123,7 +123,10 @@ fn read(from: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
             None => Ok(Reply::Nil),
         },
         "*" => match length(rest)? {
-            Some(length) => (0..length).map(|_| read(from, depth + 1)).collect::<io::Result<_>>().map(Reply::Array),
+            Some(length) => (0..length)
+                .map(|_| read(from, depth + 1))
+                .collect::<io::Result<_>>()
+                .map(Reply::Array),
             None => Ok(Reply::Nil),
         },
         _ => Err(invalid("a reply of an unknown kind")),
@@ -160,7 +163,9 @@ fn number(digits: &str) -> io::Result<i64> {
 fn length(digits: &str) -> io::Result<Option<usize>> {
     match number(digits)? {
         -1 => Ok(None),
-        length => usize::try_from(length).map(Some).map_err(|_| invalid("a length below nothing")),
+        length => usize::try_from(length)
+            .map(Some)
+            .map_err(|_| invalid("a length below nothing")),
     }
 }
 
@@ -186,7 +191,10 @@ mod tests {
             (b"$-1\r\n", Reply::Nil),
             (b"*-1\r\n", Reply::Nil),
             (b"*2\r\n:1\r\n*1\r\n+a\r\n", {
-                Reply::Array(vec![Reply::Int(1), Reply::Array(vec![Reply::Simple("a".into())])])
+                Reply::Array(vec![
+                    Reply::Int(1),
+                    Reply::Array(vec![Reply::Simple("a".into())]),
+                ])
             }),
         ];
         for (bytes, reply) in replies {
@@ -205,7 +213,15 @@ mod tests {
     #[test]
     fn garbage_is_invalid() {
         let nested = b"*1\r\n".repeat(100);
-        for bytes in [&b"\r\n"[..], b"HTTP/1.1\r\n", b":x\r\n", b"$-2\r\n", b"$1\r\nabc", b"+a\n", &nested] {
+        for bytes in [
+            &b"\r\n"[..],
+            b"HTTP/1.1\r\n",
+            b":x\r\n",
+            b"$-2\r\n",
+            b"$1\r\nabc",
+            b"+a\n",
+            &nested,
+        ] {
             let error = parse(bytes).expect_err("it is no reply");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");
         }

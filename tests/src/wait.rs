@@ -29,7 +29,11 @@ pub fn until(what: impl Display, limit: Duration, mut condition: impl FnMut() ->
 ///
 /// As [`until`].
 #[track_caller]
-pub fn until_some<T>(what: impl Display, limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub fn until_some<T>(
+    what: impl Display,
+    limit: Duration,
+    mut attempt: impl FnMut() -> Option<T>,
+) -> T {
     let (mut waited, mut pause) = (Duration::ZERO, FIRST_PAUSE);
     loop {
         let began = Instant::now();
@@ -50,7 +54,11 @@ pub fn until_some<T>(what: impl Display, limit: Duration, mut attempt: impl FnMu
 /// # Panics
 ///
 /// As [`until`].
-pub async fn until_async(what: impl Display, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
+pub async fn until_async(
+    what: impl Display,
+    limit: Duration,
+    mut condition: impl AsyncFnMut() -> bool,
+) {
     let (mut waited, mut pause) = (Duration::ZERO, FIRST_PAUSE);
     let mut began = Instant::now();
     while !condition().await {
@@ -79,7 +87,9 @@ mod tests {
     #[test]
     fn a_value_that_appears_is_returned() {
         let mut values = [None, None, Some("it")].into_iter();
-        let value = until_some("a value", Duration::from_secs(5), || values.next().flatten());
+        let value = until_some("a value", Duration::from_secs(5), || {
+            values.next().flatten()
+        });
         assert_eq!(value, "it");
     }
 
@@ -102,7 +112,10 @@ mod tests {
     async fn an_asynchronous_condition_lets_other_tasks_run() {
         let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
         let sending = tokio::spawn(async move { sender.send(()).await });
-        until_async("the other task", Duration::from_secs(5), async || receiver.try_recv().is_ok()).await;
+        until_async("the other task", Duration::from_secs(5), async || {
+            receiver.try_recv().is_ok()
+        })
+        .await;
         assert!(sending.await.is_ok_and(|sent| sent.is_ok()));
     }
 

@@ -18,14 +18,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut command = workspace.cargo("run");
     // A peer declares a newer Rust than it uses.
     command
-        .args(["--quiet", "--ignore-rust-version", "--profile", "bench", "--package", BENCHES, "--"])
+        .args([
+            "--quiet",
+            "--ignore-rust-version",
+            "--profile",
+            "bench",
+            "--package",
+            BENCHES,
+            "--",
+        ])
         .args(arguments);
     for (variable, binary) in need::provide(need::TESTS, workspace.target())? {
         command.env(variable, binary);
     }
     match cell(&workspace) {
         Ok((module, libraries)) => {
-            command.env("REDIS_CELL", module).env("REDIS_CELL_LIBRARIES", libraries);
+            command
+                .env("REDIS_CELL", module)
+                .env("REDIS_CELL_LIBRARIES", libraries);
         }
         Err(failure) => println!("redis-cell is left out, it could not be built: {failure}"),
     }
@@ -36,9 +46,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 fn cell(workspace: &Workspace) -> Result<(PathBuf, String), Failure> {
     let target = workspace.target().join("cell");
     let mut build = workspace.cargo("build");
-    build.args(["--quiet", "--release", "--locked", "--manifest-path", "benches/cell/Cargo.toml", "--target-dir"]);
+    build.args([
+        "--quiet",
+        "--release",
+        "--locked",
+        "--manifest-path",
+        "benches/cell/Cargo.toml",
+        "--target-dir",
+    ]);
     failure::run(build.arg(&target))?;
     let libraries = failure::output(Command::new("rustc").args(["--print", "target-libdir"]))?;
-    let module = format!("{}redis_cell{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    Ok((target.join("release").join(module), libraries.trim().to_owned()))
+    let module = format!(
+        "{}redis_cell{}",
+        env::consts::DLL_PREFIX,
+        env::consts::DLL_SUFFIX
+    );
+    Ok((
+        target.join("release").join(module),
+        libraries.trim().to_owned(),
+    ))
 }

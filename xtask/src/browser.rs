@@ -16,7 +16,11 @@ use crate::{
 const PINS: [&str; 2] = ["package.json", "package-lock.json"];
 
 /// Lists the names of the pictures in `docs`.
-const PICTURES: [&str; 3] = ["playground-light.png", "playground-dark.png", "playground-phone.png"];
+const PICTURES: [&str; 3] = [
+    "playground-light.png",
+    "playground-dark.png",
+    "playground-phone.png",
+];
 
 /// Installs the browser and its packages, builds the playground as the tests are built, and runs `tests/browser`.
 ///
@@ -30,13 +34,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         match argument.as_str() {
             "--optional" => is_optional = true,
             "--write" => writes = true,
-            other => return Err(Failure::new(format!("browser takes --optional and --write, got {other:?}"))),
+            other => {
+                return Err(Failure::new(format!(
+                    "browser takes --optional and --write, got {other:?}"
+                )));
+            }
         }
     }
     let workspace = Workspace::load()?;
     let home = workspace.target().join("browser");
     let provided = need::provide(need::BROWSER, workspace.target()).and_then(|needs| {
-        packages(&workspace.root().join("tests/browser"), &home, &named(&needs, "NPM")).map(|()| needs)
+        packages(
+            &workspace.root().join("tests/browser"),
+            &home,
+            &named(&needs, "NPM"),
+        )
+        .map(|()| needs)
     });
     let needs = match provided {
         Ok(needs) => needs,
@@ -51,14 +64,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let pictures = home.join("pictures");
     let mut command = Command::new(named(&needs, "NODE"));
     // One file after the other: each has a browser of its own.
-    command.args(["--test", "--test-concurrency=1", "--test-reporter=spec"]).args(tests(workspace.root())?);
+    command
+        .args(["--test", "--test-concurrency=1", "--test-reporter=spec"])
+        .args(tests(workspace.root())?);
     command.current_dir(workspace.root()).envs(needs);
-    command.env("BROWSER_PACKAGES", &home).env("SCREENSHOTS", &pictures);
-    command.env("PLAYGROUND", workspace.target().join("debug/examples/playground"));
+    command
+        .env("BROWSER_PACKAGES", &home)
+        .env("SCREENSHOTS", &pictures);
+    command.env(
+        "PLAYGROUND",
+        workspace.target().join("debug/examples/playground"),
+    );
     failure::run(&mut command)?;
     if writes {
         for picture in PICTURES {
-            copy(&pictures.join(picture), &workspace.root().join("docs").join(picture))?;
+            copy(
+                &pictures.join(picture),
+                &workspace.root().join("docs").join(picture),
+            )?;
         }
     }
     Ok(())
@@ -66,7 +89,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// Returns the path of the program that the variable names.
 fn named(needs: &[(&'static str, PathBuf)], variable: &str) -> PathBuf {
-    needs.iter().find(|(name, _)| *name == variable).map(|(_, path)| path.clone()).unwrap_or_default()
+    needs
+        .iter()
+        .find(|(name, _)| *name == variable)
+        .map(|(_, path)| path.clone())
+        .unwrap_or_default()
 }
 
 /// Returns the files of tests, in the order of their names.
@@ -81,7 +108,14 @@ fn tests(root: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     tests.sort();
-    if tests.is_empty() { Err(Failure::new(format!("there is no test in {}", directory.display()))) } else { Ok(tests) }
+    if tests.is_empty() {
+        Err(Failure::new(format!(
+            "there is no test in {}",
+            directory.display()
+        )))
+    } else {
+        Ok(tests)
+    }
 }
 
 /// Installs the packages that `from` pins into `home`, unless they are there already.
@@ -89,14 +123,20 @@ fn packages(from: &Path, home: &Path, npm: &Path) -> Result<(), Failure> {
     if is_current(from, home) {
         return Ok(());
     }
-    fs::create_dir_all(home).map_err(|error| Failure::new(format!("cannot make {}: {error}", home.display())))?;
+    fs::create_dir_all(home)
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}", home.display())))?;
     for pin in PINS {
         copy(&from.join(pin), &home.join(pin))?;
     }
     let mut install = Command::new(npm);
-    install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(home);
-    failure::run(&mut install)
-        .map_err(|failure| Failure::new(format!("the packages of the browser tests cannot be had: {failure}")))
+    install
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(home);
+    failure::run(&mut install).map_err(|failure| {
+        Failure::new(format!(
+            "the packages of the browser tests cannot be had: {failure}"
+        ))
+    })
 }
 
 /// Returns whether the packages of these pins were installed. npm writes its own list last.
@@ -109,9 +149,13 @@ fn is_current(from: &Path, home: &Path) -> bool {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    fs::copy(from, to)
-        .map(|_| ())
-        .map_err(|error| Failure::new(format!("cannot copy {} to {}: {error}", from.display(), to.display())))
+    fs::copy(from, to).map(|_| ()).map_err(|error| {
+        Failure::new(format!(
+            "cannot copy {} to {}: {error}",
+            from.display(),
+            to.display()
+        ))
+    })
 }
 
 /// Formats a line that stands out in the output of the build.

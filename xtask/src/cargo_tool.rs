@@ -31,7 +31,14 @@ impl CargoTool {
         if !binary.is_file() {
             let mut install = Command::new("cargo");
             // A tool compiles three times as fast without optimisation, and runs for a second.
-            install.args(["install", "--locked", "--debug", "--version", self.version, "--root"]);
+            install.args([
+                "install",
+                "--locked",
+                "--debug",
+                "--version",
+                self.version,
+                "--root",
+            ]);
             install.arg(self.root(target));
             failure::run(install.arg(self.name))?;
         }
@@ -39,6 +46,8 @@ impl CargoTool {
     }
 
     fn root(&self, target: &Path) -> PathBuf {
-        target.join("tools").join(format!("{}-{}", self.name, self.version))
+        target
+            .join("tools")
+            .join(format!("{}-{}", self.name, self.version))
     }
 }

@@ -55,10 +55,18 @@ fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Failure {
 
 /// Returns the room of a file, as the beginning of its path.
 fn room(file: &str) -> &str {
-    let outer = HOUSES.iter().find(|house| file.starts_with(**house)).map(|house| house.len());
-    let outer = outer.or_else(|| file.find("src/").map(|at| at + "src/".len())).unwrap_or_default();
+    let outer = HOUSES
+        .iter()
+        .find(|house| file.starts_with(**house))
+        .map(|house| house.len());
+    let outer = outer
+        .or_else(|| file.find("src/").map(|at| at + "src/".len()))
+        .unwrap_or_default();
     let inner = &file[outer..];
-    let end = inner.find('/').or_else(|| inner.find(".rs")).unwrap_or(inner.len());
+    let end = inner
+        .find('/')
+        .or_else(|| inner.find(".rs"))
+        .unwrap_or(inner.len());
     &file[..outer + end]
 }
 
@@ -92,8 +100,14 @@ impl Sources {
         let has_library = sources.join("lib.rs").is_file();
         let mut crate_ = Self::default();
         for path in files {
-            let words = path.strip_prefix(sources).unwrap_or(&path).with_extension("");
-            let mut module: Words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+            let words = path
+                .strip_prefix(sources)
+                .unwrap_or(&path)
+                .with_extension("");
+            let mut module: Words = words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
             match module.last().map(String::as_str) {
                 // The root of a program beside a library is another crate.
                 Some("main") if has_library && module.len() == 1 => continue,
@@ -102,28 +116,49 @@ impl Sources {
                 _ => {}
             }
             let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
-            let tokens: TokenStream =
-                text.parse().map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-            let file = path.strip_prefix(base).unwrap_or(&path).to_string_lossy().into_owned();
+            let tokens: TokenStream = text
+                .parse()
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            let file = path
+                .strip_prefix(base)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .into_owned();
             crate_.modules.insert(module.clone(), file.clone());
-            Reader { sources: &mut crate_, file, module }.read(tokens);
+            Reader {
+                sources: &mut crate_,
+                file,
+                module,
+            }
+            .read(tokens);
         }
         Ok(crate_)
     }
 
     /// Describes every circle of rooms: for each of its rooms the imports from the others.
     fn circles(&self) -> Vec<String> {
-        let files: BTreeMap<_, _> = self.modules.iter().map(|(module, file)| (file.as_str(), module)).collect();
+        let files: BTreeMap<_, _> = self
+            .modules
+            .iter()
+            .map(|(module, file)| (file.as_str(), module))
+            .collect();
         let is_test = |file: &str| files.get(file).is_some_and(|module| self.is_test(module));
         let mut imports: BTreeMap<(&str, &str), (usize, BTreeSet<&str>)> = BTreeMap::new();
         for used in self.uses.iter().filter(|used| !is_test(&used.file)) {
-            let Some(to) = self.resolve(&used.path, 0) else { continue };
+            let Some(to) = self.resolve(&used.path, 0) else {
+                continue;
+            };
             if room(to) != room(&used.file) {
-                let (_, names) = imports.entry((&used.file, to)).or_insert((used.line, BTreeSet::new()));
+                let (_, names) = imports
+                    .entry((&used.file, to))
+                    .or_insert((used.line, BTreeSet::new()));
                 names.extend(name(&used.path));
             }
         }
-        let edges: BTreeSet<(&str, &str)> = imports.keys().map(|(from, to)| (room(from), room(to))).collect();
+        let edges: BTreeSet<(&str, &str)> = imports
+            .keys()
+            .map(|(from, to)| (room(from), room(to)))
+            .collect();
         let rooms: BTreeSet<&str> = edges.iter().map(|(from, _)| *from).collect();
         let circle_of = |one: &&str| {
             rooms
@@ -132,7 +167,11 @@ impl Sources {
                 .filter(|other| reaches(&edges, one, other) && reaches(&edges, other, one))
                 .collect::<BTreeSet<_>>()
         };
-        let circles: BTreeSet<_> = rooms.iter().map(circle_of).filter(|circle| circle.len() > 1).collect();
+        let circles: BTreeSet<_> = rooms
+            .iter()
+            .map(circle_of)
+            .filter(|circle| circle.len() > 1)
+            .collect();
         let describe = |circle: &BTreeSet<&str>| {
             let names: Vec<&str> = circle.iter().copied().collect();
             let mut text = format!("a circle of {} rooms, {}:", circle.len(), names.join(", "));
@@ -160,7 +199,11 @@ impl Sources {
                 module = below;
             } else if let Some(import) = self.imports.get(&(module.clone(), word.clone())) {
                 let whole = [import, &path[at + 1..]].concat();
-                return if depth < DEEPEST { self.resolve(&whole, depth + 1) } else { None };
+                return if depth < DEEPEST {
+                    self.resolve(&whole, depth + 1)
+                } else {
+                    None
+                };
             } else {
                 return self.modules.get(&module).map(String::as_str);
             }
@@ -173,7 +216,10 @@ impl Sources {
 fn reaches(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
     let (mut known, mut next) = (BTreeSet::new(), vec![from]);
     while let Some(room) = next.pop() {
-        let used = edges.iter().filter(|(user, _)| *user == room).map(|(_, used)| *used);
+        let used = edges
+            .iter()
+            .filter(|(user, _)| *user == room)
+            .map(|(_, used)| *used);
         next.extend(used.filter(|used| known.insert(*used)));
     }
     known.contains(to)
@@ -181,7 +227,10 @@ fn reaches(edges: &BTreeSet<(&str, &str)>, from: &str, to: &str) -> bool {
 
 /// Returns the word of a path that is written as a name: the type of `Type::new`, the function of `module::function`.
 fn name(path: &[String]) -> Option<&str> {
-    path.iter().find(|word| word.starts_with(char::is_uppercase)).or(path.last()).map(String::as_str)
+    path.iter()
+        .find(|word| word.starts_with(char::is_uppercase))
+        .or(path.last())
+        .map(String::as_str)
 }
 
 /// Lists the sources in a folder and those below.
@@ -211,15 +260,21 @@ impl Reader<'_> {
         while let Some(first) = rest.first() {
             let mut length = 1;
             match (first, rest.get(1)) {
-                (TokenTree::Punct(mark), Some(TokenTree::Group(attribute))) if mark.as_char() == '#' => {
-                    let text = attribute.stream().to_string().replace(char::is_whitespace, "");
+                (TokenTree::Punct(mark), Some(TokenTree::Group(attribute)))
+                    if mark.as_char() == '#' =>
+                {
+                    let text = attribute
+                        .stream()
+                        .to_string()
+                        .replace(char::is_whitespace, "");
                     is_test |= text.starts_with("cfg(test)") || text.starts_with("cfg(all(test,");
                     rest = &rest[2..];
                     continue;
                 }
                 (TokenTree::Ident(word), visibility) if word == "pub" => {
                     is_public = true;
-                    rest = &rest[1 + usize::from(matches!(visibility, Some(TokenTree::Group(_))))..];
+                    rest =
+                        &rest[1 + usize::from(matches!(visibility, Some(TokenTree::Group(_))))..];
                     continue;
                 }
                 (TokenTree::Ident(word), Some(TokenTree::Ident(name))) if word == "mod" => {
@@ -229,7 +284,10 @@ impl Reader<'_> {
                 _ if is_test => length = 1 + rest.iter().position(is_end).unwrap_or(rest.len() - 1),
                 (TokenTree::Ident(word), _) if word == "use" => {
                     self.import(&rest[1..], &[], is_public);
-                    length = 1 + rest.iter().position(is_end_of_import).unwrap_or(rest.len() - 1);
+                    length = 1 + rest
+                        .iter()
+                        .position(is_end_of_import)
+                        .unwrap_or(rest.len() - 1);
                 }
                 (TokenTree::Group(group), _) => self.read(group.stream()),
                 _ => {
@@ -251,15 +309,22 @@ impl Reader<'_> {
         match block {
             _ if is_test => _ = self.sources.tests.insert(child),
             Some(TokenTree::Group(block)) => {
-                self.sources.modules.insert(child.clone(), self.file.clone());
+                self.sources
+                    .modules
+                    .insert(child.clone(), self.file.clone());
                 let outer = std::mem::replace(&mut self.module, child);
                 self.read(block.stream());
                 self.module = outer;
             }
             // Its file is read on its own, unless an attribute says that it is in another crate.
             _ => {
-                let file = Path::new(&self.file).with_file_name(name).with_extension("rs");
-                self.sources.modules.entry(child).or_insert_with(|| file.to_string_lossy().into_owned());
+                let file = Path::new(&self.file)
+                    .with_file_name(name)
+                    .with_extension("rs");
+                self.sources
+                    .modules
+                    .entry(child)
+                    .or_insert_with(|| file.to_string_lossy().into_owned());
             }
         }
     }
@@ -271,12 +336,16 @@ impl Reader<'_> {
         match tokens.get(length..).unwrap_or_default() {
             [TokenTree::Group(group), ..] => {
                 let trees: Vec<TokenTree> = group.stream().into_iter().collect();
-                trees.split(|token| is(token, ',')).for_each(|tree| self.import(tree, &words, is_public));
+                trees
+                    .split(|token| is(token, ','))
+                    .for_each(|tree| self.import(tree, &words, is_public));
             }
             after if !tokens.is_empty() => {
                 words.pop_if(|word| word == "self" && !outer.is_empty());
                 let rename = match after {
-                    [TokenTree::Ident(word), TokenTree::Ident(name), ..] if word == "as" => Some(name.to_string()),
+                    [TokenTree::Ident(word), TokenTree::Ident(name), ..] if word == "as" => {
+                        Some(name.to_string())
+                    }
                     _ => None,
                 };
                 let (name, path) = (rename.or(words.last().cloned()), self.absolute(&words));
@@ -284,7 +353,9 @@ impl Reader<'_> {
                 if !is_public {
                     self.note(path.clone(), &tokens[0]);
                 }
-                self.sources.imports.insert((self.module.clone(), name.unwrap_or_default()), path);
+                self.sources
+                    .imports
+                    .insert((self.module.clone(), name.unwrap_or_default()), path);
             }
             _ => {}
         }
@@ -292,7 +363,11 @@ impl Reader<'_> {
 
     fn note(&mut self, path: Words, at: &TokenTree) {
         let line = at.span().start().line;
-        self.sources.uses.push(Use { file: self.file.clone(), line, path });
+        self.sources.uses.push(Use {
+            file: self.file.clone(),
+            line,
+            path,
+        });
     }
 
     /// Returns a path of this module as one from the root of the crate.
@@ -339,7 +414,8 @@ fn is_end_of_import(token: &TokenTree) -> bool {
 
 /// Returns whether an item ends with this token.
 fn is_end(token: &TokenTree) -> bool {
-    is(token, ';') || matches!(token, TokenTree::Group(block) if block.delimiter() == Delimiter::Brace)
+    is(token, ';')
+        || matches!(token, TokenTree::Group(block) if block.delimiter() == Delimiter::Brace)
 }
 
 #[cfg(test)]
@@ -354,25 +430,44 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("the directory is ours");
             fs::write(path, text).expect("the directory is ours");
         }
-        Sources::read(directory.path(), directory.path()).expect("the sources can be read").circles()
+        Sources::read(directory.path(), directory.path())
+            .expect("the sources can be read")
+            .circles()
     }
 
     #[test]
     fn rooms_that_import_from_each_other_are_a_circle() {
         for (a, b, expected) in [
-            ("use crate::b::B;\npub struct A(B);", "\nuse super::a::{A, other};", "A, other"),
-            ("pub fn a() { crate::b::B::new() }", "\npub fn b() { assert!(super::a::A::new() > 1); }", "A"),
+            (
+                "use crate::b::B;\npub struct A(B);",
+                "\nuse super::a::{A, other};",
+                "A, other",
+            ),
+            (
+                "pub fn a() { crate::b::B::new() }",
+                "\npub fn b() { assert!(super::a::A::new() > 1); }",
+                "A",
+            ),
             (
                 "mod inner { use super::super::b::B; }",
                 "\nuse crate::a;\nfn b() { a::made_by_a_macro(); }",
                 "made_by_a_macro",
             ),
-            ("pin_project! { pub struct A { inner: crate::b::B } }", "\npub struct B(Box<crate::a::A>);", "A"),
+            (
+                "pin_project! { pub struct A { inner: crate::b::B } }",
+                "\npub struct B(Box<crate::a::A>);",
+                "A",
+            ),
         ] {
             let found = circles(&[("lib.rs", "mod a; mod b;"), ("a.rs", a), ("b.rs", b)]);
             let line = if expected.contains('_') { 3 } else { 2 };
             let from_b = format!("  b.rs:{line} takes {expected} from a.rs");
-            assert_eq!(found, [format!("a circle of 2 rooms, a, b:\n  a.rs:1 takes B from b.rs\n{from_b}")]);
+            assert_eq!(
+                found,
+                [format!(
+                    "a circle of 2 rooms, a, b:\n  a.rs:1 takes B from b.rs\n{from_b}"
+                )]
+            );
         }
     }
 
@@ -385,20 +480,40 @@ mod tests {
             ("c.rs", "use crate::{a::a, d::d};"),
             ("d.rs", "pub fn d() {}"),
         ]);
-        assert!(matches!(&found[..], [circle] if circle.starts_with("a circle of 3 rooms, a, b, c:\n")), "{found:?}");
+        assert!(
+            matches!(&found[..], [circle] if circle.starts_with("a circle of 3 rooms, a, b, c:\n")),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn a_re_export_leads_to_the_file_that_defines_the_name() {
         let mut files = [
             ("lib.rs", "mod room; mod user; pub use room::Inner;"),
-            ("room/mod.rs", "mod inner; mod other;\npub use inner::Inner;\npub(crate) use other::Other;"),
-            ("room/inner.rs", "use crate::user::User;\npub struct Inner(User);"),
-            ("room/other.rs", "use super::Inner;\npub struct Other(Inner);"),
+            (
+                "room/mod.rs",
+                "mod inner; mod other;\npub use inner::Inner;\npub(crate) use other::Other;",
+            ),
+            (
+                "room/inner.rs",
+                "use crate::user::User;\npub struct Inner(User);",
+            ),
+            (
+                "room/other.rs",
+                "use super::Inner;\npub struct Other(Inner);",
+            ),
             ("user.rs", "use crate::Inner;\npub struct User(Box<Inner>);"),
         ];
-        let (one, other) = ("room/inner.rs:1 takes User from user.rs", "user.rs:1 takes Inner from room/inner.rs");
-        assert_eq!(circles(&files), [format!("a circle of 2 rooms, room, user:\n  {one}\n  {other}")]);
+        let (one, other) = (
+            "room/inner.rs:1 takes User from user.rs",
+            "user.rs:1 takes Inner from room/inner.rs",
+        );
+        assert_eq!(
+            circles(&files),
+            [format!(
+                "a circle of 2 rooms, room, user:\n  {one}\n  {other}"
+            )]
+        );
         // Without the import from `inner`, `mod.rs` and `lib.rs` are in no circle although all names pass through them.
         files[2].1 = "pub struct Inner;";
         assert_eq!(circles(&files), [""; 0]);
@@ -407,7 +522,10 @@ mod tests {
     #[test]
     fn one_room_one_file_tests_and_other_crates_make_no_circle() {
         let found = circles(&[
-            ("lib.rs", "mod a; mod b; mod redis; mod c { pub struct C(super::D); } pub struct D(c::C);"),
+            (
+                "lib.rs",
+                "mod a; mod b; mod redis; mod c { pub struct C(super::D); } pub struct D(c::C);",
+            ),
             (
                 "a.rs",
                 "pub struct A;\n#[cfg(test)] mod tests { use crate::b::B; }\n#[cfg(all(test, unix))] use crate::b::B;\n#[cfg(test)] mod far;",
@@ -417,8 +535,14 @@ mod tests {
                 "b.rs",
                 "use crate::{a::A, redis::R};\npub struct B(A);\nimpl B {\n  #[cfg(test)] fn c() { crate::c::C; }\n}",
             ),
-            ("redis/mod.rs", "mod inner; pub(crate) use inner::R; fn f(b: u8) -> ::b::B { b; std::b::b() }"),
-            ("redis/inner.rs", "use super::R; use std::{fmt, b}; pub struct R(fmt::R);"),
+            (
+                "redis/mod.rs",
+                "mod inner; pub(crate) use inner::R; fn f(b: u8) -> ::b::B { b; std::b::b() }",
+            ),
+            (
+                "redis/inner.rs",
+                "use super::R; use std::{fmt, b}; pub struct R(fmt::R);",
+            ),
         ]);
         assert_eq!(found, [""; 0]);
     }
@@ -426,10 +550,22 @@ mod tests {
     #[test]
     fn a_room_is_a_folder_or_a_file_beside_the_root_of_a_crate() {
         for (file, name) in [
-            ("crates/tollgate/src/limiter/wait/queue.rs", "crates/tollgate/src/limiter"),
-            ("crates/tollgate/src/limiter.rs", "crates/tollgate/src/limiter"),
-            ("crates/tollgate/src/redis/server/health.rs", "crates/tollgate/src/redis/server"),
-            ("crates/tollgate/src/redis/store.rs", "crates/tollgate/src/redis/store"),
+            (
+                "crates/tollgate/src/limiter/wait/queue.rs",
+                "crates/tollgate/src/limiter",
+            ),
+            (
+                "crates/tollgate/src/limiter.rs",
+                "crates/tollgate/src/limiter",
+            ),
+            (
+                "crates/tollgate/src/redis/server/health.rs",
+                "crates/tollgate/src/redis/server",
+            ),
+            (
+                "crates/tollgate/src/redis/store.rs",
+                "crates/tollgate/src/redis/store",
+            ),
             ("crates/tollgate/src/lib.rs", "crates/tollgate/src/lib"),
         ] {
             assert_eq!(room(file), name);

@@ -8,10 +8,12 @@ use crate::{
     workspace::Workspace,
 };
 
-const DENY: CargoTool = CargoTool { name: "cargo-deny", version: "0.20.2" };
+const DENY: CargoTool = CargoTool {
+    name: "cargo-deny",
+    version: "0.20.2",
+};
 
-const NOT_INSTALLED: &str =
-    "cargo-deny is not installed, deny.toml is not checked: `cargo xtask release dependencies` installs it";
+const NOT_INSTALLED: &str = "cargo-deny is not installed, deny.toml is not checked: `cargo xtask release dependencies` installs it";
 
 /// Checks the dependencies if `cargo-deny` is installed. Otherwise a line says that they are not checked.
 ///
@@ -47,7 +49,13 @@ fn installed(workspace: &Workspace) -> Command {
 
 /// Runs the checks. Without the database of advisories, a line says what is not checked.
 fn check(deny: impl Fn() -> Command) -> Result<(), Failure> {
-    failure::run(deny().args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))?;
+    failure::run(deny().args([
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ]))?;
     if let Err(unreachable) = failure::run(deny().args(["fetch", "db"])) {
         eprintln!("{unreachable}: the advisories are not checked");
         return Ok(());

@@ -26,25 +26,38 @@ const RUSTDOC: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
 /// When rustdoc warns, or when the pages of a published crate with features show no badge.
 pub(crate) fn check(workspace: &Workspace, with_benches: bool) -> Result<(), Failure> {
     let mut doc = workspace.cargo_members("doc", with_benches);
-    doc.args(["--no-deps", "--all-features", "--lib"]).env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
+    doc.args(["--no-deps", "--all-features", "--lib"])
+        .env("RUSTDOCFLAGS", "--cfg docsrs -D warnings");
     // With these programs by name and an example, what clippy has compiled serves the documentation too.
-    for program in workspace.documented_programs().filter(|program| with_benches || *program != BENCHES) {
+    for program in workspace
+        .documented_programs()
+        .filter(|program| with_benches || *program != BENCHES)
+    {
         doc.args(["--bin", program]);
     }
     doc.args(AS_TESTED);
     doc.env("RUSTDOC", wrapper(workspace.target())?);
     failure::run(&mut doc)?;
     for member in workspace.published_members() {
-        let pages = workspace.target().join("doc").join(member.name.replace('-', "_"));
-        let features = member.package["features"].as_object().map_or(0, serde_json::Map::len);
+        let pages = workspace
+            .target()
+            .join("doc")
+            .join(member.name.replace('-', "_"));
+        let features = member.package["features"]
+            .as_object()
+            .map_or(0, serde_json::Map::len);
         // A program has no page of its own.
         if features == 0 || !pages.is_dir() {
             continue;
         }
-        let broken = |error: io::Error| Failure::new(format!("cannot read {}: {error}", pages.display()));
+        let broken =
+            |error: io::Error| Failure::new(format!("cannot read {}: {error}", pages.display()));
         let badges = badges(&pages).map_err(broken)?;
         if badges == 0 {
-            return Err(Failure::new(format!("the documentation of {} shows no badge of a feature", member.name)));
+            return Err(Failure::new(format!(
+                "the documentation of {} shows no badge of a feature",
+                member.name
+            )));
         }
         eprintln!("{}: {badges} pages show badges of features", member.name);
     }
@@ -59,7 +72,9 @@ fn wrapper(target: &Path) -> Result<PathBuf, Failure> {
         fs::write(&path, RUSTDOC)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
     };
-    write().map_err(|error: io::Error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+    write().map_err(|error: io::Error| {
+        Failure::new(format!("cannot write {}: {error}", path.display()))
+    })?;
     Ok(path)
 }
 
@@ -70,7 +85,10 @@ fn badges(directory: &Path) -> io::Result<usize> {
         let path = entry?.path();
         if path.is_dir() {
             count += badges(&path)?;
-        } else if path.extension().is_some_and(|extension| extension == "html") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "html")
+        {
             count += usize::from(fs::read_to_string(&path)?.contains(BADGE));
         }
     }

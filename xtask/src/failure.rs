@@ -25,17 +25,25 @@ impl fmt::Display for Failure {
 
 /// Formats a command as a person types it.
 pub(crate) fn spelled(command: &Command) -> String {
-    let settings =
-        command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
+    let settings = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
-    settings.chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+    settings
+        .chain(words.map(quoted))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.into_owned() }
+    if word.is_empty() || word.contains(char::is_whitespace) {
+        format!("'{word}'")
+    } else {
+        word.into_owned()
+    }
 }
 
 /// Runs a command and shows its output.
@@ -46,8 +54,14 @@ fn quoted(word: &OsStr) -> String {
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     let spelled = spelled(command);
     eprintln!("$ {spelled}");
-    let status = command.status().map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
-    if status.success() { Ok(()) } else { Err(Failure::new(format!("`{spelled}` failed: {status}"))) }
+    let status = command
+        .status()
+        .map_err(|error| Failure::new(format!("cannot start `{spelled}`: {error}")))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::new(format!("`{spelled}` failed: {status}")))
+    }
 }
 
 /// Runs a command and returns its standard output. Its errors stay visible.
@@ -65,7 +79,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(Failure::new(format!("`{spelled}` failed: {}", output.status)))
+        Err(Failure::new(format!(
+            "`{spelled}` failed: {}",
+            output.status
+        )))
     }
 }
 
@@ -91,7 +108,12 @@ mod tests {
     #[test]
     fn a_command_is_spelled_as_it_would_be_typed() {
         let mut command = Command::new("/toolchain/bin/cargo");
-        command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-        assert_eq!(spelled(&command), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+        command
+            .args(["doc", "--no-deps"])
+            .env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(
+            spelled(&command),
+            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
+        );
     }
 }

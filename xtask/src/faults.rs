@@ -33,12 +33,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Returns the named server, and the other arguments.
-fn chosen(arguments: &[String]) -> Result<(Option<&'static servers::Server>, Vec<&String>), Failure> {
+fn chosen(
+    arguments: &[String],
+) -> Result<(Option<&'static servers::Server>, Vec<&String>), Failure> {
     let (mut server, mut others) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if word == "--server" {
-            let name = words.next().ok_or_else(|| Failure::new("--server takes the name of a server"))?;
+            let name = words
+                .next()
+                .ok_or_else(|| Failure::new("--server takes the name of a server"))?;
             server = Some(servers::named(name)?);
         } else {
             others.push(word);
@@ -53,7 +57,9 @@ mod tests {
 
     #[test]
     fn the_server_is_removed_from_the_arguments() {
-        let words: Vec<String> = ["--quick", "--server", "redis8", "N3"].map(str::to_owned).into();
+        let words: Vec<String> = ["--quick", "--server", "redis8", "N3"]
+            .map(str::to_owned)
+            .into();
         let (server, others) = chosen(&words).expect("it is known");
         assert_eq!(server.map(|server| server.name), Some("redis8"));
         assert_eq!(others, [&words[0], &words[3]]);

@@ -18,8 +18,16 @@ pub(crate) const VARIABLE: &str = "FOREIGN_PYTHON";
 const PINS: &str = include_str!("../../tools/foreign/python/requirements.txt");
 
 /// Selects the programs that the tool starts: itself, and these examples.
-const PROGRAMS: [&str; 8] =
-    ["--bin", "tollgate-foreign", "--bin", "tollgate-envoy", "--example", "behind_a_proxy", "--example", "grpc_server"];
+const PROGRAMS: [&str; 8] = [
+    "--bin",
+    "tollgate-foreign",
+    "--bin",
+    "tollgate-envoy",
+    "--example",
+    "behind_a_proxy",
+    "--example",
+    "grpc_server",
+];
 
 /// Installs the clients, builds `tools/foreign` as the tests are built, and runs it with these arguments.
 ///
@@ -29,7 +37,8 @@ const PROGRAMS: [&str; 8] =
 /// answer than the expected one.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
-    let (options, arguments): (Vec<_>, Vec<_>) = arguments.iter().partition(|word| *word == "--optional");
+    let (options, arguments): (Vec<_>, Vec<_>) =
+        arguments.iter().partition(|word| *word == "--optional");
     let python = match provide(workspace.target()) {
         Ok(python) => python,
         Err(failure) if !options.is_empty() => {
@@ -41,7 +50,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let needs = need::provide(need::TESTS, workspace.target())?;
     failure::run(&mut workspace.cargo_build(&PROGRAMS))?;
     let mut command = Command::new(workspace.target().join("debug/tollgate-foreign"));
-    command.args(arguments).current_dir(workspace.root()).env(VARIABLE, python).envs(needs);
+    command
+        .args(arguments)
+        .current_dir(workspace.root())
+        .env(VARIABLE, python)
+        .envs(needs);
     failure::run(&mut command)
 }
 
@@ -57,7 +70,9 @@ pub(crate) fn provide(target: &Path) -> Result<PathBuf, Failure> {
         return Ok(python.into());
     }
     if !cfg!(target_os = "linux") {
-        return Err(Failure::new("the clients are tried on Linux only, where each has an address of 127.0.0.0/8"));
+        return Err(Failure::new(
+            "the clients are tried on Linux only, where each has an address of 127.0.0.0/8",
+        ));
     }
     let home = target.join("foreign");
     if pypi::installed(&home, PINS).is_none() {

@@ -15,7 +15,9 @@ const INPUTS: &str = "5000000";
 /// When they do not compile, or a law does not hold: the input that breaks it is printed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut command = Workspace::load()?.cargo("test");
-    command.args(["--quiet", "--profile", "fuzz", "--package", "tollgate-fuzz"]).args(arguments);
+    command
+        .args(["--quiet", "--profile", "fuzz", "--package", "tollgate-fuzz"])
+        .args(arguments);
     if std::env::var_os("PROPTEST_CASES").is_none() {
         command.env("PROPTEST_CASES", INPUTS);
     }

@@ -27,7 +27,14 @@ const FOR_RUSTDOC: &str = "links.md";
 /// Lists the links that lead nowhere.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]).current_dir(workspace.root());
+    git.args([
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "-z",
+    ])
+    .current_dir(workspace.root());
     let listed = failure::output(&mut git)?;
     let exists = |path: &&str| workspace.root().join(path).is_file();
     let files: Vec<_> = listed.split('\0').filter(exists).collect();
@@ -36,10 +43,17 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let names = Names::read(workspace.root(), &files)?;
     let dead = dead(workspace.root(), &pages, &names)?;
     if dead.is_empty() {
-        eprintln!("the links of {} pages lead somewhere, and the files and items that they name exist", pages.len());
+        eprintln!(
+            "the links of {} pages lead somewhere, and the files and items that they name exist",
+            pages.len()
+        );
         Ok(())
     } else {
-        Err(Failure::new(format!("{} links or names lead nowhere:\n  {}", dead.len(), dead.join("\n  "))))
+        Err(Failure::new(format!(
+            "{} links or names lead nowhere:\n  {}",
+            dead.len(),
+            dead.join("\n  ")
+        )))
     }
 }
 
@@ -58,29 +72,60 @@ fn dead(root: &Path, paths: &BTreeSet<PathBuf>, names: &Names) -> Result<Vec<Str
         if path.ends_with(FOR_RUSTDOC) {
             continue;
         }
-        found.extend(page.targets.iter().filter_map(|target| nowhere(root, path, target, &pages)));
+        found.extend(
+            page.targets
+                .iter()
+                .filter_map(|target| nowhere(root, path, target, &pages)),
+        );
         if let Some(rustdoc) = pages.get(path.with_file_name(FOR_RUSTDOC).as_path()) {
-            let missing = page.defined.iter().filter(|label| !rustdoc.defined.contains(*label));
-            found.extend(missing.map(|label| format!("[{label}] is not defined in {FOR_RUSTDOC}, for rustdoc")));
+            let missing = page
+                .defined
+                .iter()
+                .filter(|label| !rustdoc.defined.contains(*label));
+            found
+                .extend(missing.map(|label| {
+                    format!("[{label}] is not defined in {FOR_RUSTDOC}, for rustdoc")
+                }));
         }
-        dead.extend(found.into_iter().map(|what| format!("{}: {what}", path.display())));
+        dead.extend(
+            found
+                .into_iter()
+                .map(|what| format!("{}: {what}", path.display())),
+        );
     }
     Ok(dead)
 }
 
 /// Returns what is wrong with a link from the page at `from`.
-fn nowhere(root: &Path, from: &Path, target: &str, pages: &BTreeMap<&Path, Page>) -> Option<String> {
-    if ["https://", "http://", "mailto:", "data:"].iter().any(|scheme| target.starts_with(scheme)) {
+fn nowhere(
+    root: &Path,
+    from: &Path,
+    target: &str,
+    pages: &BTreeMap<&Path, Page>,
+) -> Option<String> {
+    if ["https://", "http://", "mailto:", "data:"]
+        .iter()
+        .any(|scheme| target.starts_with(scheme))
+    {
         return None;
     }
-    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
-    let path = if file.is_empty() { from.to_owned() } else { resolve(&from.with_file_name(file)) };
+    let (file, anchor) = target
+        .split_once('#')
+        .map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let path = if file.is_empty() {
+        from.to_owned()
+    } else {
+        resolve(&from.with_file_name(file))
+    };
     if !root.join(&path).exists() {
         return Some(format!("{target}: there is no {}", path.display()));
     }
     let heads = &pages.get(path.as_path())?.anchors;
     let anchor = anchor.filter(|anchor| !heads.contains(*anchor))?;
-    Some(format!("{target}: {} has no heading {anchor:?}", path.display()))
+    Some(format!(
+        "{target}: {} has no heading {anchor:?}",
+        path.display()
+    ))
 }
 
 /// Resolves `.` and `..` in a path.
@@ -126,7 +171,10 @@ impl Page {
             match fence {
                 Some(end) if marks.starts_with(end) => (fence, is_paragraph) = (None, false),
                 Some(_) => {}
-                None => match ["```", "~~~"].into_iter().find(|mark| marks.starts_with(mark)) {
+                None => match ["```", "~~~"]
+                    .into_iter()
+                    .find(|mark| marks.starts_with(mark))
+                {
                     Some(mark) => fence = Some(mark),
                     None => is_paragraph = page.line(line, is_paragraph, &mut prose),
                 },
@@ -138,16 +186,24 @@ impl Page {
 
     /// Reads a heading or a definition, and adds any other line to the prose. Returns whether a paragraph may go on.
     fn line(&mut self, line: &str, is_paragraph: bool, prose: &mut String) -> bool {
-        self.anchors.extend(line.split("id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
-        let definition = line.strip_prefix('[').filter(|rest| !is_paragraph && !rest.starts_with('^'));
+        self.anchors.extend(
+            line.split("id=\"")
+                .skip(1)
+                .filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())),
+        );
+        let definition = line
+            .strip_prefix('[')
+            .filter(|rest| !is_paragraph && !rest.starts_with('^'));
         if let Some((label, target)) = definition.and_then(|rest| rest.split_once("]: ")) {
             self.defined.insert(small(&masked(label)));
-            self.targets.extend(target.split_whitespace().next().map(str::to_owned));
+            self.targets
+                .extend(target.split_whitespace().next().map(str::to_owned));
             return false;
         }
         // A footnote names the source of a statement, which is in another repository.
         if !line.starts_with("[^") {
-            self.code.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+            self.code
+                .extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
         }
         prose.push_str(line);
         prose.push('\n');
@@ -156,7 +212,10 @@ impl Page {
         if is_heading {
             let slug = slug(line[level..].trim());
             let repeated = (1..).map(|count| format!("{slug}-{count}"));
-            let free = [slug.clone()].into_iter().chain(repeated).find(|slug| !self.anchors.contains(slug));
+            let free = [slug.clone()]
+                .into_iter()
+                .chain(repeated)
+                .find(|slug| !self.anchors.contains(slug));
             self.anchors.extend(free);
         }
         !is_heading && !line.trim().is_empty()
@@ -170,8 +229,11 @@ impl Page {
             let label = opening.map_or("", |opening| &prose[opening + 1..at]);
             if let Some(target) = rest.strip_prefix('(') {
                 let target = target.split([')', ' ', '\n']).next().unwrap_or_default();
-                self.targets.push(target.trim_matches(['<', '>']).to_owned());
-            } else if let Some((label, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+                self.targets
+                    .push(target.trim_matches(['<', '>']).to_owned());
+            } else if let Some((label, _)) =
+                rest.strip_prefix('[').and_then(|rest| rest.split_once(']'))
+            {
                 self.used.insert(small(label));
                 self.surely_links.insert(small(label));
             } else if label.starts_with('`') && label.ends_with('`') && !rest.starts_with('`') {
@@ -185,15 +247,25 @@ impl Page {
 
     /// Returns a line for each label that is used and not defined, or defined and not used.
     fn loose_ends(&self) -> Vec<String> {
-        let undefined = self.surely_links.difference(&self.defined).map(|label| format!("[{label}] is not defined"));
-        let unused = self.defined.difference(&self.used).map(|label| format!("[{label}] is defined and not used"));
+        let undefined = self
+            .surely_links
+            .difference(&self.defined)
+            .map(|label| format!("[{label}] is not defined"));
+        let unused = self
+            .defined
+            .difference(&self.used)
+            .map(|label| format!("[{label}] is defined and not used"));
         undefined.chain(unused).collect()
     }
 }
 
 /// Compares labels as Markdown does: without regard to case and line ends.
 fn small(label: &str) -> String {
-    label.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+    label
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .to_lowercase()
 }
 
 /// Replaces the brackets in pieces of code, where they make no links.
@@ -232,8 +304,12 @@ fn slug(heading: &str) -> String {
         rest = after.split_once(')').map_or("", |(_, rest)| rest);
     }
     text.push_str(rest);
-    let kept = text.chars().filter(|&c| c.is_alphanumeric() || [' ', '-', '_'].contains(&c));
-    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    let kept = text
+        .chars()
+        .filter(|&c| c.is_alphanumeric() || [' ', '-', '_'].contains(&c));
+    kept.flat_map(char::to_lowercase)
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -249,7 +325,12 @@ mod tests {
             fs::write(path, text).expect("the directory is ours");
         }
         let names = Names::read(folder.path(), &[]).expect("no file");
-        dead(folder.path(), &pages.iter().map(|(name, _)| name.into()).collect(), &names).expect("readable")
+        dead(
+            folder.path(),
+            &pages.iter().map(|(name, _)| name.into()).collect(),
+            &names,
+        )
+        .expect("readable")
     }
 
     #[test]
@@ -259,7 +340,13 @@ mod tests {
 
     #[test]
     fn a_link_to_a_missing_file_is_found() {
-        let pages = [("docs/a.md", "[b](b.md) [c](c.md) [up](../d.md#x)\n[it][e]\n\n[e]: ../e.rs"), ("docs/b.md", "")];
+        let pages = [
+            (
+                "docs/a.md",
+                "[b](b.md) [c](c.md) [up](../d.md#x)\n[it][e]\n\n[e]: ../e.rs",
+            ),
+            ("docs/b.md", ""),
+        ];
         assert_eq!(
             dead_links(&pages),
             [
@@ -272,7 +359,8 @@ mod tests {
 
     #[test]
     fn a_link_to_a_missing_heading_is_found() {
-        let text = "# The `RateLimit` field, [here](b.md)!\n## Two\n## Two\n```\n# no heading\n```\n";
+        let text =
+            "# The `RateLimit` field, [here](b.md)!\n## Two\n## Two\n```\n# no heading\n```\n";
         let links = "[1](a.md#the-ratelimit-field-here) [2](a.md#two-1) [3](a.md#two-2) [4](a.md#no-heading)";
         let dead = dead_links(&[("a.md", text), ("b.md", links)]);
         assert_eq!(
@@ -296,7 +384,8 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_exist_is_found_unless_a_footnote_or_a_block_names_it() {
-        let text = "See `gone.rs`.\n\n[^a]: `src/governor.rs` of another crate\n\n```\n`gone.lua`\n```\n";
+        let text =
+            "See `gone.rs`.\n\n[^a]: `src/governor.rs` of another crate\n\n```\n`gone.lua`\n```\n";
         assert_eq!(dead_links(&[("a.md", text)]), ["a.md: there is no gone.rs"]);
     }
 
@@ -304,7 +393,11 @@ mod tests {
     fn a_label_is_defined_and_used() {
         let page = "[text][one], [`Two`] and [`Three(n)`]. See\n[four]: this is text.\n\n[`two`]: a.md\n[four]: a.md\n[five]: a.md\n";
         let dead = dead_links(&[("a.md", page)]);
-        let expected = ["[`three{n}`] is not defined", "[one] is not defined", "[five] is defined and not used"];
+        let expected = [
+            "[`three{n}`] is not defined",
+            "[one] is not defined",
+            "[five] is defined and not used",
+        ];
         assert_eq!(dead, expected.map(|what| format!("a.md: {what}")));
     }
 
@@ -313,6 +406,9 @@ mod tests {
         let guide = "[one] and [two].\n\n[one]: guide.md\n[two]: guide.md\n";
         let rustdoc = "[one]: crate::One\n";
         let dead = dead_links(&[("guide.md", guide), (FOR_RUSTDOC, rustdoc)]);
-        assert_eq!(dead, ["guide.md: [two] is not defined in links.md, for rustdoc"]);
+        assert_eq!(
+            dead,
+            ["guide.md: [two] is not defined in links.md, for rustdoc"]
+        );
     }
 }

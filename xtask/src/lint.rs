@@ -31,7 +31,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     step("clippy", clippy(&workspace, with_benches));
     step("circles", circles::check(&workspace));
     step("links", links::check(&workspace));
-    step("documentation", documentation::check(&workspace, with_benches));
+    step(
+        "documentation",
+        documentation::check(&workspace, with_benches),
+    );
     step("packages", package::check(&workspace));
     step("metadata", metadata::check(&workspace));
     step("unused dependencies", release::unused(&workspace));
@@ -41,7 +44,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         println!("the lints found nothing");
         Ok(())
     } else {
-        Err(Failure::new(format!("the lints failed: {}", failed.join(", "))))
+        Err(Failure::new(format!(
+            "the lints failed: {}",
+            failed.join(", ")
+        )))
     }
 }
 
@@ -60,6 +66,8 @@ fn available(workspace: &Workspace, tool: &str, component: &str) -> Result<(), F
     if failure::succeeds(workspace.cargo(tool).arg("--version")) {
         Ok(())
     } else {
-        Err(Failure::new(format!("cargo {tool} is not installed: `rustup component add {component}`")))
+        Err(Failure::new(format!(
+            "cargo {tool} is not installed: `rustup component add {component}`"
+        )))
     }
 }

@@ -134,7 +134,9 @@ fn main() -> ExitCode {
     let task = arguments.next();
     let rest: Vec<String> = arguments.collect();
     let done = match task.as_deref() {
-        Some("test") if rest.first().is_some_and(|first| first == "--servers") => versions::run(&rest[1..]),
+        Some("test") if rest.first().is_some_and(|first| first == "--servers") => {
+            versions::run(&rest[1..])
+        }
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
         Some("browser") => browser::run(&rest),
@@ -152,7 +154,9 @@ fn main() -> ExitCode {
             println!("{HELP}");
             Ok(())
         }
-        Some(other) => Err(Failure::new(format!("there is no task {other:?}, see `cargo xtask --help`"))),
+        Some(other) => Err(Failure::new(format!(
+            "there is no task {other:?}, see `cargo xtask --help`"
+        ))),
         None => Err(Failure::new("name a task, see `cargo xtask --help`")),
     };
     match done {

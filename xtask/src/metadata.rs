@@ -23,11 +23,15 @@ const KEYWORDS: usize = 5;
 pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for member in workspace.published_members() {
-        let absent = fields(&member.package).into_iter().chain(files(workspace.root(), member)?);
+        let absent = fields(&member.package)
+            .into_iter()
+            .chain(files(workspace.root(), member)?);
         missing.extend(absent.map(|what| format!("{}: {what}", member.name)));
     }
-    let nowhere: Vec<_> =
-        workspace.published_members().filter(|member| is_blank(&member.package["repository"])).collect();
+    let nowhere: Vec<_> = workspace
+        .published_members()
+        .filter(|member| is_blank(&member.package["repository"]))
+        .collect();
     if !nowhere.is_empty() {
         eprintln!(
             "*** {} of the published crates have no `repository`: set it before the first release, see docs/contributors/release.md ***",
@@ -37,7 +41,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     if missing.is_empty() {
         Ok(())
     } else {
-        Err(Failure::new(format!("the metadata is not complete:\n  {}", missing.join("\n  "))))
+        Err(Failure::new(format!(
+            "the metadata is not complete:\n  {}",
+            missing.join("\n  ")
+        )))
     }
 }
 
@@ -55,7 +62,10 @@ fn fields(package: &Value) -> Vec<String> {
         }
     }
     if count("keywords") > KEYWORDS {
-        missing.push(format!("{} keywords, crates.io accepts {KEYWORDS}", count("keywords")));
+        missing.push(format!(
+            "{} keywords, crates.io accepts {KEYWORDS}",
+            count("keywords")
+        ));
     }
     if is_library(package) && package["metadata"]["docs"]["rs"]["all-features"] != true {
         missing.push("no `all-features = true` in [package.metadata.docs.rs]".to_owned());
@@ -68,24 +78,30 @@ fn files(root: &Path, member: &Member) -> Result<Vec<String>, Failure> {
     let manifest = Path::new(member.package["manifest_path"].as_str().unwrap_or_default());
     let directory = manifest.parent().unwrap_or(root);
     let read = |path: &Path| {
-        fs::read_to_string(path).map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
+        fs::read_to_string(path)
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))
     };
     let mut wrong = Vec::new();
     for licence in LICENCES {
         if read(&directory.join(licence))? != read(&root.join(licence))? {
-            wrong.push(format!("{licence} is not the licence of the workspace: is it still a link to it?"));
+            wrong.push(format!(
+                "{licence} is not the licence of the workspace: is it still a link to it?"
+            ));
         }
     }
     let readme = read(&directory.join("README.md"))?;
     wrong.extend(
-        relative_links(&readme).map(|link| format!("README.md links to {link}, which crates.io does not have")),
+        relative_links(&readme)
+            .map(|link| format!("README.md links to {link}, which crates.io does not have")),
     );
     if is_library(&member.package) {
         let library = read(&directory.join("src/lib.rs"))?;
         if !library.contains("#[doc = include_str!(\"../README.md\")]") {
             wrong.push("src/lib.rs does not compile the examples of README.md".to_owned());
         }
-        let has_features = member.package["features"].as_object().is_some_and(|features| !features.is_empty());
+        let has_features = member.package["features"]
+            .as_object()
+            .is_some_and(|features| !features.is_empty());
         if has_features && !library.contains("#![cfg_attr(docsrs, feature(doc_cfg))]") {
             wrong.push("src/lib.rs does not turn on the badges of features".to_owned());
         }
@@ -95,15 +111,21 @@ fn files(root: &Path, member: &Member) -> Result<Vec<String>, Failure> {
 
 /// Returns the links of a page that need the repository around it.
 fn relative_links(page: &str) -> impl Iterator<Item = &str> {
-    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let targets = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.starts_with("https://") && !target.starts_with('#'))
 }
 
 fn is_library(package: &Value) -> bool {
     let kinds = |target: &Value| target["kind"].as_array().cloned().unwrap_or_default();
-    package["targets"]
-        .as_array()
-        .is_some_and(|targets| targets.iter().flat_map(kinds).any(|kind| kind == "lib" || kind == "proc-macro"))
+    package["targets"].as_array().is_some_and(|targets| {
+        targets
+            .iter()
+            .flat_map(kinds)
+            .any(|kind| kind == "lib" || kind == "proc-macro")
+    })
 }
 
 fn is_blank(value: &Value) -> bool {
@@ -117,7 +139,10 @@ mod tests {
     #[test]
     fn a_link_into_the_repository_is_found() {
         let page = "[a](https://docs.rs/a) and [b](#licence) and [c](../../docs/c.md)";
-        assert_eq!(relative_links(page).collect::<Vec<_>>(), ["../../docs/c.md"]);
+        assert_eq!(
+            relative_links(page).collect::<Vec<_>>(),
+            ["../../docs/c.md"]
+        );
     }
 
     #[test]

@@ -7,7 +7,10 @@ use crate::{
     workspace::Workspace,
 };
 
-const MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0" };
+const MUTANTS: CargoTool = CargoTool {
+    name: "cargo-mutants",
+    version: "27.1.0",
+};
 
 /// Runs `cargo mutants` with these arguments, and with the servers of the tests. `.cargo/mutants.toml` says what it leaves out.
 ///
@@ -17,6 +20,9 @@ const MUTANTS: CargoTool = CargoTool { name: "cargo-mutants", version: "27.1.0" 
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let workspace = Workspace::load()?;
     let mut mutants = workspace.tool(&MUTANTS.provide(workspace.target())?);
-    mutants.args(["mutants", "--output"]).arg(workspace.target()).args(arguments);
+    mutants
+        .args(["mutants", "--output"])
+        .arg(workspace.target())
+        .args(arguments);
     failure::run(mutants.envs(need::provide(need::TESTS, workspace.target())?))
 }

@@ -38,9 +38,13 @@ impl Names {
         for file in files {
             let parts: Vec<_> = file.split('/').collect();
             for start in 0..parts.len() {
-                names.paths.extend((start + 1..=parts.len()).map(|end| parts[start..end].join("/")));
+                names
+                    .paths
+                    .extend((start + 1..=parts.len()).map(|end| parts[start..end].join("/")));
             }
-            names.roots.extend(file.split_once('/').map(|(root, _)| root.to_owned()));
+            names
+                .roots
+                .extend(file.split_once('/').map(|(root, _)| root.to_owned()));
             if file.starts_with("crates/") && file.contains("/src/") && file.ends_with(".rs") {
                 let text = fs::read_to_string(root.join(file))
                     .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
@@ -54,22 +58,44 @@ impl Names {
     /// name that no such file has.
     fn source(&mut self, text: &str) {
         let (mut types, mut items) = (BTreeSet::new(), BTreeSet::new());
-        for line in text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")) {
-            let words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        for line in text
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| !line.starts_with("//"))
+        {
+            let words = line
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .filter(|word| !word.is_empty());
             let words: Vec<_> = words.map(str::to_owned).collect();
             let after = |keywords: [&'static str; 3]| {
-                let pairs = words.windows(2).filter(move |pair| keywords.contains(&pair[0].as_str()));
+                let pairs = words
+                    .windows(2)
+                    .filter(move |pair| keywords.contains(&pair[0].as_str()));
                 pairs.map(|pair| pair[1].clone())
             };
             self.defined.extend(after(["struct", "enum", "trait"]));
             types.extend(after(["struct", "enum", "trait"]));
             if line.starts_with("impl") {
-                types.extend(words.iter().filter(|word| word.starts_with(char::is_uppercase)).cloned());
+                types.extend(
+                    words
+                        .iter()
+                        .filter(|word| word.starts_with(char::is_uppercase))
+                        .cloned(),
+                );
             }
-            items.extend(words.first().cloned().into_iter().chain(after(["fn", "const", "type"])));
+            items.extend(
+                words
+                    .first()
+                    .cloned()
+                    .into_iter()
+                    .chain(after(["fn", "const", "type"])),
+            );
         }
         for name in types {
-            self.items.entry(name).or_default().extend(items.iter().cloned());
+            self.items
+                .entry(name)
+                .or_default()
+                .extend(items.iter().cloned());
         }
     }
 
@@ -78,8 +104,14 @@ impl Names {
         let is_placeholder = |text: &str| text.contains("NAME");
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         let root = code.split('/').next().unwrap_or_default();
-        let is_path = FILES.iter().any(|end| code.ends_with(end)) || code.ends_with('/') || self.roots.contains(root);
-        if is_path && code.chars().all(is_plain) && !code.starts_with(['/', '.']) && !is_placeholder(code) {
+        let is_path = FILES.iter().any(|end| code.ends_with(end))
+            || code.ends_with('/')
+            || self.roots.contains(root);
+        if is_path
+            && code.chars().all(is_plain)
+            && !code.starts_with(['/', '.'])
+            && !is_placeholder(code)
+        {
             let is_built = root == "target";
             return (!is_built && !self.paths.contains(code.trim_end_matches('/')))
                 .then(|| format!("there is no {code}"));
@@ -120,7 +152,14 @@ mod tests {
         ] {
             assert_eq!(names.missing(code), None, "{code}");
         }
-        for code in ["Plan::new()", "Plan::new", "Kind::One", "Plan::NAME", "a(Plan::new(), Kind::One)", "Plan::"] {
+        for code in [
+            "Plan::new()",
+            "Plan::new",
+            "Kind::One",
+            "Plan::NAME",
+            "a(Plan::new(), Kind::One)",
+            "Plan::",
+        ] {
             assert_eq!(names.missing(code), None, "{code}");
         }
         for (code, expected) in [

@@ -42,11 +42,23 @@ const fn need(
     binaries: &'static [&'static str],
     [apt, brew]: [&'static str; 2],
 ) -> Need {
-    Need { name, variable, binaries, apt, brew, is_required: true, substitute: None }
+    Need {
+        name,
+        variable,
+        binaries,
+        apt,
+        brew,
+        is_required: true,
+        substitute: None,
+    }
 }
 
-const REDIS: Need =
-    need("a Redis server", "REDIS_SERVER", &["redis-server", "valkey-server"], ["redis-server", "redis"]);
+const REDIS: Need = need(
+    "a Redis server",
+    "REDIS_SERVER",
+    &["redis-server", "valkey-server"],
+    ["redis-server", "redis"],
+);
 
 /// The programs that the tests start.
 pub(crate) const TESTS: &[Need] = &[
@@ -54,29 +66,54 @@ pub(crate) const TESTS: &[Need] = &[
     Need {
         // The tests move the wall clock of a server with a library written in C, on Linux only.
         is_required: cfg!(target_os = "linux"),
-        ..need("a C compiler", "C_COMPILER", &["cc", "gcc", "clang"], ["gcc", "llvm"])
+        ..need(
+            "a C compiler",
+            "C_COMPILER",
+            &["cc", "gcc", "clang"],
+            ["gcc", "llvm"],
+        )
     },
     Need {
         is_required: false,
         substitute: Some(servers::provide_valkey),
-        ..need("a Valkey server", "VALKEY_SERVER", &["valkey-server"], ["valkey-server", "valkey"])
+        ..need(
+            "a Valkey server",
+            "VALKEY_SERVER",
+            &["valkey-server"],
+            ["valkey-server", "valkey"],
+        )
     },
 ];
 
 /// The program that `cargo xtask faults` starts in addition when it runs as root.
-pub(crate) const FAULTS: &[Need] =
-    &[Need { is_required: false, ..need("a packet filter", "NFT", &["nft"], ["nftables", "nftables"]) }];
+pub(crate) const FAULTS: &[Need] = &[Need {
+    is_required: false,
+    ..need("a packet filter", "NFT", &["nft"], ["nftables", "nftables"])
+}];
 
 /// The programs that `cargo xtask browser` starts.
 pub(crate) const BROWSER: &[Need] = &[
     REDIS,
-    need("a browser", "CHROMIUM", &["chromium", "chromium-browser", "google-chrome"], ["chromium", "chromium"]),
+    need(
+        "a browser",
+        "CHROMIUM",
+        &["chromium", "chromium-browser", "google-chrome"],
+        ["chromium", "chromium"],
+    ),
     need("Node.js", "NODE", &["node"], ["nodejs", "node"]),
     need("npm", "NPM", &["npm"], ["npm", "node"]),
 ];
 
 /// The programs that `cargo xtask request` starts.
-pub(crate) const REQUEST: &[Need] = &[REDIS, need("callgrind", "VALGRIND", &["valgrind"], ["valgrind", "valgrind"])];
+pub(crate) const REQUEST: &[Need] = &[
+    REDIS,
+    need(
+        "callgrind",
+        "VALGRIND",
+        &["valgrind"],
+        ["valgrind", "valgrind"],
+    ),
+];
 
 /// Finds or installs these programs; `target` is the target directory.
 ///
@@ -119,9 +156,14 @@ impl Need {
         match env::var_os(self.variable).filter(|chosen| !chosen.is_empty()) {
             Some(chosen) => on_path(&path, &chosen).map(Some).ok_or_else(|| {
                 let (variable, chosen) = (self.variable, chosen.display());
-                Failure::new(format!("{variable} names {chosen}, which is not a program here: correct or unset it"))
+                Failure::new(format!(
+                    "{variable} names {chosen}, which is not a program here: correct or unset it"
+                ))
             }),
-            None => Ok(self.binaries.iter().find_map(|binary| on_path(&path, OsStr::new(binary)))),
+            None => Ok(self
+                .binaries
+                .iter()
+                .find_map(|binary| on_path(&path, OsStr::new(binary)))),
         }
     }
 
@@ -133,7 +175,8 @@ impl Need {
             brew
         } else if is_root() {
             // One of many sources may be out of reach, or the lists are fresh enough: the installation is still tried.
-            let _ = failure::run(apt_get().arg("update")).inspect_err(|failure| eprintln!("{failure}"));
+            let _ =
+                failure::run(apt_get().arg("update")).inspect_err(|failure| eprintln!("{failure}"));
             let mut apt = apt_get();
             apt.args(["install", "--no-install-recommends", self.apt]);
             apt
@@ -145,7 +188,10 @@ impl Need {
 
     /// Formats a line that stands out in the output of the build.
     fn left_out(&self, why: &Failure) -> String {
-        format!("*** WHAT NEEDS {} IS LEFT OUT: {why} ***", self.name.to_uppercase())
+        format!(
+            "*** WHAT NEEDS {} IS LEFT OUT: {why} ***",
+            self.name.to_uppercase()
+        )
     }
 
     /// Returns the sentence that says what to do about a program that this cannot install.
@@ -162,8 +208,16 @@ impl Need {
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     // Another apt may run on a machine that has just started.
-    command.args(["-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
-    command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    command.args([
+        "-y",
+        "-o",
+        "DPkg::Lock::Timeout=300",
+        "-o",
+        "Acquire::Retries=3",
+    ]);
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null());
     command
 }
 
@@ -177,11 +231,14 @@ fn on_path(path: &OsString, program: &OsStr) -> Option<PathBuf> {
         let program = std::path::absolute(program).ok()?;
         return is_executable(&program).then_some(program);
     }
-    env::split_paths(path).map(|directory| directory.join(program)).find(|candidate| is_executable(candidate))
+    env::split_paths(path)
+        .map(|directory| directory.join(program))
+        .find(|candidate| is_executable(candidate))
 }
 
 fn is_executable(file: &Path) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -194,7 +251,10 @@ mod tests {
         let on_path = |program: &str| on_path(&path, OsStr::new(program));
         assert!(on_path("sh").is_some_and(|sh| sh.ends_with("sh")));
         assert_eq!(on_path("/bin/sh"), Some(PathBuf::from("/bin/sh")));
-        assert_eq!([on_path("no-such-program"), on_path("/etc/passwd")], [None, None]);
+        assert_eq!(
+            [on_path("no-such-program"), on_path("/etc/passwd")],
+            [None, None]
+        );
     }
 
     #[test]
@@ -202,7 +262,10 @@ mod tests {
         for need in [TESTS, FAULTS, BROWSER, REQUEST].into_iter().flatten() {
             let missing = need.missing("why").to_string();
             for word in [need.binaries[0], need.apt, need.brew, need.variable] {
-                assert!(missing.contains(word) && !missing.contains(". "), "{missing}");
+                assert!(
+                    missing.contains(word) && !missing.contains(". "),
+                    "{missing}"
+                );
             }
         }
     }
@@ -210,14 +273,31 @@ mod tests {
     #[test]
     fn an_optional_program_comes_from_its_substitute_or_is_left_out_loudly() {
         let packages = ["no-such-package-anywhere", "no-such-formula-anywhere"];
-        let nobodys = need("a shell of nobody's", "NO_SUCH_VARIABLE_ANYWHERE", &["no-such-program"], packages);
-        let optional = Need { is_required: false, substitute: Some(|target| Ok(target.join("sh"))), ..nobodys };
-        assert_eq!(optional.provide(Path::new("/bin")).expect("installed"), PathBuf::from("/bin/sh"));
-        let failing = Need { substitute: Some(|_| Err(Failure::new("no network"))), ..optional };
+        let nobodys = need(
+            "a shell of nobody's",
+            "NO_SUCH_VARIABLE_ANYWHERE",
+            &["no-such-program"],
+            packages,
+        );
+        let optional = Need {
+            is_required: false,
+            substitute: Some(|target| Ok(target.join("sh"))),
+            ..nobodys
+        };
+        assert_eq!(
+            optional.provide(Path::new("/bin")).expect("installed"),
+            PathBuf::from("/bin/sh")
+        );
+        let failing = Need {
+            substitute: Some(|_| Err(Failure::new("no network"))),
+            ..optional
+        };
         let line = failing.left_out(&failing.provide(Path::new("/bin")).expect_err("no network"));
-        let begin =
-            "*** WHAT NEEDS A SHELL OF NOBODY'S IS LEFT OUT: a shell of nobody's is missing (no network): install";
+        let begin = "*** WHAT NEEDS A SHELL OF NOBODY'S IS LEFT OUT: a shell of nobody's is missing (no network): install";
         assert!(line.starts_with(begin), "{line}");
-        assert_eq!(provide(&[failing], Path::new("/bin")).expect("it is optional"), []);
+        assert_eq!(
+            provide(&[failing], Path::new("/bin")).expect("it is optional"),
+            []
+        );
     }
 }

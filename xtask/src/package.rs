@@ -17,7 +17,13 @@ use crate::{
 /// When a crate cannot be packed, or the packed core does not build.
 pub(crate) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let mut package = workspace.cargo("package");
-    package.args(["--package", "tollgate-macros", "--package", "tollgate", "--allow-dirty"]);
+    package.args([
+        "--package",
+        "tollgate-macros",
+        "--package",
+        "tollgate",
+        "--allow-dirty",
+    ]);
     failure::run(share(workspace, &mut package))
 }
 
@@ -36,7 +42,10 @@ pub(crate) fn rehearse(workspace: &Workspace) -> Result<(), Failure> {
 
 /// Lets cargo use the compiled dependencies of the workspace. A packed crate does not have the profile of the workspace.
 fn share<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
-    for variable in ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG"] {
+    for variable in [
+        "CARGO_PROFILE_DEV_DEBUG",
+        "CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG",
+    ] {
         command.env(variable, "line-tables-only");
     }
     command.args(["--config", "profile.dev.package.\"*\".debug=false"]);

@@ -15,6 +15,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::new("plots takes no arguments"));
     }
     let mut test = Workspace::load()?.cargo("test");
-    test.args(["--package", "tollgate-tests", "--all-features", "--test", "scripts", "plots::"]);
+    test.args([
+        "--package",
+        "tollgate-tests",
+        "--all-features",
+        "--test",
+        "scripts",
+        "plots::",
+    ]);
     failure::run(test.env("TOLLGATE_BLESS", "1"))
 }

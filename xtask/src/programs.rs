@@ -59,9 +59,18 @@ pub(crate) struct Done {
 /// When one of them does not compile.
 pub(crate) fn compile(workspace: &Workspace, arguments: &[&str]) -> Result<Vec<Program>, Failure> {
     let mut build = workspace.cargo_workspace("test");
-    build.args(["--all-features", "--no-run", "--message-format=json-render-diagnostics"]).args(arguments);
+    build
+        .args([
+            "--all-features",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ])
+        .args(arguments);
     eprintln!("$ {}", failure::spelled(&build));
-    Ok(failure::output(&mut build)?.lines().filter_map(Program::parse).collect())
+    Ok(failure::output(&mut build)?
+        .lines()
+        .filter_map(Program::parse)
+        .collect())
 }
 
 impl Program {
@@ -75,7 +84,10 @@ impl Program {
         let target = &message["target"];
         let name = target["name"].as_str()?.to_owned();
         let package = manifest.parent()?.file_name()?.to_string_lossy();
-        let part = target["kind"][0].as_str().filter(|kind| *kind != "test").unwrap_or(&name);
+        let part = target["kind"][0]
+            .as_str()
+            .filter(|kind| *kind != "test")
+            .unwrap_or(&name);
         Some(Self {
             title: format!("{package} {part}"),
             name,
@@ -95,14 +107,23 @@ impl Program {
         let directory = self.manifest.parent().unwrap_or(Path::new("."));
         let mut command = Command::new(&self.executable);
         workspace::forget_package(&mut command);
-        command.current_dir(directory).env("CARGO_MANIFEST_DIR", directory);
-        let variable = if cfg!(target_os = "macos") { "DYLD_FALLBACK_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
+        command
+            .current_dir(directory)
+            .env("CARGO_MANIFEST_DIR", directory);
+        let variable = if cfg!(target_os = "macos") {
+            "DYLD_FALLBACK_LIBRARY_PATH"
+        } else {
+            "LD_LIBRARY_PATH"
+        };
         let others = env::var_os(variable).unwrap_or_default();
         let known = env::split_paths(&others).filter(|path| !path.as_os_str().is_empty());
         let paths = iter::once(libraries.to_owned()).chain(known);
         // A path with a colon cannot be in a list of paths. Then only the tests of a macro would miss it.
         command.env(variable, env::join_paths(paths).unwrap_or(others));
-        Job { title: self.title.clone(), command }
+        Job {
+            title: self.title.clone(),
+            command,
+        }
     }
 }
 
@@ -124,7 +145,10 @@ pub(crate) fn libraries() -> Result<PathBuf, Failure> {
 /// When one of them cannot be started.
 pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Vec<Done>, Failure> {
     let count = jobs.len();
-    let (jobs, done) = (Mutex::new(jobs.into_iter().zip(1..)), Mutex::new(Vec::new()));
+    let (jobs, done) = (
+        Mutex::new(jobs.into_iter().zip(1..)),
+        Mutex::new(Vec::new()),
+    );
     let screen = Mutex::new(screen);
     // The tests are counted also when the reader of the output has gone (`| head`).
     let say = |text: &[u8]| {
@@ -140,7 +164,11 @@ pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Ve
             job.command.env("TEST_PORTS", ports);
             let (result, mut output) = job.run();
             let ended = match &result {
-                Ok(done) => format!("{place} ends after {} s: {}\n", done.took.as_secs(), done.tally),
+                Ok(done) => format!(
+                    "{place} ends after {} s: {}\n",
+                    done.took.as_secs(),
+                    done.tally
+                ),
                 Err(failure) => format!("{failure}\n"),
             };
             output.extend(ended.into_bytes());
@@ -153,7 +181,10 @@ pub(crate) fn run(jobs: Vec<Job>, screen: &mut (impl Write + Send)) -> Result<Ve
             scope.spawn(|| work(ports));
         }
     });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
+    done.into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .into_iter()
+        .collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -167,13 +198,28 @@ impl Job {
         let broken = |error: io::Error| Failure::new(format!("cannot run {}: {error}", self.title));
         let (mut tally, began) = (Tally::default(), Instant::now());
         let ended = Self::stream(&mut self.command, &mut output, &mut tally).map_err(broken);
-        (ended.map(|status| Done { title: self.title.clone(), status, tally, took: began.elapsed() }), output)
+        (
+            ended.map(|status| Done {
+                title: self.title.clone(),
+                status,
+                tally,
+                took: began.elapsed(),
+            }),
+            output,
+        )
     }
 
-    fn stream(command: &mut Command, output: &mut Vec<u8>, tally: &mut Tally) -> io::Result<ExitStatus> {
+    fn stream(
+        command: &mut Command,
+        output: &mut Vec<u8>,
+        tally: &mut Tally,
+    ) -> io::Result<ExitStatus> {
         // One pipe for both, so that the lines keep their order.
         let (reader, writer) = io::pipe()?;
-        command.stdin(Stdio::null()).stderr(writer.try_clone()?).stdout(writer);
+        command
+            .stdin(Stdio::null())
+            .stderr(writer.try_clone()?)
+            .stdout(writer);
         let mut child = command.spawn()?;
         // The command holds the ends of the pipe on which it would be read for ever.
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -193,10 +239,17 @@ impl Job {
 /// Names the programs that failed, and says when no test ran.
 pub(crate) fn verdict(done: &[Done]) -> Result<(), Failure> {
     let tally = sum(done);
-    let failed: Vec<_> = done.iter().filter(|done| !done.status.success()).map(|done| done.title.as_str()).collect();
+    let failed: Vec<_> = done
+        .iter()
+        .filter(|done| !done.status.success())
+        .map(|done| done.title.as_str())
+        .collect();
     if !failed.is_empty() || tally.failed > 0 {
         let (failed, titles) = (tally.failed, failed.join(", "));
-        Err(Failure::new(format!("{failed} of {} tests failed, in {titles}", tally.ran())))
+        Err(Failure::new(format!(
+            "{failed} of {} tests failed, in {titles}",
+            tally.ran()
+        )))
     } else if tally.ran() == 0 {
         Err(Failure::new("no test ran, so nothing is shown"))
     } else {
@@ -215,7 +268,10 @@ pub(crate) fn sum(done: &[Done]) -> Tally {
 pub(crate) fn slowest(done: &[Done]) -> String {
     let mut done: Vec<&Done> = done.iter().collect();
     done.sort_by_key(|done| std::cmp::Reverse(done.took));
-    let lines = done.iter().take(10).map(|done| format!("  {:4} s  {}\n", done.took.as_secs(), done.title));
+    let lines = done
+        .iter()
+        .take(10)
+        .map(|done| format!("  {:4} s  {}\n", done.took.as_secs(), done.title));
     format!("the slowest:\n{}", lines.collect::<String>())
 }
 
@@ -226,7 +282,10 @@ mod tests {
     fn sh(title: &str, script: &str) -> Job {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Job { title: title.to_owned(), command }
+        Job {
+            title: title.to_owned(),
+            command,
+        }
     }
 
     #[test]
@@ -234,18 +293,41 @@ mod tests {
         let message = r#"{"reason":"compiler-artifact","manifest_path":"/house/tests/Cargo.toml","target":{"name":"laws","kind":["test"]},
             "profile":{"test":true},"executable":"/house/target/debug/deps/laws-1"}"#;
         let program = Program::parse(message).expect("a test program");
-        assert_eq!((program.title.as_str(), program.name.as_str()), ("tests laws", "laws"));
-        assert!(program.is("laws") && program.is("tests") && program.is("tests laws") && !program.is("law"));
+        assert_eq!(
+            (program.title.as_str(), program.name.as_str()),
+            ("tests laws", "laws")
+        );
+        assert!(
+            program.is("laws")
+                && program.is("tests")
+                && program.is("tests laws")
+                && !program.is("law")
+        );
         let job = program.job(Path::new("/libraries"));
         assert_eq!(job.command.get_program(), "/house/target/debug/deps/laws-1");
-        assert_eq!(job.command.get_current_dir(), Some(Path::new("/house/tests")));
+        assert_eq!(
+            job.command.get_current_dir(),
+            Some(Path::new("/house/tests"))
+        );
         for other in [r#""test":false"#, r#""test":true"#] {
-            assert_eq!(Program::parse(&message.replace(r#""test":true"#, other)).is_some(), other.contains("true"));
+            assert_eq!(
+                Program::parse(&message.replace(r#""test":true"#, other)).is_some(),
+                other.contains("true")
+            );
         }
         let unit_tests = message.replace(r#"["test"]"#, r#"["lib"]"#);
-        assert_eq!(Program::parse(&unit_tests).expect("a test program").title, "tests lib");
-        assert_eq!(Program::parse(&message.replace(r#""/house/target/debug/deps/laws-1""#, "null")), None);
-        assert_eq!(Program::parse(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(
+            Program::parse(&unit_tests).expect("a test program").title,
+            "tests lib"
+        );
+        assert_eq!(
+            Program::parse(&message.replace(r#""/house/target/debug/deps/laws-1""#, "null")),
+            None
+        );
+        assert_eq!(
+            Program::parse(r#"{"reason":"build-finished","success":true}"#),
+            None
+        );
     }
 
     #[test]
@@ -254,45 +336,72 @@ mod tests {
         // Each waits for the other.
         let meet = |mine: &str, other: &str| {
             let result = "test result: ok. 1 passed; 0 failed; 0 ignored;";
-            let wait =
-                format!("for _ in $(seq 6000); do [ -e {other} ] && break; sleep 0.01; done; [ -e {other} ] || exit 1");
-            let script = format!("echo {mine} 1; touch {mine}; {wait}; echo {mine} 2 >&2; echo {result:?}");
+            let wait = format!(
+                "for _ in $(seq 6000); do [ -e {other} ] && break; sleep 0.01; done; [ -e {other} ] || exit 1"
+            );
+            let script =
+                format!("echo {mine} 1; touch {mine}; {wait}; echo {mine} 2 >&2; echo {result:?}");
             let mut job = sh(mine, &script);
             job.command.current_dir(directory.path());
             job
         };
         let mut screen = Vec::new();
-        let done = run(vec![meet("a", "b"), meet("b", "a")], &mut screen).expect("sh is everywhere");
+        let done =
+            run(vec![meet("a", "b"), meet("b", "a")], &mut screen).expect("sh is everywhere");
         assert!(verdict(&done).is_ok());
         assert_eq!(sum(&done).to_string(), "2 passed, 0 failed, 0 skipped");
         let screen = String::from_utf8(screen).expect("text");
         for name in ["a", "b"] {
-            assert!(screen.contains(&format!("Running {name}\n{name} 1\n{name} 2\ntest result")), "{screen}");
+            assert!(
+                screen.contains(&format!("Running {name}\n{name} 1\n{name} 2\ntest result")),
+                "{screen}"
+            );
             assert!(screen.contains(&format!("/2] {name} begins\n")), "{screen}");
         }
         assert!(
-            screen.contains("[1/2] a ends after ") && screen.contains(" s: 1 passed, 0 failed, 0 skipped\n"),
+            screen.contains("[1/2] a ends after ")
+                && screen.contains(" s: 1 passed, 0 failed, 0 skipped\n"),
             "{screen}"
         );
-        assert!(slowest(&done).starts_with("the slowest:\n     0 s  "), "{}", slowest(&done));
+        assert!(
+            slowest(&done).starts_with("the slowest:\n     0 s  "),
+            "{}",
+            slowest(&done)
+        );
     }
 
     #[test]
     fn failed_tests_crashed_programs_and_empty_runs_are_failures() {
         let verdict_of = |scripts: &[&str]| {
-            let jobs = scripts.iter().enumerate().map(|(at, script)| sh(&format!("job{at}"), script)).collect();
+            let jobs = scripts
+                .iter()
+                .enumerate()
+                .map(|(at, script)| sh(&format!("job{at}"), script))
+                .collect();
             let done = run(jobs, &mut io::sink()).expect("sh is everywhere");
             verdict(&done).map_err(|failure| failure.to_string())
         };
         let passes = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'";
         let fails = "echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored;'; exit 101";
         assert_eq!(verdict_of(&[passes, passes]), Ok(()));
-        assert_eq!(verdict_of(&[fails, passes]), Err("1 of 3 tests failed, in job0".to_owned()));
-        assert_eq!(verdict_of(&[passes, "exit 134"]), Err("0 of 1 tests failed, in job1".to_owned()));
+        assert_eq!(
+            verdict_of(&[fails, passes]),
+            Err("1 of 3 tests failed, in job0".to_owned())
+        );
+        assert_eq!(
+            verdict_of(&[passes, "exit 134"]),
+            Err("0 of 1 tests failed, in job1".to_owned())
+        );
         assert!(verdict_of(&["echo 'test result: ok. 0 passed; 0 failed; 4 ignored;'"]).is_err());
         assert!(
-            run(vec![Job { title: "gone".to_owned(), command: Command::new("/no/such/program") }], &mut io::sink())
-                .is_err()
+            run(
+                vec![Job {
+                    title: "gone".to_owned(),
+                    command: Command::new("/no/such/program")
+                }],
+                &mut io::sink()
+            )
+            .is_err()
         );
     }
 }

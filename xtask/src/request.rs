@@ -17,7 +17,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let workspace = Workspace::load()?;
     let mut command = workspace.cargo("run");
-    command.args(["--quiet", "--profile", "request", "--package", "tollgate-request"]);
+    command.args([
+        "--quiet",
+        "--profile",
+        "request",
+        "--package",
+        "tollgate-request",
+    ]);
     for (variable, binary) in need::provide(need::REQUEST, workspace.target())? {
         command.env(variable, binary);
     }

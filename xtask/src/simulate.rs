@@ -12,6 +12,14 @@ use crate::{
 /// When the simulation does not compile, or when it cannot write its page.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut command = Workspace::load()?.cargo("run");
-    command.args(["--quiet", "--release", "--package", "tollgate-simulation", "--"]).args(arguments);
+    command
+        .args([
+            "--quiet",
+            "--release",
+            "--package",
+            "tollgate-simulation",
+            "--",
+        ])
+        .args(arguments);
     failure::run(&mut command)
 }

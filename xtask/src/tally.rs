@@ -48,7 +48,11 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
     }
 }
 
@@ -82,14 +86,30 @@ mod tests {
             "",
             "test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.00s",
         ]);
-        assert_eq!(tally, Tally { passed: 43, failed: 2, skipped: 1, announced: 0 });
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 43,
+                failed: 2,
+                skipped: 1,
+                announced: 0
+            }
+        );
         assert_eq!(tally.to_string(), "43 passed, 2 failed, 1 skipped");
     }
 
     #[test]
     fn colour_around_the_verdict_does_not_hide_the_counts() {
         let line = "test result: \u{1b}[31mFAILED\u{1b}(B\u{1b}[m. 1 passed; 2 failed; 3 ignored; 0 measured";
-        assert_eq!(of(&[line]), Tally { passed: 1, failed: 2, skipped: 3, announced: 0 });
+        assert_eq!(
+            of(&[line]),
+            Tally {
+                passed: 1,
+                failed: 2,
+                skipped: 3,
+                announced: 0
+            }
+        );
     }
 
     #[test]
@@ -107,7 +127,11 @@ mod tests {
     #[test]
     fn other_lines_count_nothing() {
         assert_eq!(
-            of(&["test denial_costs_nothing ... ok", "note: test result: 9 passed", "3 passed"]),
+            of(&[
+                "test denial_costs_nothing ... ok",
+                "note: test result: 9 passed",
+                "3 passed"
+            ]),
             Tally::default()
         );
     }

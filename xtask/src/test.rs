@@ -51,7 +51,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (clients, programs) = thread::scope(|scope| {
         let clients = scope.spawn(|| clients(&workspace));
         let programs = programs::compile(&workspace, &options.selection(&workspace));
-        (clients.join().unwrap_or_else(|panic| resume_unwind(panic)), programs)
+        (
+            clients.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            programs,
+        )
     });
     let libraries = programs::libraries()?;
     let mut programs = programs?;
@@ -62,14 +65,28 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         if options.repeat > 1 {
             println!("\nrun {round} of {}", options.repeat);
         }
-        let mut jobs: Vec<Job> = programs.iter().map(|program: &Program| program.job(&libraries)).collect();
-        jobs.iter_mut().for_each(|job| _ = job.command.args(options.choice));
+        let mut jobs: Vec<Job> = programs
+            .iter()
+            .map(|program: &Program| program.job(&libraries))
+            .collect();
+        jobs.iter_mut()
+            .for_each(|job| _ = job.command.args(options.choice));
         if options.program.is_none() && needs.is_ok() {
             jobs.push(doc_tests(&workspace));
         }
-        jobs.sort_by_key(|job| LONGEST.iter().position(|title| *title == job.title).unwrap_or(LONGEST.len()));
+        jobs.sort_by_key(|job| {
+            LONGEST
+                .iter()
+                .position(|title| *title == job.title)
+                .unwrap_or(LONGEST.len())
+        });
         for job in &mut jobs {
-            job.command.envs(needs.iter().flatten().map(|(variable, binary)| (variable, binary)));
+            job.command.envs(
+                needs
+                    .iter()
+                    .flatten()
+                    .map(|(variable, binary)| (variable, binary)),
+            );
             match &clients {
                 Some(python) => job.command.env(foreign::VARIABLE, python),
                 None => job.command.env_remove(foreign::VARIABLE),
@@ -86,21 +103,38 @@ impl<'a> Options<'a> {
     /// Returns the arguments of cargo that compile the program alone, where it is one of `tests/tests`.
     fn selection(&self, workspace: &Workspace) -> Vec<&'a str> {
         let folder = workspace.root().join("tests/tests");
-        self.program.filter(|name| folder.join(name).is_dir()).map_or(Vec::new(), |name| vec!["--test", name])
+        self.program
+            .filter(|name| folder.join(name).is_dir())
+            .map_or(Vec::new(), |name| vec!["--test", name])
     }
 
     fn parse(arguments: &'a [String]) -> Result<Self, Failure> {
         let (repeat, rest) = match arguments {
             [word, number, rest @ ..] if word == "--repeat" => {
                 let repeat = number.parse().ok().filter(|repeat| *repeat > 0);
-                (repeat.ok_or_else(|| Failure::new(format!("--repeat takes a number, got {number:?}")))?, rest)
+                (
+                    repeat.ok_or_else(|| {
+                        Failure::new(format!("--repeat takes a number, got {number:?}"))
+                    })?,
+                    rest,
+                )
             }
             rest => (1, rest),
         };
         match rest {
-            [word, ..] if word.starts_with('-') => Err(Failure::new(format!("test takes no {word}"))),
-            [program, choice @ ..] => Ok(Self { repeat, program: Some(program), choice }),
-            [] => Ok(Self { repeat, program: None, choice: &[] }),
+            [word, ..] if word.starts_with('-') => {
+                Err(Failure::new(format!("test takes no {word}")))
+            }
+            [program, choice @ ..] => Ok(Self {
+                repeat,
+                program: Some(program),
+                choice,
+            }),
+            [] => Ok(Self {
+                repeat,
+                program: None,
+                choice: &[],
+            }),
         }
     }
 }
@@ -108,13 +142,16 @@ impl<'a> Options<'a> {
 fn doc_tests(workspace: &Workspace) -> Job {
     let mut command: Command = workspace.cargo_workspace("test");
     command.args(["--quiet", "--all-features", "--no-fail-fast", "--doc"]);
-    Job { title: DOC_TESTS.to_owned(), command }
+    Job {
+        title: DOC_TESTS.to_owned(),
+        command,
+    }
 }
 
 /// Finds or installs the foreign clients. Without them a line says so, and their tests count as skipped.
 fn clients(workspace: &Workspace) -> Option<OsString> {
-    let python =
-        foreign::provide(workspace.target()).inspect_err(|failure| eprintln!("{}", foreign::left_out(failure)));
+    let python = foreign::provide(workspace.target())
+        .inspect_err(|failure| eprintln!("{}", foreign::left_out(failure)));
     python.ok().map(Into::into)
 }
 
@@ -124,11 +161,26 @@ mod tests {
 
     #[test]
     fn a_program_is_chosen_with_its_tests_and_runs_as_often_as_asked() {
-        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let words = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         let line = words("--repeat 20 store suite::");
-        let expected = Options { repeat: 20, program: Some("store"), choice: &line[3..] };
+        let expected = Options {
+            repeat: 20,
+            program: Some("store"),
+            choice: &line[3..],
+        };
         assert_eq!(Options::parse(&line).expect("valid"), expected);
-        assert_eq!(Options::parse(&[]).expect("valid"), Options { repeat: 1, program: None, choice: &[] });
+        assert_eq!(
+            Options::parse(&[]).expect("valid"),
+            Options {
+                repeat: 1,
+                program: None,
+                choice: &[]
+            }
+        );
         for line in ["--repeat none", "--repeat 0 store", "--test store"] {
             assert!(Options::parse(&words(line)).is_err(), "{line}");
         }
@@ -144,7 +196,10 @@ mod tests {
             } else {
                 format!("{folder}/tests/{target}/main.rs")
             };
-            assert!(workspace.root().join(&file).is_file(), "{title}: there is no {file}");
+            assert!(
+                workspace.root().join(&file).is_file(),
+                "{title}: there is no {file}"
+            );
         }
     }
 }

@@ -40,7 +40,10 @@ struct Options {
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments)?;
     let workspace = Workspace::load()?;
-    let compiled = programs::compile(&workspace, &PROGRAMS.map(|(name, _)| ["--test", name]).concat())?;
+    let compiled = programs::compile(
+        &workspace,
+        &PROGRAMS.map(|(name, _)| ["--test", name]).concat(),
+    )?;
     let (mut passed, mut failed, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let (mut tried, mut jobs) = (Vec::new(), Vec::new());
     for server in &options.servers {
@@ -51,7 +54,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
                 tried.push((*server, version));
             }
             Err(failure) => {
-                eprintln!("*** {} {} IS NOT TRIED: {failure} ***", server.product.to_uppercase(), server.version);
+                eprintln!(
+                    "*** {} {} IS NOT TRIED: {failure} ***",
+                    server.product.to_uppercase(),
+                    server.version
+                );
                 missing.push(format!("{} {}", server.product, server.version));
             }
         }
@@ -60,15 +67,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let done = programs::run(jobs, &mut io::stdout())?;
     for (server, version) in tried {
         let of_it = on(server, &version);
-        let its: Vec<_> = done.iter().filter(|done| done.title.ends_with(&of_it)).cloned().collect();
+        let its: Vec<_> = done
+            .iter()
+            .filter(|done| done.title.ends_with(&of_it))
+            .cloned()
+            .collect();
         match programs::verdict(&its) {
             Ok(()) => passed.push((server, version, programs::sum(&its))),
             Err(failure) => failed.push(format!("{} {version}: {failure}", server.product)),
         }
     }
     let date = failure::output(Command::new("date").args(["-u", "+%F"]))?;
-    let lines: Vec<_> =
-        passed.iter().map(|(server, version, tally)| line(server, version, date.trim(), *tally)).collect();
+    let lines: Vec<_> = passed
+        .iter()
+        .map(|(server, version, tally)| line(server, version, date.trim(), *tally))
+        .collect();
     println!("\n{PAGE}:\n\n{HEAD}{}", lines.concat());
     verdict(&failed, &missing, options.is_optional)
 }
@@ -79,19 +92,27 @@ fn on(server: &Server, version: &str) -> String {
 }
 
 /// Returns the programs that try one server.
-fn jobs_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) -> Result<Vec<Job>, Failure> {
+fn jobs_on(
+    compiled: &[Program],
+    server: &Server,
+    version: &str,
+    binary: &Path,
+) -> Result<Vec<Job>, Failure> {
     let libraries = programs::libraries()?;
     let mut jobs = Vec::new();
     for (name, choice) in PROGRAMS {
         let program = compiled.iter().find(|program| program.name == name);
-        let program = program.ok_or_else(|| Failure::new(format!("cargo has compiled no tests {name}")))?;
+        let program =
+            program.ok_or_else(|| Failure::new(format!("cargo has compiled no tests {name}")))?;
         let mut job = program.job(&libraries);
         job.title += &on(server, version);
         let command = &mut job.command;
         // What has Valkey in its name starts another server.
         command.arg("--quiet").args(choice).arg("--skip=valkey");
         command.args(server.lacks.iter().map(|test| format!("--skip={test}")));
-        command.env("REDIS_SERVER", binary).env("SERVER_VERSION", server.line_of_info(version));
+        command
+            .env("REDIS_SERVER", binary)
+            .env("SERVER_VERSION", server.line_of_info(version));
         command.env("STREAM_STEPS", STEPS);
         jobs.push(job);
     }
@@ -100,7 +121,10 @@ fn jobs_on(compiled: &[Program], server: &Server, version: &str, binary: &Path) 
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
-        let mut options = Self { is_optional: false, servers: Vec::new() };
+        let mut options = Self {
+            is_optional: false,
+            servers: Vec::new(),
+        };
         let mut is_quick = false;
         for word in arguments {
             match word.as_str() {
@@ -111,7 +135,11 @@ impl Options {
         }
         if options.servers.is_empty() {
             let oldest_and_newest = [&SERVERS[0], &SERVERS[SERVERS.len() - 1]];
-            options.servers = if is_quick { oldest_and_newest.into() } else { SERVERS.iter().collect() };
+            options.servers = if is_quick {
+                oldest_and_newest.into()
+            } else {
+                SERVERS.iter().collect()
+            };
         }
         Ok(options)
     }
@@ -119,7 +147,11 @@ impl Options {
 
 /// Formats the line of a server.
 fn line(server: &Server, version: &str, date: &str, tally: Tally) -> String {
-    format!("{}{version} | {date} | {} tests |\n", start(server), tally.passed)
+    format!(
+        "{}{version} | {date} | {} tests |\n",
+        start(server),
+        tally.passed
+    )
 }
 
 /// Returns the beginning of the line of a server, by which it is found.
@@ -149,7 +181,12 @@ mod tests {
     }
 
     fn names(line: &str) -> Vec<&'static str> {
-        parse(line).expect("options").servers.into_iter().map(|server| server.name).collect()
+        parse(line)
+            .expect("options")
+            .servers
+            .into_iter()
+            .map(|server| server.name)
+            .collect()
     }
 
     #[test]
@@ -163,26 +200,51 @@ mod tests {
     #[test]
     fn a_server_that_is_not_tried_is_a_failure_that_names_it() {
         let redict = ["Redict 7.3".to_owned()];
-        assert_eq!(verdict(&[], &redict, false).expect_err("one is missing").to_string(), "not tried: Redict 7.3");
+        assert_eq!(
+            verdict(&[], &redict, false)
+                .expect_err("one is missing")
+                .to_string(),
+            "not tried: Redict 7.3"
+        );
         assert!(verdict(&[], &redict, true).is_ok() && verdict(&[], &[], false).is_ok());
         assert!(verdict(&redict, &[], true).is_err());
     }
 
     #[test]
     fn the_pages_name_the_versions_that_are_tried() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
-        let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("the workspace is above");
+        let read = |name: &str| {
+            fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+        };
         let page = read(PAGE);
         let (_, table) = page.split_once(HEAD).expect("the table");
-        let lines: Vec<_> = table.lines().take_while(|line| line.starts_with("| ")).collect();
+        let lines: Vec<_> = table
+            .lines()
+            .take_while(|line| line.starts_with("| "))
+            .collect();
         assert_eq!(lines.len(), SERVERS.len());
         for (server, line) in SERVERS.iter().zip(lines) {
-            let version = line.strip_prefix(&start(server)).and_then(|rest| rest.split(" | ").next());
-            assert!(version.is_some_and(|version| version.starts_with(server.version)), "{line}");
+            let version = line
+                .strip_prefix(&start(server))
+                .and_then(|rest| rest.split(" | ").next());
+            assert!(
+                version.is_some_and(|version| version.starts_with(server.version)),
+                "{line}"
+            );
         }
         let oldest = format!("{} {} or newer", SERVERS[0].product, SERVERS[0].version);
-        for name in ["README.md", "crates/tollgate/README.md", "crates/tollgate-envoy/README.md", PAGE] {
-            assert!(read(name).contains(&oldest), "{name} does not say {oldest:?}");
+        for name in [
+            "README.md",
+            "crates/tollgate/README.md",
+            "crates/tollgate-envoy/README.md",
+            PAGE,
+        ] {
+            assert!(
+                read(name).contains(&oldest),
+                "{name} does not say {oldest:?}"
+            );
         }
     }
 }

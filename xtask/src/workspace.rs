@@ -52,7 +52,9 @@ impl Workspace {
             Some(Member {
                 name: package["name"].as_str()?.to_owned(),
                 // Null is "to any registry", a list is "to these", an empty list is `publish = false`.
-                is_published: package["publish"].as_array().is_none_or(|to| !to.is_empty()),
+                is_published: package["publish"]
+                    .as_array()
+                    .is_none_or(|to| !to.is_empty()),
                 package: package.clone(),
             })
         });
@@ -122,13 +124,20 @@ impl Workspace {
     /// Then nothing is compiled twice.
     pub(crate) fn cargo_build(&self, programs: &[&str]) -> Command {
         let mut command = self.cargo_workspace("build");
-        command.args(["--quiet", "--profile", "test", "--all-features"]).args(AS_TESTED).args(programs);
+        command
+            .args(["--quiet", "--profile", "test", "--all-features"])
+            .args(AS_TESTED)
+            .args(programs);
         command
     }
 
     /// Returns the programs that have documentation.
     pub(crate) fn documented_programs(&self) -> impl Iterator<Item = &str> {
-        let targets = self.members.iter().filter_map(|member| member.package["targets"].as_array()).flatten();
+        let targets = self
+            .members
+            .iter()
+            .filter_map(|member| member.package["targets"].as_array())
+            .flatten();
         targets
             .filter(|target| target["doc"] == true && target["kind"][0] == "bin")
             .filter_map(|target| target["name"].as_str())
@@ -139,7 +148,9 @@ impl Workspace {
 /// watch them, and would run again each time that cargo is started from another place.
 pub(crate) fn forget_package(command: &mut Command) {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+    for name in
+        names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    {
         command.env_remove(name);
     }
 }
@@ -157,17 +168,33 @@ mod tests {
     fn programs_are_built_beside_an_example_so_that_they_have_the_features_of_the_tests() {
         let workspace = Workspace::load().expect("cargo metadata works here");
         let build = failure::spelled(&workspace.cargo_build(&["--bin", "tollgate-faults"]));
-        assert!(build.ends_with("--profile test --all-features --example recorder --bin tollgate-faults"), "{build}");
-        let tests = workspace.members.iter().find(|member| member.name == "tollgate-tests").expect("the tests");
+        assert!(
+            build.ends_with(
+                "--profile test --all-features --example recorder --bin tollgate-faults"
+            ),
+            "{build}"
+        );
+        let tests = workspace
+            .members
+            .iter()
+            .find(|member| member.name == "tollgate-tests")
+            .expect("the tests");
         let targets = tests.package["targets"].as_array().expect("a list");
-        assert!(targets.iter().any(|target| target["name"] == "recorder" && target["kind"][0] == "example"));
+        assert!(
+            targets
+                .iter()
+                .any(|target| target["name"] == "recorder" && target["kind"][0] == "example")
+        );
     }
 
     #[test]
     fn a_program_without_documentation_is_not_documented() {
         let workspace = Workspace::load().expect("cargo metadata works here");
         let programs: Vec<_> = workspace.documented_programs().collect();
-        assert!(programs.contains(&"xtask") && programs.contains(&BENCHES), "{programs:?}");
+        assert!(
+            programs.contains(&"xtask") && programs.contains(&BENCHES),
+            "{programs:?}"
+        );
         // Its page would replace that of the library.
         assert!(!programs.contains(&"tollgate"), "{programs:?}");
     }

@@ -10,7 +10,8 @@ pub(crate) fn find() -> Option<PathBuf> {
     let beside = server.parent().map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = beside.into_iter().chain(env::split_paths(&path));
-    let names = |folder: PathBuf| ["redis-benchmark", "valkey-benchmark"].map(|name| folder.join(name));
+    let names =
+        |folder: PathBuf| ["redis-benchmark", "valkey-benchmark"].map(|name| folder.join(name));
     let mut files = folders.flat_map(names);
     files.find(|file| file.is_file())
 }
@@ -40,13 +41,38 @@ impl Run {
 /// # Panics
 ///
 /// When redis-benchmark fails, or makes fewer calls than requested: then there is no figure to compare with.
-pub(crate) fn run(server: &Server, pipeline: u32, calls: u64, keys: usize, words: &[String]) -> Run {
+pub(crate) fn run(
+    server: &Server,
+    pipeline: u32,
+    calls: u64,
+    keys: usize,
+    words: &[String],
+) -> Run {
     let binary = find().expect("redis-benchmark is installed");
     let before = server.usage();
-    let numbers = [server.port().to_string(), calls.to_string(), pipeline.to_string(), keys.to_string()];
+    let numbers = [
+        server.port().to_string(),
+        calls.to_string(),
+        pipeline.to_string(),
+        keys.to_string(),
+    ];
     let [port, count, pipeline, keys] = &numbers;
     let output = Command::new(binary)
-        .args(["-h", "127.0.0.1", "-p", port, "-c", "50", "-n", count, "-P", pipeline, "-r", keys, "--csv"])
+        .args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            port,
+            "-c",
+            "50",
+            "-n",
+            count,
+            "-P",
+            pipeline,
+            "-r",
+            keys,
+            "--csv",
+        ])
         .args(words)
         .output()
         .expect("redis-benchmark starts");
@@ -54,8 +80,15 @@ pub(crate) fn run(server: &Server, pipeline: u32, calls: u64, keys: usize, words
     let said = String::from_utf8_lossy(&output.stdout);
     let made = usage.calls("evalsha");
     // redis-benchmark rounds up to whole pipelines, so it can make more calls than requested.
-    assert!(output.status.success() && made >= calls, "redis-benchmark made {made} of {calls} calls: {said}");
-    Run { per_second: per_second(&said).expect("the output of redis-benchmark has a rate"), calls: made, usage }
+    assert!(
+        output.status.success() && made >= calls,
+        "redis-benchmark made {made} of {calls} calls: {said}"
+    );
+    Run {
+        per_second: per_second(&said).expect("the output of redis-benchmark has a rate"),
+        calls: made,
+        usage,
+    }
 }
 
 /// Reads the rate from the last line: `"test","rps","avg_latency_ms",…` and five more columns.

@@ -34,7 +34,10 @@ const MODULE: &str = "REDIS_CELL";
 const LIBRARIES: &str = "REDIS_CELL_LIBRARIES";
 
 /// Sets the limit of the other contestants: a million a second. It is never used up.
-pub(crate) const PLENTY: Rate = Rate { burst: 1_000_000, per_second: 1_000_000 };
+pub(crate) const PLENTY: Rate = Rate {
+    burst: 1_000_000,
+    per_second: 1_000_000,
+};
 
 impl Cell {
     /// Starts a server with the module. Returns `None` if the module could not be built.
@@ -42,7 +45,13 @@ impl Cell {
         let server = Self::start()?;
         let connection = super::connect(&server.url()).await;
         let keys = keys::first(keys).collect();
-        Some(Self { server, connection, keys, rates: vec![PLENTY], costs: Costs::one() })
+        Some(Self {
+            server,
+            connection,
+            keys,
+            rates: vec![PLENTY],
+            costs: Costs::one(),
+        })
     }
 
     /// Starts a server with the module, without a connection. Returns `None` if the module could not be built.
@@ -52,9 +61,21 @@ impl Cell {
     }
 
     /// Connects to `address`, which is the server or a delay line before it. The number of a key selects its rate.
-    pub(crate) async fn on(server: Arc<Server>, address: &str, rates: Vec<Rate>, keys: usize, costs: Costs) -> Self {
+    pub(crate) async fn on(
+        server: Arc<Server>,
+        address: &str,
+        rates: Vec<Rate>,
+        keys: usize,
+        costs: Costs,
+    ) -> Self {
         let connection = connect_eagerly(address).await;
-        Self { server, connection, keys: keys::first(keys).collect(), rates, costs }
+        Self {
+            server,
+            connection,
+            keys: keys::first(keys).collect(),
+            rates,
+            costs,
+        }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -66,8 +87,13 @@ impl Decide for Cell {
     async fn decide(&self, key: usize) -> Answer {
         let Rate { burst, per_second } = self.rates[key % self.rates.len()];
         let mut command = redis::cmd("CL.THROTTLE");
-        command.arg(&self.keys[key]).arg([burst, per_second, 1, self.costs.next()].as_slice());
-        let reply: [i64; 5] = command.query_async(&mut self.connection.clone()).await.expect("the server answers");
+        command
+            .arg(&self.keys[key])
+            .arg([burst, per_second, 1, self.costs.next()].as_slice());
+        let reply: [i64; 5] = command
+            .query_async(&mut self.connection.clone())
+            .await
+            .expect("the server answers");
         Answer::by_store(reply[0] == 0)
     }
 }

@@ -16,7 +16,10 @@ impl Costs {
     }
 
     pub(crate) fn up_to(most: u64) -> Self {
-        Self { most, drawn: AtomicU64::new(0) }
+        Self {
+            most,
+            drawn: AtomicU64::new(0),
+        }
     }
 
     /// Returns the next cost.
@@ -25,7 +28,10 @@ impl Costs {
             return 1;
         }
         // Multiples of the golden ratio are spread evenly, and neighbours differ.
-        let number = self.drawn.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let number = self
+            .drawn
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         1 + ((u128::from(number) * u128::from(self.most)) >> 64) as u64
     }
 }
@@ -39,7 +45,10 @@ mod tests {
         let costs = Costs::up_to(10);
         let mut seen = [0; 11];
         (0..1_000).for_each(|_| seen[costs.next() as usize] += 1);
-        assert!(seen[0] == 0 && seen[1..].iter().all(|count| (80..=120).contains(count)), "{seen:?}");
+        assert!(
+            seen[0] == 0 && seen[1..].iter().all(|count| (80..=120).contains(count)),
+            "{seen:?}"
+        );
         assert_eq!(Costs::one().next(), 1);
     }
 }

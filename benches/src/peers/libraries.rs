@@ -38,7 +38,10 @@ pub(crate) struct TowerRateLimiter {
 impl TowerRateLimiter {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
         let policy = gcra(server).await;
-        Self { policy, keys: keys::first(keys).collect() }
+        Self {
+            policy,
+            keys: keys::first(keys).collect(),
+        }
     }
 }
 
@@ -50,7 +53,11 @@ pub(crate) async fn gcra(server: &Server) -> RedisGcra {
 
 impl Decide for TowerRateLimiter {
     async fn decide(&self, key: usize) -> Answer {
-        let decision = self.policy.check(self.keys[key].clone()).await.expect("the server decides");
+        let decision = self
+            .policy
+            .check(self.keys[key].clone())
+            .await
+            .expect("the server decides");
         Answer::by_store(!decision.is_rate_limited())
     }
 }
@@ -63,9 +70,14 @@ pub(crate) struct ThrottleKit {
 
 impl ThrottleKit {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
-        let backend = RedisBackend::connect(&server.url()).await.expect("the server is up");
+        let backend = RedisBackend::connect(&server.url())
+            .await
+            .expect("the server is up");
         let quota = throttle_kit::Quota::from_parts(INTERVAL, BURST);
-        Self { limiter: RateLimiter::new(quota, backend), keys: keys::first(keys).collect() }
+        Self {
+            limiter: RateLimiter::new(quota, backend),
+            keys: keys::first(keys).collect(),
+        }
     }
 }
 
@@ -73,7 +85,10 @@ impl Decide for ThrottleKit {
     async fn decide(&self, key: usize) -> Answer {
         let result = self.limiter.check(&self.keys[key]).await;
         // It admits when the server does not answer, and only the number that remains is 0 then.
-        assert!(!result.allowed || result.remaining > 0, "the server decides");
+        assert!(
+            !result.allowed || result.remaining > 0,
+            "the server decides"
+        );
         Answer::by_store(result.allowed)
     }
 }
@@ -86,10 +101,16 @@ pub(crate) struct TowerRateLimitFred {
 
 impl TowerRateLimitFred {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
-        let config = fred::types::config::Config::from_url(&server.url()).expect("the server's own URL");
-        let client = Builder::from_config(config).build().expect("a client is built");
+        let config =
+            fred::types::config::Config::from_url(&server.url()).expect("the server's own URL");
+        let client = Builder::from_config(config)
+            .build()
+            .expect("a client is built");
         client.init().await.expect("the server is up");
-        Self { client, keys: keys::first(keys).collect() }
+        Self {
+            client,
+            keys: keys::first(keys).collect(),
+        }
     }
 }
 
@@ -110,14 +131,20 @@ pub(crate) struct TowerRateLimitRedis {
 impl TowerRateLimitRedis {
     pub(crate) async fn new(server: &Server, keys: usize) -> Self {
         let client = redis_0_32::Client::open(server.url()).expect("the URL is valid");
-        let connection = client.get_multiplexed_async_connection().await.expect("the server is up");
+        let connection = client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("the server is up");
         let layer = RateLimitLayer::builder()
             .conn(connection)
             .key_resolver(Extension)
             .capacity(CAPACITY)
             .emission_interval(INTERVAL)
             .build();
-        Self { layer, keys: keys::first(keys).collect() }
+        Self {
+            layer,
+            keys: keys::first(keys).collect(),
+        }
     }
 }
 
@@ -125,7 +152,12 @@ impl Decide for TowerRateLimitRedis {
     async fn decide(&self, key: usize) -> Answer {
         let mut request = Request::new(());
         request.extensions_mut().insert(self.keys[key].clone());
-        let response = self.layer.layer(Nothing).call(request).await.unwrap_or_else(|never| match never {});
+        let response = self
+            .layer
+            .layer(Nothing)
+            .call(request)
+            .await
+            .unwrap_or_else(|never| match never {});
         // It answers 500 when the server does not decide.
         assert!(!response.status().is_server_error(), "the server decides");
         Answer::by_store(response.status().is_success())
@@ -141,7 +173,11 @@ impl KeyResolver for Extension {
     type ErrorBody = ();
 
     fn key<T>(&self, request: &Request<T>) -> Result<String, Response<()>> {
-        request.extensions().get::<String>().cloned().ok_or_else(|| Response::new(()))
+        request
+            .extensions()
+            .get::<String>()
+            .cloned()
+            .ok_or_else(|| Response::new(()))
     }
 }
 
@@ -153,7 +189,10 @@ impl Service<Request<()>> for Nothing {
     type Error = std::convert::Infallible;
     type Future = Ready<Result<Response<()>, Self::Error>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Self::Error>> {
         std::task::Poll::Ready(Ok(()))
     }
 

@@ -23,14 +23,33 @@ pub(crate) struct Many {
 
 impl Many {
     /// Creates limiters that fail where the store does not decide, after a long deadline.
-    pub(crate) fn strict(store: &RedisStore, sets: &[PolicySet], keys: usize, costs: Costs) -> Self {
-        Self::with(store, sets, keys, costs, Outage::Closed, Duration::from_secs(5))
+    pub(crate) fn strict(
+        store: &RedisStore,
+        sets: &[PolicySet],
+        keys: usize,
+        costs: Costs,
+    ) -> Self {
+        Self::with(
+            store,
+            sets,
+            keys,
+            costs,
+            Outage::Closed,
+            Duration::from_secs(5),
+        )
     }
 
     /// Creates limiters with the options that a limiter has by default.
     pub(crate) fn usual(store: &RedisStore, sets: &[PolicySet], keys: usize, costs: Costs) -> Self {
-        let limiters = sets.iter().map(|set| Limiter::new(store.clone(), set.clone())).collect();
-        Self { limiters, keys: keys::first(keys).collect(), costs }
+        let limiters = sets
+            .iter()
+            .map(|set| Limiter::new(store.clone(), set.clone()))
+            .collect();
+        Self {
+            limiters,
+            keys: keys::first(keys).collect(),
+            costs,
+        }
     }
 
     /// Creates limiters with this rule for outages and this deadline.
@@ -43,9 +62,17 @@ impl Many {
         deadline: Duration,
     ) -> Self {
         let limiter = |set: &PolicySet| {
-            Limiter::builder(store.clone()).policies(set.clone()).on_outage(outage).deadline(deadline).build()
+            Limiter::builder(store.clone())
+                .policies(set.clone())
+                .on_outage(outage)
+                .deadline(deadline)
+                .build()
         };
-        Self { limiters: sets.iter().map(limiter).collect(), keys: keys::first(keys).collect(), costs }
+        Self {
+            limiters: sets.iter().map(limiter).collect(),
+            keys: keys::first(keys).collect(),
+            costs,
+        }
     }
 }
 
@@ -74,7 +101,11 @@ pub(crate) struct Tenants {
 impl Tenants {
     pub(crate) fn new(store: &RedisStore, sets: Vec<PolicySet>) -> Self {
         let keys = keys::first(sets.len()).map(Key::from).collect();
-        Self { store: store.clone(), sets, keys }
+        Self {
+            store: store.clone(),
+            sets,
+            keys,
+        }
     }
 }
 
@@ -82,6 +113,12 @@ impl Decide for Tenants {
     async fn decide(&self, key: usize) -> Answer {
         let check = Check::new(&self.sets[key], &self.keys[key], Cost::ONE);
         let check = check.with_deadline(Deadline::after(Duration::from_secs(5)));
-        Answer::by_store(self.store.check(check).await.expect("the server decides").is_allowed())
+        Answer::by_store(
+            self.store
+                .check(check)
+                .await
+                .expect("the server decides")
+                .is_allowed(),
+        )
     }
 }

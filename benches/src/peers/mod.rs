@@ -14,7 +14,9 @@ pub(crate) mod wrk;
 
 pub(crate) use cell::{Cell, PLENTY as PLENTY_RATE, Rate};
 pub(crate) use costs::Costs;
-pub(crate) use libraries::{ThrottleKit, TowerRateLimitFred, TowerRateLimitRedis, TowerRateLimiter, gcra};
+pub(crate) use libraries::{
+    ThrottleKit, TowerRateLimitFred, TowerRateLimitRedis, TowerRateLimiter, gcra,
+};
 pub(crate) use many::{Many, Tenants};
 pub(crate) use naive::Naive;
 use plain::connect;
@@ -43,13 +45,20 @@ impl Ours {
             .on_outage(Outage::Closed)
             .deadline(std::time::Duration::from_secs(5))
             .build();
-        Self { limiter, keys: (0..keys).map(keys::key).collect() }
+        Self {
+            limiter,
+            keys: (0..keys).map(keys::key).collect(),
+        }
     }
 }
 
 impl Decide for Ours {
     async fn decide(&self, key: usize) -> Answer {
-        let decision = self.limiter.check(self.keys[key].as_str()).await.expect("the server decides");
+        let decision = self
+            .limiter
+            .check(self.keys[key].as_str())
+            .await
+            .expect("the server decides");
         Answer::by_store(decision.is_allowed())
     }
 }

@@ -41,19 +41,42 @@ const BEFORE_KEYS: usize = 3;
 
 impl Naive {
     /// Loads the scripts, and connects to `address`, which is the server or a delay line before it.
-    pub(crate) async fn new(server: &Server, address: &str, policies: &[PolicySet], keys: usize, costs: Costs) -> Self {
-        let scripts: Vec<Script> = policies.iter().map(|set| Script::new(set.clone())).collect();
+    pub(crate) async fn new(
+        server: &Server,
+        address: &str,
+        policies: &[PolicySet],
+        keys: usize,
+        costs: Costs,
+    ) -> Self {
+        let scripts: Vec<Script> = policies
+            .iter()
+            .map(|set| Script::new(set.clone()))
+            .collect();
         let mut loaded: HashMap<&str, String> = HashMap::new();
         let sets = scripts.iter().map(|script| {
-            let sha = loaded.entry(script.text()).or_insert_with(|| server.load(script.text())).clone();
+            let sha = loaded
+                .entry(script.text())
+                .or_insert_with(|| server.load(script.text()))
+                .clone();
             let any = Key::from("any");
             let before = BEFORE_KEYS + script.keys(&any).len();
-            Set { sha, arguments: script.check_by_hand(&any, Cost::ONE, None).split_off(before) }
+            Set {
+                sha,
+                arguments: script
+                    .check_by_hand(&any, Cost::ONE, None)
+                    .split_off(before),
+            }
         });
         let sets = sets.collect();
-        let of_key = |(number, key): (usize, String)| scripts[number % scripts.len()].keys(&Key::from(key));
+        let of_key =
+            |(number, key): (usize, String)| scripts[number % scripts.len()].keys(&Key::from(key));
         let keys = keys::first(keys).enumerate().map(of_key).collect();
-        Self { connection: connect_eagerly(address).await, sets, keys, costs }
+        Self {
+            connection: connect_eagerly(address).await,
+            sets,
+            keys,
+            costs,
+        }
     }
 }
 

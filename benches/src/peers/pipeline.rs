@@ -38,7 +38,8 @@ pub(crate) fn run(
     };
     let requests: Vec<Vec<u8>> = (0..CONNECTIONS * PREPARED).map(&mut buffer).collect();
     let connect = |_| {
-        let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server of the section");
+        let stream =
+            TcpStream::connect(("127.0.0.1", server.port())).expect("the server of the section");
         stream.set_nodelay(true).expect("a TCP stream");
         stream
     };
@@ -49,14 +50,26 @@ pub(crate) fn run(
     let (before, started) = (server.usage(), Instant::now());
     for round in 0..rounds as usize {
         for (at, stream) in streams.iter_mut().enumerate() {
-            stream.write_all(&requests[at * PREPARED + round % PREPARED]).expect("the server reads");
+            stream
+                .write_all(&requests[at * PREPARED + round % PREPARED])
+                .expect("the server reads");
         }
-        streams.iter_mut().for_each(|stream| read_lines(stream, lines));
+        streams
+            .iter_mut()
+            .for_each(|stream| read_lines(stream, lines));
     }
     let (elapsed, usage) = (started.elapsed(), server.usage().since(&before));
     let made = rounds * (CONNECTIONS * depth) as u64;
-    assert_eq!(usage.calls("evalsha"), made, "the server counts another number of calls");
-    Run { per_second: made as f64 / elapsed.as_secs_f64(), calls: made, usage }
+    assert_eq!(
+        usage.calls("evalsha"),
+        made,
+        "the server counts another number of calls"
+    );
+    Run {
+        per_second: made as f64 / elapsed.as_secs_f64(),
+        calls: made,
+        usage,
+    }
 }
 
 fn encode(words: &[Vec<u8>], bytes: &mut Vec<u8>) {
@@ -79,8 +92,13 @@ fn lines_of_a_reply(stream: &mut TcpStream, call: &[Vec<u8>]) -> usize {
         let read = stream.read(&mut some).expect("a reply");
         reply.extend_from_slice(&some[..read]);
         let text = String::from_utf8_lossy(&reply);
-        assert!(read > 0 && !text.starts_with('-'), "the server refused: {text}");
-        let complete = text.rsplit_once("\r\n").map_or("", |(complete, _)| complete);
+        assert!(
+            read > 0 && !text.starts_with('-'),
+            "the server refused: {text}"
+        );
+        let complete = text
+            .rsplit_once("\r\n")
+            .map_or("", |(complete, _)| complete);
         let mut lines = complete.split("\r\n");
         if !complete.is_empty() && is_whole(&mut lines) {
             return complete.split("\r\n").count();
@@ -90,8 +108,13 @@ fn lines_of_a_reply(stream: &mut TcpStream, call: &[Vec<u8>]) -> usize {
 
 /// Returns whether the lines begin with a complete value.
 fn is_whole(lines: &mut dyn Iterator<Item = &str>) -> bool {
-    let Some(line) = lines.next() else { return false };
-    let length = line.get(1..).and_then(|length| length.parse::<i64>().ok()).unwrap_or(0);
+    let Some(line) = lines.next() else {
+        return false;
+    };
+    let length = line
+        .get(1..)
+        .and_then(|length| length.parse::<i64>().ok())
+        .unwrap_or(0);
     match line.as_bytes().first() {
         Some(b'*') => (0..length).all(|_| is_whole(lines)),
         Some(b'$') => length < 0 || lines.next().is_some(),
@@ -103,7 +126,10 @@ fn read_lines(stream: &mut TcpStream, mut lines: usize) {
     let mut some = [0; 16 * 1024];
     while lines > 0 {
         let read = stream.read(&mut some).expect("replies");
-        assert!(read > 0 && !some[..read].contains(&b'-') || !is_refusal(&some[..read]), "the server refused");
+        assert!(
+            read > 0 && !some[..read].contains(&b'-') || !is_refusal(&some[..read]),
+            "the server refused"
+        );
         lines -= some[..read].iter().filter(|&&byte| byte == b'\n').count();
     }
 }

@@ -2,7 +2,8 @@
 
 use deadpool_redis::{Config, Pool, Runtime};
 use redis::{
-    AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, IntoConnectionInfo, Value, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
 };
 use tollgate::{Cost, Key, Policy, testing::Script};
 
@@ -26,37 +27,59 @@ pub(crate) struct Call {
 impl Call {
     /// Loads the empty script, which is called with one key.
     pub(crate) fn noop(server: &Server, keys: impl IntoIterator<Item = String>) -> Self {
-        Self { sha: server.load("return 1"), keys: keys.into_iter().collect(), rest: Vec::new(), by_hand: Vec::new() }
+        Self {
+            sha: server.load("return 1"),
+            keys: keys.into_iter().collect(),
+            rest: Vec::new(),
+            by_hand: Vec::new(),
+        }
     }
 
     /// Loads Tollgate's script for a single policy, which is called by hand.
-    pub(crate) fn ours(server: &Server, policy: Policy, keys: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn ours(
+        server: &Server,
+        policy: Policy,
+        keys: impl IntoIterator<Item = String>,
+    ) -> Self {
         let script = Script::new(policy);
         let any = Key::from("any");
         // The first four words are EVALSHA, the SHA-1, 1 and the key.
         let rest = script.check(&any, Cost::ONE, None).split_off(4);
         let by_hand = script.check_by_hand(&any, Cost::ONE, None).split_off(4);
         let key = |key| script.keys(&Key::from(key)).remove(0);
-        Self { sha: server.load(script.text()), keys: keys.into_iter().map(key).collect(), rest, by_hand }
+        Self {
+            sha: server.load(script.text()),
+            keys: keys.into_iter().map(key).collect(),
+            rest,
+            by_hand,
+        }
     }
 
     /// Returns the words of the call for the first key, as text with decimal numbers.
     pub(crate) fn words_by_hand(&self) -> Vec<String> {
-        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[0]].map(str::to_owned).to_vec();
+        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[0]]
+            .map(str::to_owned)
+            .to_vec();
         words.extend_from_slice(&self.by_hand);
         words
     }
 
     /// Returns the words of the call for a key.
     pub(crate) fn words(&self, key: usize) -> Vec<Vec<u8>> {
-        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[key]].map(|word| word.as_bytes().to_vec()).to_vec();
+        let mut words = ["EVALSHA", &self.sha, "1", &self.keys[key]]
+            .map(|word| word.as_bytes().to_vec())
+            .to_vec();
         words.extend_from_slice(&self.rest);
         words
     }
 
     fn command(&self, key: usize) -> redis::Cmd {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha).arg(1).arg(&self.keys[key]).arg(&self.rest);
+        command
+            .arg(&self.sha)
+            .arg(1)
+            .arg(&self.keys[key])
+            .arg(&self.rest);
         command
     }
 }
@@ -79,7 +102,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) async fn new(server: &Server, call: Call) -> Self {
-        Self { connection: connect(&server.url()).await, call }
+        Self {
+            connection: connect(&server.url()).await,
+            call,
+        }
     }
 }
 
@@ -96,15 +122,24 @@ pub(crate) async fn connect_eagerly(url: &str) -> MultiplexedConnection {
 }
 
 async fn open(url: &str, settings: TcpSettings) -> MultiplexedConnection {
-    let info = url.into_connection_info().expect("the URL of a server of this run");
+    let info = url
+        .into_connection_info()
+        .expect("the URL of a server of this run");
     let client = Client::open(info.set_tcp_settings(settings)).expect("the URL is valid");
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-    client.get_multiplexed_async_connection_with_config(&patient).await.expect("the server is up")
+    client
+        .get_multiplexed_async_connection_with_config(&patient)
+        .await
+        .expect("the server is up")
 }
 
 impl Decide for Shared {
     async fn decide(&self, key: usize) -> Answer {
-        let reply = self.call.command(key).query_async(&mut self.connection.clone()).await;
+        let reply = self
+            .call
+            .command(key)
+            .query_async(&mut self.connection.clone())
+            .await;
         Answer::by_store(is_admitted(&reply.expect("the server answers")))
     }
 }
@@ -119,14 +154,23 @@ impl PerCall {
     const CONNECTIONS: usize = 16;
 
     pub(crate) fn new(server: &Server, call: Call) -> Self {
-        Self { pool: pool(server, Self::CONNECTIONS), call }
+        Self {
+            pool: pool(server, Self::CONNECTIONS),
+            call,
+        }
     }
 }
 
 /// Creates a pool in the way in which an application creates it.
 pub(crate) fn pool(server: &Server, connections: usize) -> Pool {
-    let builder = Config::from_url(server.url()).builder().expect("the server's own URL");
-    builder.max_size(connections).runtime(Runtime::Tokio1).build().expect("the pool has a runtime")
+    let builder = Config::from_url(server.url())
+        .builder()
+        .expect("the server's own URL");
+    builder
+        .max_size(connections)
+        .runtime(Runtime::Tokio1)
+        .build()
+        .expect("the pool has a runtime")
 }
 
 impl Decide for PerCall {
@@ -165,7 +209,9 @@ impl TwoTrips {
             connection: connect(&server.url()).await,
             read: server.load(READ),
             count: server.load(COUNT),
-            keys: (0..keys).map(|number| format!("two:{}", keys::key(number))).collect(),
+            keys: (0..keys)
+                .map(|number| format!("two:{}", keys::key(number)))
+                .collect(),
             limit: u64::MAX,
         }
     }

@@ -12,7 +12,9 @@ use crate::{keys, machine};
 /// Finds the binary on `PATH`.
 pub(crate) fn find() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).map(|folder| folder.join("wrk")).find(|file| file.is_file())
+    env::split_paths(&path)
+        .map(|folder| folder.join("wrk"))
+        .find(|file| file.is_file())
 }
 
 /// Stores the results of one run.
@@ -53,18 +55,38 @@ pub(crate) fn write_script(folder: &Path, callers: usize) -> PathBuf {
 /// When wrk fails, or reports errors of its sockets.
 pub(crate) fn run(server: SocketAddr, script: &Path, seconds: u64) -> Run {
     let mut command = Command::new(find().expect("wrk is installed"));
-    command.args(["-t", "1", "-c", "64", "--latency", "-d", &format!("{seconds}s"), "-s"]).arg(script);
+    command
+        .args([
+            "-t",
+            "1",
+            "-c",
+            "64",
+            "--latency",
+            "-d",
+            &format!("{seconds}s"),
+            "-s",
+        ])
+        .arg(script);
     command.arg(format!("http://{server}/"));
     // A process stays on the core on which it was started. This thread only waits.
     let output = machine::on_the_server_core(|| command.output()).expect("wrk starts");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && !said.contains("Socket errors"), "wrk: {said}");
+    assert!(
+        output.status.success() && !said.contains("Socket errors"),
+        "wrk: {said}"
+    );
     read(&said).unwrap_or_else(|| panic!("no figures in the output of wrk: {said}"))
 }
 
 fn read(said: &str) -> Option<Run> {
-    let after = |label: &str| said.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim);
-    let requests = said.lines().find_map(|line| line.trim().split_once(" requests in "))?;
+    let after = |label: &str| {
+        said.lines()
+            .find_map(|line| line.trim().strip_prefix(label))
+            .map(str::trim)
+    };
+    let requests = said
+        .lines()
+        .find_map(|line| line.trim().split_once(" requests in "))?;
     Some(Run {
         per_second: after("Requests/sec:")?.parse().ok()?,
         p99_us: micros(after("99%")?)?,
@@ -76,7 +98,9 @@ fn read(said: &str) -> Option<Run> {
 /// Converts `812.00us`, `1.03ms` or `1.20s` to microseconds.
 fn micros(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
-    units.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor))
+    units
+        .iter()
+        .find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor))
 }
 
 #[cfg(test)]
@@ -88,6 +112,9 @@ mod tests {
         let said = "Running 1s test @ http://127.0.0.1:1/\n  Latency Distribution\n     50%  350.00us\n     99%    1.25ms\n  \
                     157346 requests in 1.10s, 18.91MB read\n  Non-2xx or 3xx responses: 12\nRequests/sec: 143020.15\n";
         let run = read(said).expect("a report");
-        assert_eq!((run.requests, run.refused, run.p99_us, run.per_second), (157_346, 12, 1_250.0, 143_020.15));
+        assert_eq!(
+            (run.requests, run.refused, run.p99_us, run.per_second),
+            (157_346, 12, 1_250.0, 143_020.15)
+        );
     }
 }

@@ -80,9 +80,13 @@ struct Turn {
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     let runtime = load::runtime();
-    let rounds = Rounds { count: if pace.is_quick { 1 } else { 3 }, turn: slow_time(pace) };
+    let rounds = Rounds {
+        count: if pace.is_quick { 1 } else { 3 },
+        turn: slow_time(pace),
+    };
     let runtime = &runtime;
-    let cases = contestants().map(|(name, build)| Case::new(name, move |time| turn(runtime, build, time)));
+    let cases =
+        contestants().map(|(name, build)| Case::new(name, move |time| turn(runtime, build, time)));
     let series = alternate(rounds, cases.into());
     let mut findings = Findings::default();
     let ours = &series[0];
@@ -109,7 +113,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 }
 
 fn slow_time(pace: &Pace) -> Duration {
-    if pace.is_quick { Duration::from_secs(2) } else { Duration::from_secs(10) }
+    if pace.is_quick {
+        Duration::from_secs(2)
+    } else {
+        Duration::from_secs(10)
+    }
 }
 
 fn table(pace: &Pace, series: &[Series<Turn>]) -> Table {
@@ -121,8 +129,14 @@ fn table(pace: &Pace, series: &[Series<Turn>]) -> Table {
         slow_time(pace).as_secs(),
         PATIENCE.as_secs(),
     );
-    let heads =
-        ["", "critical answered %", "critical p99 ms", "others answered %", "others: 503, of the rest %", "recovery s"];
+    let heads = [
+        "",
+        "critical answered %",
+        "critical p99 ms",
+        "others answered %",
+        "others: 503, of the rest %",
+        "recovery s",
+    ];
     let mut table = Table::new("A service that is slow for some time", about, &heads);
     for one in series {
         table.row([
@@ -150,26 +164,51 @@ fn contestants() -> [(&'static str, Build); 4] {
 
 fn tollgate(service: Simulated) -> Stack {
     let limits = LOWEST as u32..=1000;
-    let limiter = AdaptiveLimiter::builder(Gradient::new()).limits(limits).initial_limit(LIMIT as u32).build();
-    let class = |parts: &http::request::Parts| *parts.extensions.get().expect("each request has a class");
+    let limiter = AdaptiveLimiter::builder(Gradient::new())
+        .limits(limits)
+        .initial_limit(LIMIT as u32)
+        .build();
+    let class =
+        |parts: &http::request::Parts| *parts.extensions.get().expect("each request has a class");
     let layer = AdaptiveLayer::builder(limiter).class(class).build();
-    boxed(layer.layer(service).map_response(|response: Response<_>| response.map(Body::new)).map_err(BoxError::from))
+    boxed(
+        layer
+            .layer(service)
+            .map_response(|response: Response<_>| response.map(Body::new))
+            .map_err(BoxError::from),
+    )
 }
 
 fn resilience(service: Simulated) -> Stack {
-    let algorithm = Gradient2::builder().initial_limit(LIMIT).min_limit(LOWEST).max_limit(1000).build();
+    let algorithm = Gradient2::builder()
+        .initial_limit(LIMIT)
+        .min_limit(LOWEST)
+        .max_limit(1000)
+        .build();
     let layer = AdaptiveLimiterLayer::new(algorithm.expect("the bounds are in order"));
-    boxed(ServiceBuilder::new().layer(LoadShedLayer::new()).layer(layer).service(service).map_err(Into::into))
+    boxed(
+        ServiceBuilder::new()
+            .layer(LoadShedLayer::new())
+            .layer(layer)
+            .service(service)
+            .map_err(Into::into),
+    )
 }
 
 fn fixed(service: Simulated) -> Stack {
-    let layers = ServiceBuilder::new().layer(LoadShedLayer::new()).layer(ConcurrencyLimitLayer::new(LIMIT));
+    let layers = ServiceBuilder::new()
+        .layer(LoadShedLayer::new())
+        .layer(ConcurrencyLimitLayer::new(LIMIT));
     boxed(layers.service(service))
 }
 
 fn boxed<S>(service: S) -> Stack
 where
-    S: Service<Request<()>, Response = Response<Body>, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+    S: Service<Request<()>, Response = Response<Body>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
     BoxCloneSyncService::new(service)
 }
@@ -186,7 +225,10 @@ impl Service<Request<()>> for Simulated {
     type Error = Infallible;
     type Future = futures_util::future::BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
         std::task::Poll::Ready(Ok(()))
     }
 
@@ -194,7 +236,10 @@ impl Service<Request<()>> for Simulated {
         let this = self.clone();
         Box::pin(async move {
             let _worker = this.workers.acquire().await;
-            sleep(Duration::from_millis(this.service_ms.load(Ordering::Relaxed).into())).await;
+            sleep(Duration::from_millis(
+                this.service_ms.load(Ordering::Relaxed).into(),
+            ))
+            .await;
             Ok(Response::new(Body::empty()))
         })
     }
@@ -202,8 +247,10 @@ impl Service<Request<()>> for Simulated {
 
 /// Runs the service at its usual speed for half of the time, slowly for the whole of it, and at its usual speed again.
 fn turn(runtime: &Runtime, build: Build, slow: Duration) -> Turn {
-    let simulated =
-        Simulated { workers: Arc::new(Semaphore::new(WORKERS)), service_ms: Arc::new(AtomicU32::new(SERVICE_MS)) };
+    let simulated = Simulated {
+        workers: Arc::new(Semaphore::new(WORKERS)),
+        service_ms: Arc::new(AtomicU32::new(SERVICE_MS)),
+    };
     let service_ms = Arc::clone(&simulated.service_ms);
     let service = build(simulated);
     let (from, to) = (slow / 2, slow / 2 + slow);
@@ -235,7 +282,13 @@ fn turn(runtime: &Runtime, build: Build, slow: Duration) -> Turn {
     figures(&samples, from, to, end)
 }
 
-async fn request(service: Stack, class: usize, began: Instant, due: Duration, sender: mpsc::UnboundedSender<Sample>) {
+async fn request(
+    service: Stack,
+    class: usize,
+    began: Instant,
+    due: Duration,
+    sender: mpsc::UnboundedSender<Sample>,
+) {
     let mut request = Request::new(());
     request.extensions_mut().insert(Class::new(class as u8));
     let outcome = match timeout(PATIENCE, service.oneshot(request)).await {
@@ -247,19 +300,38 @@ async fn request(service: Stack, class: usize, began: Instant, due: Duration, se
         Err(_) => Outcome::TimedOut,
     };
     // The receiver waits for all samples.
-    let _ = sender.send(Sample { class, due, took: began.elapsed().saturating_sub(due), outcome });
+    let _ = sender.send(Sample {
+        class,
+        due,
+        took: began.elapsed().saturating_sub(due),
+        outcome,
+    });
 }
 
 fn figures(samples: &[Sample], from: Duration, to: Duration, end: Duration) -> Turn {
-    let share = |part: usize, whole: usize| if whole == 0 { f64::NAN } else { 100.0 * part as f64 / whole as f64 };
-    let slow = || samples.iter().filter(|sample| (from..to).contains(&sample.due));
+    let share = |part: usize, whole: usize| {
+        if whole == 0 {
+            f64::NAN
+        } else {
+            100.0 * part as f64 / whole as f64
+        }
+    };
+    let slow = || {
+        samples
+            .iter()
+            .filter(|sample| (from..to).contains(&sample.due))
+    };
     let count = |is_critical: bool, outcome: Option<Outcome>| {
         let class = slow().filter(|sample| (sample.class == 0) == is_critical);
-        class.filter(|sample| outcome.is_none_or(|outcome| outcome == sample.outcome)).count()
+        class
+            .filter(|sample| outcome.is_none_or(|outcome| outcome == sample.outcome))
+            .count()
     };
     let good = |is_critical| count(is_critical, Some(Outcome::Good));
     let critical = slow().filter(|sample| sample.class == 0 && sample.outcome == Outcome::Good);
-    let mut latencies: Vec<_> = critical.map(|sample| sample.took.as_micros() as u32).collect();
+    let mut latencies: Vec<_> = critical
+        .map(|sample| sample.took.as_micros() as u32)
+        .collect();
     latencies.sort_unstable();
     let without = count(false, None) - good(false);
     Turn {
@@ -277,8 +349,14 @@ fn recovery(samples: &[Sample], to: Duration, end: Duration) -> f64 {
     let mut recovered = Duration::ZERO;
     let mut at = to;
     while at + STEP <= end {
-        let step = || samples.iter().filter(|sample| (at..at + STEP).contains(&sample.due));
-        let good = step().filter(|sample| sample.outcome == Outcome::Good).count();
+        let step = || {
+            samples
+                .iter()
+                .filter(|sample| (at..at + STEP).contains(&sample.due))
+        };
+        let good = step()
+            .filter(|sample| sample.outcome == Outcome::Good)
+            .count();
         if (good as f64) < 0.95 * step().count() as f64 {
             recovered = at + STEP - to;
         }

@@ -30,11 +30,29 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         pace.inside,
         vec![
             governor("governor, keyed", &keys, true),
-            ours("tollgate, token bucket", &keys, Policy::token_bucket("a", PLENTY), true, |_| ()),
-            ours("tollgate, fixed window", &keys, Policy::fixed_window("a", Quota::per_day(90_000_000)), true, |_| ()),
+            ours(
+                "tollgate, token bucket",
+                &keys,
+                Policy::token_bucket("a", PLENTY),
+                true,
+                |_| (),
+            ),
+            ours(
+                "tollgate, fixed window",
+                &keys,
+                Policy::fixed_window("a", Quota::per_day(90_000_000)),
+                true,
+                |_| (),
+            ),
             ours("tollgate, three policies", &keys, three(), true, |_| ()),
             governor_with_state("governor, keyed, with units left", &keys),
-            ours("tollgate, token bucket, with units left", &keys, Policy::token_bucket("a", PLENTY), true, remains),
+            ours(
+                "tollgate, token bucket, with units left",
+                &keys,
+                Policy::token_bucket("a", PLENTY),
+                true,
+                remains,
+            ),
             tiers("tower-rate-tier", &keys, true),
             clock(),
         ],
@@ -43,14 +61,31 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         pace.inside,
         vec![
             governor("governor, keyed", &keys, false),
-            ours("tollgate, token bucket", &keys, Policy::token_bucket("a", SCARCE), false, |_| ()),
-            ours("tollgate, token bucket, with time to retry", &keys, Policy::token_bucket("a", SCARCE), false, retry),
+            ours(
+                "tollgate, token bucket",
+                &keys,
+                Policy::token_bucket("a", SCARCE),
+                false,
+                |_| (),
+            ),
+            ours(
+                "tollgate, token bucket, with time to retry",
+                &keys,
+                Policy::token_bucket("a", SCARCE),
+                false,
+                retry,
+            ),
             tiers("tower-rate-tier", &keys, false),
         ],
     );
     for (outcome, series) in [("admitted", &admitted), ("denied", &denied)] {
         let measure = format!("in-process check, keyed, {outcome}, to governor");
-        findings.goal(measure, Target::AtMost(1.3), series[1].ratio(&series[0], |&ns| ns), " ×");
+        findings.goal(
+            measure,
+            Target::AtMost(1.3),
+            series[1].ratio(&series[0], |&ns| ns),
+            " ×",
+        );
         findings.tables.push(table(outcome, series));
     }
     findings
@@ -60,10 +95,18 @@ fn table(outcome: &str, series: &[Series<f64>]) -> Table {
     let about = "One thread checks 10 000 text keys of 21 bytes in random order, through the public interface: \
                  `Limiter::check` on a `MemoryStore`, `RateLimiter::check_key`, `RateTier::check`. *With \
                  units left* and *with time to retry* mean that these parts of the answer are read too.";
-    let mut table = Table::new(&format!("In process, {outcome}"), about, &["", "ns of CPU per check", "to governor"]);
+    let mut table = Table::new(
+        &format!("In process, {outcome}"),
+        about,
+        &["", "ns of CPU per check", "to governor"],
+    );
     for one in series {
         let ratio = one.ratio(&series[0], |&ns| ns);
-        table.row([one.name.clone(), figure(one.median(|&ns| ns)), figure(ratio)]);
+        table.row([
+            one.name.clone(),
+            figure(one.median(|&ns| ns)),
+            figure(ratio),
+        ]);
     }
     table
 }
@@ -73,7 +116,12 @@ fn table(outcome: &str, series: &[Series<f64>]) -> Table {
 /// # Panics
 ///
 /// When a call does not return `expected`.
-fn per_call(time: Duration, keys: &[String], expected: bool, mut check: impl FnMut(&String) -> bool) -> f64 {
+fn per_call(
+    time: Duration,
+    keys: &[String],
+    expected: bool,
+    mut check: impl FnMut(&String) -> bool,
+) -> f64 {
     let (mut calls, mut as_expected) = (0_u64, 0_u64);
     let started = machine::thread_cpu();
     loop {
@@ -83,7 +131,12 @@ fn per_call(time: Duration, keys: &[String], expected: bool, mut check: impl FnM
         calls += keys.len() as u64;
         let elapsed = machine::thread_cpu() - started;
         if elapsed >= time {
-            assert_eq!(as_expected, calls, "not all checks were {}", if expected { "admitted" } else { "denied" });
+            assert_eq!(
+                as_expected,
+                calls,
+                "not all checks were {}",
+                if expected { "admitted" } else { "denied" }
+            );
             return elapsed.as_nanos() as f64 / calls as f64;
         }
     }
@@ -98,7 +151,11 @@ fn ours<'a>(
 ) -> Case<'a, f64> {
     let limiter = Limiter::new(MemoryStore::new(), policies);
     let check = move |key: &String| {
-        let answer = limiter.check(key.as_str()).into_future().into_ready().expect("an in-process store does not wait");
+        let answer = limiter
+            .check(key.as_str())
+            .into_future()
+            .into_ready()
+            .expect("an in-process store does not wait");
         let decision = answer.expect("an in-process store decides");
         look(&decision);
         decision.is_allowed()
@@ -128,10 +185,12 @@ fn three() -> [Policy; 3] {
 
 /// Returns the quota for governor. Its quotas are rates, so "one a day" is one unit that takes a day to return.
 fn governor_quota(admits: bool) -> governor::Quota {
-    match (NonZeroU32::new(1_000_000), governor::Quota::with_period(Duration::from_secs(86_400))) {
-        (Some(million), _) if admits => {
-            governor::Quota::per_second(million).allow_burst(NonZeroU32::new(1_000_000_000).unwrap_or(million))
-        }
+    match (
+        NonZeroU32::new(1_000_000),
+        governor::Quota::with_period(Duration::from_secs(86_400)),
+    ) {
+        (Some(million), _) if admits => governor::Quota::per_second(million)
+            .allow_burst(NonZeroU32::new(1_000_000_000).unwrap_or(million)),
         (_, Some(scarce)) => scarce,
         _ => unreachable!("neither is zero"),
     }
@@ -147,17 +206,29 @@ fn governor<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
 }
 
 fn governor_with_state<'a>(name: &str, keys: &'a [String]) -> Case<'a, f64> {
-    let limiter = RateLimiter::keyed(governor_quota(true)).with_middleware::<StateInformationMiddleware>();
-    let check = move |key: &String| limiter.check_key(key).is_ok_and(|state| state.remaining_burst_capacity() > 0);
+    let limiter =
+        RateLimiter::keyed(governor_quota(true)).with_middleware::<StateInformationMiddleware>();
+    let check = move |key: &String| {
+        limiter
+            .check_key(key)
+            .is_ok_and(|state| state.remaining_burst_capacity() > 0)
+    };
     Case::new(name, move |time| per_call(time, keys, true, &check))
 }
 
 fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
     use tower_rate_tier::Quota;
-    let quota = if admits { Quota::per_second(1_000_000_000) } else { Quota::per_day(1) };
+    let quota = if admits {
+        Quota::per_second(1_000_000_000)
+    } else {
+        Quota::per_day(1)
+    };
     let limiter = RateTier::builder().tier("pro", quota).disable_gc().build();
     let check = move |key: &String| {
-        let answer = limiter.check(key, "pro", 1).now_or_never().expect("its in-process store does not wait");
+        let answer = limiter
+            .check(key, "pro", 1)
+            .now_or_never()
+            .expect("its in-process store does not wait");
         answer.expect("its in-process store decides").is_ok()
     };
     if !admits {
@@ -169,5 +240,7 @@ fn tiers<'a>(name: &str, keys: &'a [String], admits: bool) -> Case<'a, f64> {
 /// Measures one reading of the standard library's clock, a cost of each limiter that uses this clock.
 fn clock<'a>() -> Case<'a, f64> {
     let (keys, started) = (vec![String::new(); KEYS], Instant::now());
-    Case::new("`Instant::now` alone", move |time| per_call(time, &keys, true, |_| Instant::now() >= started))
+    Case::new("`Instant::now` alone", move |time| {
+        per_call(time, &keys, true, |_| Instant::now() >= started)
+    })
 }

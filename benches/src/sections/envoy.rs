@@ -61,12 +61,22 @@ struct Turn {
 pub(crate) fn run(pace: &Pace) -> Findings {
     let server = Server::start();
     let runtime = load::runtime();
-    let redis = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
+    let redis = runtime
+        .block_on(RedisStore::connect(server.url()))
+        .expect("the server is up");
     let mut findings = Findings::default();
     let about = "`ShouldRateLimit` over one connection without TLS, with one descriptor of 10 000 customers. The client and the \
                  service share a core. The CPU time is the sum of both, per call. *Echo* is the same gRPC stack with a \
                  fixed response. limitador's server is left out, because it is not on crates.io.";
-    let heads = ["streams", "", "calls/s", "calls/s, to echo", "CPU µs per call", "p50 µs", "p99 µs"];
+    let heads = [
+        "streams",
+        "",
+        "calls/s",
+        "calls/s, to echo",
+        "CPU µs per call",
+        "p50 µs",
+        "p99 µs",
+    ];
     let mut table = Table::new("Rate limit service for Envoy", about, &heads);
     let addresses = [
         serve(&runtime, Routes::new(RateLimitServiceServer::new(Echo))),
@@ -84,7 +94,8 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         rows(&mut table, streams, &series);
         for (at, name, target) in [(MEMORY, "embedded store", 0.9), (REDIS, "Redis", 0.75)] {
             let ratio = series[at].ratio(&series[ECHO], |turn| turn.per_second);
-            let measure = format!("service for Envoy, {name}, {streams} streams, calls/s to a bare echo");
+            let measure =
+                format!("service for Envoy, {name}, {streams} streams, calls/s to a bare echo");
             findings.goal(measure, Target::AtLeast(target), ratio, " ×");
         }
     }
@@ -131,15 +142,23 @@ impl Service for Echo {
 
 fn service(store: impl Store) -> Routes {
     let rules = RuleSet::parse(RULES, Format::Yaml).expect("the rules are right");
-    let limiter = RuleLimiter::builder(Rules::new(rules), store).deadline(DEADLINE).build();
+    let limiter = RuleLimiter::builder(Rules::new(rules), store)
+        .deadline(DEADLINE)
+        .build();
     Routes::new(RateLimitService::new(limiter).into_server())
 }
 
 /// Starts a server on a free port, which runs until the bench ends.
 fn serve(runtime: &Runtime, routes: Routes) -> SocketAddr {
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    runtime.spawn(GrpcServer::builder().add_routes(routes).serve_with_incoming(TcpListenerStream::new(listener)));
+    runtime.spawn(
+        GrpcServer::builder()
+            .add_routes(routes)
+            .serve_with_incoming(TcpListenerStream::new(listener)),
+    );
     address
 }
 
@@ -149,9 +168,19 @@ async fn connect(address: SocketAddr) -> RateLimitServiceClient<Channel> {
 }
 
 fn request(customer: usize) -> RateLimitRequest {
-    let entry = Entry { key: "customer".to_owned(), value: keys::key(customer) };
-    let descriptor = RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() };
-    RateLimitRequest { domain: "shop".to_owned(), descriptors: vec![descriptor], hits_addend: 1 }
+    let entry = Entry {
+        key: "customer".to_owned(),
+        value: keys::key(customer),
+    };
+    let descriptor = RateLimitDescriptor {
+        entries: vec![entry],
+        ..RateLimitDescriptor::default()
+    };
+    RateLimitRequest {
+        domain: "shop".to_owned(),
+        descriptors: vec![descriptor],
+        hits_addend: 1,
+    }
 }
 
 /// Makes calls on several streams for about `time`. Returns the times of all calls in nanoseconds.
@@ -159,7 +188,11 @@ fn request(customer: usize) -> RateLimitRequest {
 /// # Panics
 ///
 /// When a call is not admitted.
-async fn calls(client: &RateLimitServiceClient<Channel>, streams: usize, time: Duration) -> Vec<u32> {
+async fn calls(
+    client: &RateLimitServiceClient<Channel>,
+    streams: usize,
+    time: Duration,
+) -> Vec<u32> {
     let started = Instant::now();
     let next = AtomicUsize::new(0);
     let caller = async || {
@@ -168,8 +201,16 @@ async fn calls(client: &RateLimitServiceClient<Channel>, streams: usize, time: D
         while started.elapsed() < time {
             let request = request(random.below(KEYS));
             let asked = Instant::now();
-            let response = client.should_rate_limit(request).await.expect("the service answers").into_inner();
-            assert_eq!(response.overall_code(), rate_limit_response::Code::Ok, "a call was denied");
+            let response = client
+                .should_rate_limit(request)
+                .await
+                .expect("the service answers")
+                .into_inner();
+            assert_eq!(
+                response.overall_code(),
+                rate_limit_response::Code::Ok,
+                "a call was denied"
+            );
             times.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
         }
         times
@@ -180,7 +221,12 @@ async fn calls(client: &RateLimitServiceClient<Channel>, streams: usize, time: D
     times
 }
 
-fn turn(runtime: &Runtime, client: &RateLimitServiceClient<Channel>, streams: usize, time: Duration) -> Turn {
+fn turn(
+    runtime: &Runtime,
+    client: &RateLimitServiceClient<Channel>,
+    streams: usize,
+    time: Duration,
+) -> Turn {
     let (started, cpu) = (Instant::now(), machine::own_cpu());
     let times = runtime.block_on(calls(client, streams, time));
     let (elapsed, cpu) = (started.elapsed(), machine::own_cpu() - cpu);
@@ -202,20 +248,37 @@ fn matching(findings: &mut Findings, pace: &Pace) {
         for level in 0..LEVELS {
             let space = " ".repeat(level * 4);
             // Writing to memory cannot fail.
-            let _ = write!(text, "{space}- key: level{level}\n{space}  value: value{branch}\n");
+            let _ = write!(
+                text,
+                "{space}- key: level{level}\n{space}  value: value{branch}\n"
+            );
             let _ = match level + 1 {
-                LEVELS => writeln!(text, "{space}  rate_limit: {{unit: minute, requests_per_unit: 10}}"),
+                LEVELS => writeln!(
+                    text,
+                    "{space}  rate_limit: {{unit: minute, requests_per_unit: 10}}"
+                ),
                 _ => writeln!(text, "{space}  descriptors:"),
             };
         }
     }
     let rules = RuleSet::parse(&text, Format::Yaml).expect("the rules are right");
-    let values: Vec<_> = (0..BRANCHES).map(|branch| format!("value{branch}")).collect();
+    let values: Vec<_> = (0..BRANCHES)
+        .map(|branch| format!("value{branch}"))
+        .collect();
     let descriptors: Vec<Descriptor<'_>> = values
         .iter()
-        .map(|value| ["level0", "level1", "level2", "level3", "level4"].map(|key| (key, value.as_str())).into())
+        .map(|value| {
+            ["level0", "level1", "level2", "level3", "level4"]
+                .map(|key| (key, value.as_str()))
+                .into()
+        })
         .collect();
-    assert!(descriptors.iter().all(|descriptor| rules.find("shop", descriptor).is_some()), "a descriptor has no limit");
+    assert!(
+        descriptors
+            .iter()
+            .all(|descriptor| rules.find("shop", descriptor).is_some()),
+        "a descriptor has no limit"
+    );
     let series = alternate(
         pace.inside,
         vec![Case::new("five levels", |time: Duration| {
@@ -238,13 +301,20 @@ fn matching(findings: &mut Findings, pace: &Pace) {
     );
     table.row([LEVELS.to_string(), figure(ns)]);
     findings.tables.push(table);
-    findings.goal("matching among 5 000 descriptors of five levels", Target::AtMost(2_000.0), ns, " ns");
+    findings.goal(
+        "matching among 5 000 descriptors of five levels",
+        Target::AtMost(2_000.0),
+        ns,
+        " ns",
+    );
 }
 
 /// Measures the times of calls while Redis does not answer.
 fn stall(findings: &mut Findings, runtime: &Runtime) {
     let server = Server::start();
-    let redis = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
+    let redis = runtime
+        .block_on(RedisStore::connect(server.url()))
+        .expect("the server is up");
     let address = serve(runtime, service(redis));
     let times = runtime.block_on(async {
         let client = connect(address).await;
@@ -259,9 +329,23 @@ fn stall(findings: &mut Findings, runtime: &Runtime) {
     let about = "64 streams, while Redis does not answer for a second. The deadline of a decision is 50 ms. The circuit \
                  breaker opens after the first calls, and the replica's share of the limit decides.";
     let heads = ["calls", "p50 ms", "p99 ms", "longest ms"];
-    let mut table = Table::new("Rate limit service for Envoy, a stall of Redis", about, &heads);
-    table.row([times.len().to_string(), figure(at(0.5)), figure(at(0.99)), figure(at(1.0))]);
+    let mut table = Table::new(
+        "Rate limit service for Envoy, a stall of Redis",
+        about,
+        &heads,
+    );
+    table.row([
+        times.len().to_string(),
+        figure(at(0.5)),
+        figure(at(0.99)),
+        figure(at(1.0)),
+    ]);
     findings.tables.push(table);
     let bound = (DEADLINE + Duration::from_millis(5)).as_secs_f64() * 1e3;
-    findings.goal("service for Envoy, p99 in a stall of Redis of one second", Target::AtMost(bound), at(0.99), " ms");
+    findings.goal(
+        "service for Envoy, p99 in a stall of Redis of one second",
+        Target::AtMost(bound),
+        at(0.99),
+        " ms",
+    );
 }

@@ -30,7 +30,10 @@ use crate::{
     rounds::{Case, alternate},
 };
 
-const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_000).with_burst(1_000_000_000));
+const PLENTY: Policy = Policy::token_bucket(
+    "plenty",
+    Quota::per_second(1_000_000).with_burst(1_000_000_000),
+);
 const SCARCE: Policy = Policy::token_bucket("scarce", Quota::per_day(1));
 
 /// Sets the number of calls in flight on the connection.
@@ -44,15 +47,31 @@ struct Turn {
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     let runtime = load::runtime();
-    let limit = |policy| tollgate_tonic::builder(Limiter::new(MemoryStore::new(), policy), PeerIp::new());
+    let limit =
+        |policy| tollgate_tonic::builder(Limiter::new(MemoryStore::new(), policy), PeerIp::new());
     let cases = vec![
-        ("no layer", Code::Ok, serve(&runtime, tower_layer::Identity::new())),
-        ("tollgate, admitted", Code::Ok, serve(&runtime, limit(PLENTY).build())),
-        ("tollgate, denied", Code::ResourceExhausted, serve(&runtime, limit(SCARCE).build())),
+        (
+            "no layer",
+            Code::Ok,
+            serve(&runtime, tower_layer::Identity::new()),
+        ),
+        (
+            "tollgate, admitted",
+            Code::Ok,
+            serve(&runtime, limit(PLENTY).build()),
+        ),
+        (
+            "tollgate, denied",
+            Code::ResourceExhausted,
+            serve(&runtime, limit(SCARCE).build()),
+        ),
         (
             "tollgate, admitted, messages charged",
             Code::Ok,
-            serve(&runtime, MessageLayer::new(limit(PLENTY), MessageCharge::both())),
+            serve(
+                &runtime,
+                MessageLayer::new(limit(PLENTY), MessageCharge::both()),
+            ),
         ),
     ];
     let runtime = &runtime;
@@ -71,7 +90,13 @@ pub(crate) fn run(pace: &Pace) -> Findings {
          core. Counts are kept in process. The CPU time is the sum of the client and the server, per call. A denied \
          call runs no handler and sends one frame less, but its status has to be encoded and decoded."
     );
-    let heads = ["", "calls/s", "calls/s, to no layer", "CPU µs per call", "CPU, to no layer"];
+    let heads = [
+        "",
+        "calls/s",
+        "calls/s, to no layer",
+        "CPU µs per call",
+        "CPU, to no layer",
+    ];
     let mut table = Table::new("gRPC, unary calls", about, &heads);
     for one in &series {
         table.row([
@@ -82,7 +107,10 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             figure(one.ratio(&series[0], |turn| turn.cpu_us)),
         ]);
     }
-    Findings { tables: vec![table], ..Findings::default() }
+    Findings {
+        tables: vec![table],
+        ..Findings::default()
+    }
 }
 
 /// Starts a server on a free port, which runs until the bench ends.
@@ -97,11 +125,17 @@ where
         > + Clone
         + Send
         + 'static,
-    B: http_body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static,
 {
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let router = Server::builder().layer(layer).add_service(GreeterServer::new(Greeting));
+    let router = Server::builder()
+        .layer(layer)
+        .add_service(GreeterServer::new(Greeting));
     runtime.spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
     address
 }
@@ -112,8 +146,14 @@ async fn connect(address: SocketAddr) -> GreeterClient<Channel> {
 }
 
 async fn call(mut client: GreeterClient<Channel>) -> Status {
-    let request = HelloRequest { name: "Ada".to_owned() };
-    client.say_hello(request).await.err().unwrap_or_else(|| Status::ok(""))
+    let request = HelloRequest {
+        name: "Ada".to_owned(),
+    };
+    client
+        .say_hello(request)
+        .await
+        .err()
+        .unwrap_or_else(|| Status::ok(""))
 }
 
 /// Makes calls for about `time`.
@@ -128,7 +168,11 @@ fn turn(runtime: &Runtime, client: &GreeterClient<Channel>, code: Code, time: Du
         let caller = async || {
             while started.elapsed() < time {
                 let status = call(client.clone()).await;
-                assert_eq!(status.code(), code, "a call ended with another code: {status:?}");
+                assert_eq!(
+                    status.code(),
+                    code,
+                    "a call ended with another code: {status:?}"
+                );
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         };
@@ -136,5 +180,8 @@ fn turn(runtime: &Runtime, client: &GreeterClient<Channel>, code: Code, time: Du
     });
     let (elapsed, cpu) = (started.elapsed(), machine::own_cpu() - cpu);
     let calls = calls.into_inner() as f64;
-    Turn { per_second: calls / elapsed.as_secs_f64(), cpu_us: cpu.as_secs_f64() * 1e6 / calls }
+    Turn {
+        per_second: calls / elapsed.as_secs_f64(),
+        cpu_us: cpu.as_secs_f64() * 1e6 / calls,
+    }
 }

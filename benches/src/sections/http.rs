@@ -13,7 +13,9 @@ use http::{HeaderMap, StatusCode};
 use tokio::runtime::Runtime;
 use tollgate::{Lease, Limiter, MemoryStore, Policy, Quota, RedisStore};
 use tollgate_tower::{RateLimitLayer, key::Header};
-use tower_governor::{GovernorError, GovernorLayer, governor::GovernorConfigBuilder, key_extractor::KeyExtractor};
+use tower_governor::{
+    GovernorError, GovernorLayer, governor::GovernorConfigBuilder, key_extractor::KeyExtractor,
+};
 
 use crate::{
     keys::{self, KEYS},
@@ -29,7 +31,10 @@ use crate::{
     server::Server,
 };
 
-const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(900_000).with_burst(1_000_000_000));
+const PLENTY: Policy = Policy::token_bucket(
+    "plenty",
+    Quota::per_second(900_000).with_burst(1_000_000_000),
+);
 
 /// The same limit, leased.
 const LEASED: Policy = PLENTY.leased(Lease::new());
@@ -53,7 +58,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     if wrk::find().is_none() {
         return Findings::left_out("Axum under wrk", "wrk is not installed");
     }
-    let bench = Bench { server: Server::start(), runtime: load::runtime(), pace };
+    let bench = Bench {
+        server: Server::start(),
+        runtime: load::runtime(),
+        pace,
+    };
     let mut findings = Findings::default();
 
     let admitted = bench.turns(
@@ -62,11 +71,17 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         vec![
             ("no limiter", bench.serve(hello())),
             ("tollgate, Redis", bench.serve(bench.ours(PLENTY))),
-            ("deadpool, a checkout per call, same script", bench.serve(bench.per_call())),
+            (
+                "deadpool, a checkout per call, same script",
+                bench.serve(bench.per_call()),
+            ),
             ("tollgate, in process", bench.serve(in_process(PLENTY))),
             ("tower_governor, in process", bench.serve(governor(true))),
             (LEASED_ROW, bench.serve(bench.ours(LEASED))),
-            ("tower-rate-limiter, Redis", bench.serve(bench.tower_rate_limiter())),
+            (
+                "tower-rate-limiter, Redis",
+                bench.serve(bench.tower_rate_limiter()),
+            ),
         ],
     );
     let denied = bench.turns(
@@ -80,16 +95,50 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         ],
     );
     for (measure, target, series, at) in [
-        ("Axum hello over Redis, all admitted, to no limiter", 0.7, &admitted, 1),
-        ("Axum hello over Redis, 99 % over the limit, to no limiter", 0.92, &denied, 1),
-        ("Axum hello in process, all admitted, to no limiter", 0.93, &admitted, 3),
-        ("Axum hello in process, 99 % over the limit, to no limiter", 0.93, &denied, 2),
+        (
+            "Axum hello over Redis, all admitted, to no limiter",
+            0.7,
+            &admitted,
+            1,
+        ),
+        (
+            "Axum hello over Redis, 99 % over the limit, to no limiter",
+            0.92,
+            &denied,
+            1,
+        ),
+        (
+            "Axum hello in process, all admitted, to no limiter",
+            0.93,
+            &admitted,
+            3,
+        ),
+        (
+            "Axum hello in process, 99 % over the limit, to no limiter",
+            0.93,
+            &denied,
+            2,
+        ),
     ] {
-        findings.goal(measure, Target::AtLeast(target), series[at].ratio(&series[0], per_second), " ×");
+        findings.goal(
+            measure,
+            Target::AtLeast(target),
+            series[at].ratio(&series[0], per_second),
+            " ×",
+        );
     }
     let leased = admitted[5].ratio(&admitted[3], per_second);
-    findings.goal("Axum hello over Redis, leased, all admitted, to in process", Target::AtLeast(0.97), leased, " ×");
-    findings.tables.push(table("Axum under wrk, all admitted", "10 000 callers within their limit.", &admitted));
+    findings.goal(
+        "Axum hello over Redis, leased, all admitted, to in process",
+        Target::AtLeast(0.97),
+        leased,
+        " ×",
+    );
+    findings.tables.push(table(
+        "Axum under wrk, all admitted",
+        "10 000 callers within their limit.",
+        &admitted,
+    ));
     findings.tables.push(table(
         "Axum under wrk, 99 % over the limit",
         "1 000 callers, six admitted a minute each.",
@@ -108,7 +157,14 @@ fn table(title: &str, load: &str, series: &[Series<Turn>]) -> Table {
          80 % of the CPU time of the service is the kernel's work for sockets. With a handler that does more work, the \
          ratios to no limiter are higher."
     );
-    let heads = ["", "requests/s", "requests/s, to no limiter", "p99 µs", "service CPU µs", "Redis CPU µs"];
+    let heads = [
+        "",
+        "requests/s",
+        "requests/s, to no limiter",
+        "p99 µs",
+        "service CPU µs",
+        "Redis CPU µs",
+    ];
     let mut table = Table::new(title, about, &heads);
     for one in series {
         table.row([
@@ -132,13 +188,22 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Starts the service on a free port, where it runs until the bench ends.
     fn serve(&self, router: Router) -> SocketAddr {
-        let listener = self.runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port");
+        let listener = self
+            .runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        self.runtime.spawn(async move { axum::serve(listener, router).await });
+        self.runtime
+            .spawn(async move { axum::serve(listener, router).await });
         address
     }
 
-    fn turns(&self, callers: usize, denies: bool, served: Vec<(&str, SocketAddr)>) -> Vec<Series<Turn>> {
+    fn turns(
+        &self,
+        callers: usize,
+        denies: bool,
+        served: Vec<(&str, SocketAddr)>,
+    ) -> Vec<Series<Turn>> {
         let folder = std::env::temp_dir();
         let script = wrk::write_script(&folder, callers);
         let cases = served.into_iter().map(|(name, address)| {
@@ -155,11 +220,24 @@ impl Bench<'_> {
                 let cpu = machine::own_cpu() - cpu;
                 let redis = self.server.usage().since(&before).cpu;
                 let refused = run.refused as f64 / run.requests as f64;
-                let as_expected = if denies && name != "no limiter" { refused > 0.9 } else { refused == 0.0 };
+                let as_expected = if denies && name != "no limiter" {
+                    refused > 0.9
+                } else {
+                    refused == 0.0
+                };
                 // The warm-up turn does not count. In it, the first request of each caller is admitted.
-                assert!(as_expected || denies && !counts, "{name}: {} of {} refused", run.refused, run.requests);
+                assert!(
+                    as_expected || denies && !counts,
+                    "{name}: {} of {} refused",
+                    run.refused,
+                    run.requests
+                );
                 let each = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6 / run.requests as f64;
-                Turn { run, service_us: each(cpu), redis_us: each(redis) }
+                Turn {
+                    run,
+                    service_us: each(cpu),
+                    redis_us: each(redis),
+                }
             })
         });
         let series = alternate(self.pace.load, cases.collect());
@@ -169,18 +247,29 @@ impl Bench<'_> {
     }
 
     fn ours(&self, policy: Policy) -> Router {
-        let store = self.runtime.block_on(RedisStore::connect(self.server.url())).expect("the server is up");
-        hello().layer(RateLimitLayer::new(Limiter::new(store, policy), Header::new(KEY)))
+        let store = self
+            .runtime
+            .block_on(RedisStore::connect(self.server.url()))
+            .expect("the server is up");
+        hello().layer(RateLimitLayer::new(
+            Limiter::new(store, policy),
+            Header::new(KEY),
+        ))
     }
 
     fn tower_rate_limiter(&self) -> Router {
         let policy = self.runtime.block_on(gcra(&self.server));
-        let layer = tower_rate_limiter::RateLimitLayer::builder(ApiKey).policy_name("plenty").with_policy(policy);
+        let layer = tower_rate_limiter::RateLimitLayer::builder(ApiKey)
+            .policy_name("plenty")
+            .with_policy(policy);
         hello().layer(layer.build().expect("a name"))
     }
 
     fn per_call(&self) -> Router {
-        by_hand(PerCall::new(&self.server, Call::ours(&self.server, PLENTY, keys::first(KEYS))))
+        by_hand(PerCall::new(
+            &self.server,
+            Call::ours(&self.server, PLENTY, keys::first(KEYS)),
+        ))
     }
 }
 
@@ -189,7 +278,10 @@ fn hello() -> Router {
 }
 
 fn in_process(policy: Policy) -> Router {
-    hello().layer(RateLimitLayer::new(Limiter::new(MemoryStore::new(), policy), Header::new(KEY)))
+    hello().layer(RateLimitLayer::new(
+        Limiter::new(MemoryStore::new(), policy),
+        Header::new(KEY),
+    ))
 }
 
 /// Builds a limiter without a limiter library: a function around the next service.
@@ -198,7 +290,8 @@ fn by_hand(decide: impl Decide) -> Router {
     hello().layer(from_fn(move |request: Request, next: Next| {
         let decide = Arc::clone(&decide);
         async move {
-            let key = api_key(request.headers()).and_then(|key| key.trim_start_matches("customer:").parse().ok());
+            let key = api_key(request.headers())
+                .and_then(|key| key.trim_start_matches("customer:").parse().ok());
             match key {
                 Some(number) if decide.decide(number).await == Answer::Admitted => {
                     Ok::<Response, Infallible>(next.run(request).await)
@@ -221,16 +314,24 @@ impl KeyExtractor for ApiKey {
     type Key = String;
 
     fn extract<T>(&self, request: &http::Request<T>) -> Result<String, GovernorError> {
-        api_key(request.headers()).map(str::to_owned).ok_or(GovernorError::UnableToExtractKey)
+        api_key(request.headers())
+            .map(str::to_owned)
+            .ok_or(GovernorError::UnableToExtractKey)
     }
 }
 
 impl tower_rate_limiter::KeyExtractor for ApiKey {
     type Key = String;
 
-    fn extract<T>(&self, request: &http::Request<T>) -> Result<String, tower_rate_limiter::RateLimitError> {
-        let missing = || tower_rate_limiter::RateLimitError::Key("missing".to_owned(), KEY.to_owned());
-        api_key(request.headers()).map(str::to_owned).ok_or_else(missing)
+    fn extract<T>(
+        &self,
+        request: &http::Request<T>,
+    ) -> Result<String, tower_rate_limiter::RateLimitError> {
+        let missing =
+            || tower_rate_limiter::RateLimitError::Key("missing".to_owned(), KEY.to_owned());
+        api_key(request.headers())
+            .map(str::to_owned)
+            .ok_or_else(missing)
     }
 }
 

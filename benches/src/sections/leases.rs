@@ -17,7 +17,10 @@ use crate::{
 };
 
 /// Sets a limit that is never used up, as in the section about throughput.
-const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_000).with_burst(1_000_000_000));
+const PLENTY: Policy = Policy::token_bucket(
+    "plenty",
+    Quota::per_second(1_000_000).with_burst(1_000_000_000),
+);
 
 /// The same limit, leased.
 const LEASED: Policy = PLENTY.leased(Lease::new());
@@ -74,9 +77,18 @@ pub(crate) fn run(pace: &Pace) -> Findings {
                 figure(one.median(|turn| turn.load.p99_us)),
             ]);
         }
-        let name = if keys == 1 { "one hot key".to_owned() } else { format!("{keys} hot keys") };
+        let name = if keys == 1 {
+            "one hot key".to_owned()
+        } else {
+            format!("{keys} hot keys")
+        };
         let trips = series[1].median(|turn| turn.trips);
-        findings.goal(format!("{name}, leased, trips per decision"), Target::AtMost(0.05), trips, "");
+        findings.goal(
+            format!("{name}, leased, trips per decision"),
+            Target::AtMost(0.05),
+            trips,
+            "",
+        );
     }
     findings.tables.push(table);
     findings.tables.push(several(&server, pace));
@@ -88,18 +100,38 @@ fn per_second(turn: &Turn) -> f64 {
 }
 
 fn turns(runtime: &Runtime, server: &Server, pace: &Pace, keys: usize) -> Vec<Series<Turn>> {
-    let store = || runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
+    let store = || {
+        runtime
+            .block_on(RedisStore::connect(server.url()))
+            .expect("the server is up")
+    };
     let contestants = [
         ("Redis", Arc::new(Ours::new(store(), PLENTY, keys))),
         ("Redis, leased", Arc::new(Ours::new(store(), LEASED, keys))),
-        ("in process", Arc::new(Ours::new(MemoryStore::new(), PLENTY, keys))),
+        (
+            "in process",
+            Arc::new(Ours::new(MemoryStore::new(), PLENTY, keys)),
+        ),
     ];
     let cases = contestants.iter().map(|(name, ours)| {
         Case::new(*name, move |time| {
             let before = server.usage();
-            let load = load::run(runtime, server, ours, Crowd { callers: CALLERS, keys }, time);
-            assert_eq!(load.admitted, load.decisions, "all requests are within the limit");
-            let trips = server.usage().since(&before).calls("evalsha") as f64 / load.decisions as f64;
+            let load = load::run(
+                runtime,
+                server,
+                ours,
+                Crowd {
+                    callers: CALLERS,
+                    keys,
+                },
+                time,
+            );
+            assert_eq!(
+                load.admitted, load.decisions,
+                "all requests are within the limit"
+            );
+            let trips =
+                server.usage().since(&before).calls("evalsha") as f64 / load.decisions as f64;
             Turn { load, trips }
         })
     });
@@ -113,14 +145,28 @@ fn several(server: &Server, pace: &Pace) -> Table {
         "All processes have the client core together, each with 256 callers. So the rate of a leased key does not grow with \
          their number here; on machines of their own it would. A key without leases cannot be decided faster than the core of \
          the server allows, whatever the number of processes.",
-        &["processes", "", "decisions/s of all", "trips/s of all", "Redis CPU µs", "p50 µs", "p99 µs"],
+        &[
+            "processes",
+            "",
+            "decisions/s of all",
+            "trips/s of all",
+            "Redis CPU µs",
+            "p50 µs",
+            "p99 µs",
+        ],
     );
     for processes in PROCESSES {
-        let cases = KINDS.map(|kind| Case::new(kind, move |time| together(server, processes, kind, time)));
+        let cases =
+            KINDS.map(|kind| Case::new(kind, move |time| together(server, processes, kind, time)));
         for one in alternate(pace.load, cases.into()) {
             table.row([
                 processes.to_string(),
-                if one.name == KINDS[1] { "Redis, leased" } else { "Redis" }.to_owned(),
+                if one.name == KINDS[1] {
+                    "Redis, leased"
+                } else {
+                    "Redis"
+                }
+                .to_owned(),
                 figure(one.median(|turn| turn.per_second)),
                 figure(one.median(|turn| turn.trips_per_second)),
                 figure(one.median(|turn| turn.server_us)),
@@ -145,13 +191,23 @@ fn together(server: &Server, processes: usize, kind: &str, time: Duration) -> To
     let (url, millis) = (server.url(), time.as_millis().to_string());
     let before = server.usage();
     let figures: Vec<[f64; 4]> = thread::scope(|scope| {
-        let started: Vec<_> = (0..processes).map(|_| scope.spawn(|| probed(&[PROBE, kind, &url, &millis]))).collect();
-        started.into_iter().map(|process| process.join().expect("a process")).collect()
+        let started: Vec<_> = (0..processes)
+            .map(|_| scope.spawn(|| probed(&[PROBE, kind, &url, &millis])))
+            .collect();
+        started
+            .into_iter()
+            .map(|process| process.join().expect("a process"))
+            .collect()
     });
     let used = server.usage().since(&before);
     let decisions: f64 = figures.iter().map(|figures| figures[0]).sum();
     let seconds = figures.iter().map(|figures| figures[1]).fold(0.0, f64::max);
-    let worst = |at: usize| figures.iter().map(|figures| figures[at]).fold(0.0, f64::max);
+    let worst = |at: usize| {
+        figures
+            .iter()
+            .map(|figures| figures[at])
+            .fold(0.0, f64::max)
+    };
     Together {
         per_second: decisions / seconds,
         trips_per_second: used.calls("evalsha") as f64 / seconds,
@@ -165,9 +221,24 @@ fn together(server: &Server, processes: usize, kind: &str, time: Duration) -> To
 pub(super) fn probe(kind: &str, url: &str, millis: &str) -> [f64; 4] {
     let runtime = load::runtime();
     let policy = if kind == KINDS[1] { LEASED } else { PLENTY };
-    let store = runtime.block_on(RedisStore::connect(url)).expect("the server is up");
+    let store = runtime
+        .block_on(RedisStore::connect(url))
+        .expect("the server is up");
     let ours = Arc::new(Ours::new(store, policy, 1));
     let time = Duration::from_millis(millis.parse().expect("a number of milliseconds"));
-    let load = load::run_alone(&runtime, &ours, Crowd { callers: CALLERS, keys: 1 }, time);
-    [load.decisions as f64, load.elapsed.as_secs_f64(), load.p50_us, load.p99_us]
+    let load = load::run_alone(
+        &runtime,
+        &ours,
+        Crowd {
+            callers: CALLERS,
+            keys: 1,
+        },
+        time,
+    );
+    [
+        load.decisions as f64,
+        load.elapsed.as_secs_f64(),
+        load.p50_us,
+        load.p99_us,
+    ]
 }

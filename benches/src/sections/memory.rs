@@ -27,7 +27,10 @@ const MORE: usize = 200_000;
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     if machine::resident().is_none() {
-        return Findings::left_out("A million keys in process", "this system does not report resident memory");
+        return Findings::left_out(
+            "A million keys in process",
+            "this system does not report resident memory",
+        );
     }
     let mut findings = Findings::default();
     let mut table = Table::new(
@@ -39,17 +42,39 @@ pub(crate) fn run(pace: &Pace) -> Findings {
              are added (*filling*), and while {MORE} more keys are added to the full store (*full*). governor removes \
              no keys by itself. Each turn runs in its own process."
         ),
-        &["", "bytes per key", "ns per new key", "longest pause µs, filling", "longest pause µs, full"],
+        &[
+            "",
+            "bytes per key",
+            "ns per new key",
+            "longest pause µs, filling",
+            "longest pause µs, full",
+        ],
     );
     let cases = ["tollgate", "governor"].map(|name| Case::new(name, move |_| probed(&[name])));
     // A turn ends when its work is done, so no length is set. A warm-up turn runs first, and does not count.
-    let series = alternate(Rounds { count: pace.load.count, turn: Duration::ZERO }, cases.into());
+    let series = alternate(
+        Rounds {
+            count: pace.load.count,
+            turn: Duration::ZERO,
+        },
+        cases.into(),
+    );
     for one in &series {
         let [bytes, new, filling, full] = std::array::from_fn(|at| one.median(|probe| probe[at]));
         if one.name == "tollgate" {
-            findings.goal("1 M keys in process, bytes per key", Target::AtMost(100.0), bytes, "");
+            findings.goal(
+                "1 M keys in process, bytes per key",
+                Target::AtMost(100.0),
+                bytes,
+                "",
+            );
             let longest = f64::max(filling, full);
-            findings.goal("1 M keys in process, longest pause", Target::AtMost(1_000.0), longest, " µs");
+            findings.goal(
+                "1 M keys in process, longest pause",
+                Target::AtMost(1_000.0),
+                longest,
+                " µs",
+            );
         }
         table.row(std::iter::once(one.name.clone()).chain([bytes, new, filling, full].map(figure)));
     }
@@ -64,18 +89,30 @@ pub(super) fn probe(name: &str) -> [f64; 4] {
         "tollgate" => {
             let max = NonZeroUsize::MIN.saturating_add(KEYS - 1);
             let store = MemoryStore::builder().max_keys(max).build();
-            let limiter = Limiter::new(store.clone(), Policy::token_bucket("a", Quota::per_hour(1_000)));
+            let limiter = Limiter::new(
+                store.clone(),
+                Policy::token_bucket("a", Quota::per_hour(1_000)),
+            );
             let figures = fill(|key| {
-                let answer =
-                    limiter.check(key.as_str()).into_future().into_ready().expect("an in-process store does not wait");
+                let answer = limiter
+                    .check(key.as_str())
+                    .into_future()
+                    .into_ready()
+                    .expect("an in-process store does not wait");
                 answer.expect("an in-process store decides").is_allowed()
             });
             // The store keeps its bound, and does not remove many more keys than necessary.
-            assert!((KEYS * 9 / 10..=KEYS).contains(&store.len()), "{} states", store.len());
+            assert!(
+                (KEYS * 9 / 10..=KEYS).contains(&store.len()),
+                "{} states",
+                store.len()
+            );
             figures
         }
         "governor" => {
-            let limiter = RateLimiter::keyed(governor::Quota::per_hour(NonZeroU32::MIN.saturating_add(999)));
+            let limiter = RateLimiter::keyed(governor::Quota::per_hour(
+                NonZeroU32::MIN.saturating_add(999),
+            ));
             fill(|key| limiter.check_key(key).is_ok())
         }
         other => panic!("no contestant has the name {other:?}"),

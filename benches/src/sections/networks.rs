@@ -32,8 +32,12 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let cases = vec![
         Case::new("IPv4", |time| per_look_up(time, &lists, &v4)),
         Case::new("IPv6", |time| per_look_up(time, &lists, &v6)),
-        Case::new("IPv4, while the lists are exchanged", |time| while_exchanged(time, &lists, &v4)),
-        Case::new("IPv6, while the lists are exchanged", |time| while_exchanged(time, &lists, &v6)),
+        Case::new("IPv4, while the lists are exchanged", |time| {
+            while_exchanged(time, &lists, &v4)
+        }),
+        Case::new("IPv6, while the lists are exchanged", |time| {
+            while_exchanged(time, &lists, &v6)
+        }),
     ];
     let mut findings = Findings::default();
     let about = "One thread looks up addresses among 50 000 networks of each version, half of them in a network. \
@@ -41,7 +45,12 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let mut table = Table::new("Networks", about, &["", "ns of CPU per look-up"]);
     for one in alternate(pace.inside, cases) {
         let median = one.median(|&ns| ns);
-        findings.goal(format!("a look-up among 100 000 networks, {}", one.name), Target::AtMost(MOST), median, " ns");
+        findings.goal(
+            format!("a look-up among 100 000 networks, {}", one.name),
+            Target::AtMost(MOST),
+            median,
+            " ns",
+        );
         table.row([one.name.clone(), figure(median)]);
     }
     findings.tables.push(table);
@@ -58,7 +67,8 @@ fn v6_at(at: u32) -> IpAddr {
 
 /// Returns networks with a gap of the same size behind each.
 fn networks() -> impl Iterator<Item = Network> {
-    let network = |address, prefix| Network::try_new(address, prefix).expect("the prefix fits the address");
+    let network =
+        |address, prefix| Network::try_new(address, prefix).expect("the prefix fits the address");
     (0..NETWORKS).flat_map(move |at| [network(v4_at(2 * at), 17), network(v6_at(2 * at), 49)])
 }
 
@@ -68,9 +78,13 @@ fn addresses(address: fn(u32) -> IpAddr) -> Vec<IpAddr> {
     let host = |at: u32| at.wrapping_mul(2_654_435_761);
     let with_host = |at: u32, network| match network {
         IpAddr::V4(network) => IpAddr::V4(Ipv4Addr::from_bits(network.to_bits() | host(at) >> 17)),
-        IpAddr::V6(network) => IpAddr::V6(Ipv6Addr::from_bits(network.to_bits() | u128::from(host(at)) << 45)),
+        IpAddr::V6(network) => IpAddr::V6(Ipv6Addr::from_bits(
+            network.to_bits() | u128::from(host(at)) << 45,
+        )),
     };
-    (0..ADDRESSES).map(|at| with_host(at, address(at.wrapping_mul(40_503) % (2 * NETWORKS)))).collect()
+    (0..ADDRESSES)
+        .map(|at| with_host(at, address(at.wrapping_mul(40_503) % (2 * NETWORKS))))
+        .collect()
 }
 
 /// Looks all addresses up again and again, and returns the nanoseconds of processor time per look-up.
@@ -85,7 +99,10 @@ fn per_look_up(time: Duration, lists: &Networks, addresses: &[IpAddr]) -> f64 {
         let elapsed = machine::thread_cpu() - started;
         if elapsed >= time {
             let share = denied as f64 / look_ups as f64;
-            assert!((0.4..0.6).contains(&share), "{share} of the addresses are denied");
+            assert!(
+                (0.4..0.6).contains(&share),
+                "{share} of the addresses are denied"
+            );
             return elapsed.as_nanos() as f64 / look_ups as f64;
         }
     }
@@ -96,7 +113,9 @@ fn while_exchanged(time: Duration, lists: &Networks, addresses: &[IpAddr]) -> f6
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                lists.replace([], networks()).expect("no network is in both lists");
+                lists
+                    .replace([], networks())
+                    .expect("no network is in both lists");
             }
         });
         let found = per_look_up(time, lists, addresses);

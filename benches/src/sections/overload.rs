@@ -58,15 +58,26 @@ struct Figures {
 }
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    let bench = Bench { runtime: load::runtime(), server: Server::start() };
+    let bench = Bench {
+        runtime: load::runtime(),
+        server: Server::start(),
+    };
     let ours = bench.ours(KEYS, Costs::one());
-    let naive = Arc::new(
-        bench
-            .runtime
-            .block_on(async { Naive::new(&bench.server, &bench.server.url(), &[eight()], KEYS, Costs::one()).await }),
-    );
+    let naive = Arc::new(bench.runtime.block_on(async {
+        Naive::new(
+            &bench.server,
+            &bench.server.url(),
+            &[eight()],
+            KEYS,
+            Costs::one(),
+        )
+        .await
+    }));
     // A burst is longer than a turn of other sections, so that a queue can form.
-    let rounds = Rounds { count: pace.load.count, turn: pace.load.turn * 2 };
+    let rounds = Rounds {
+        count: pace.load.count,
+        turn: pace.load.turn * 2,
+    };
     let bursts = alternate(
         rounds,
         vec![
@@ -75,7 +86,10 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         ],
     );
     bench.server.flush();
-    let (alike, differing) = (bench.ours(CALM_KEYS + 1, Costs::one()), bench.ours(CALM_KEYS + 1, Costs::up_to(1_000)));
+    let (alike, differing) = (
+        bench.ours(CALM_KEYS + 1, Costs::one()),
+        bench.ours(CALM_KEYS + 1, Costs::up_to(1_000)),
+    );
     let floods = alternate(
         rounds,
         vec![
@@ -85,7 +99,9 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     );
     let mut findings = Findings::default();
     goals(&mut findings, &bursts[0], &floods);
-    findings.tables.extend([bursts_table(&bursts), floods_table(&floods)]);
+    findings
+        .tables
+        .extend([bursts_table(&bursts), floods_table(&floods)]);
     findings
 }
 
@@ -93,7 +109,11 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 fn eight() -> PolicySet {
     let policy = |number: usize| {
         let algorithm = Algorithm::SlidingBuckets { buckets: 10 };
-        Policy::try_new(format!("policy-{number}"), algorithm, Quota::per_minute(1_000_000_000))
+        Policy::try_new(
+            format!("policy-{number}"),
+            algorithm,
+            Quota::per_minute(1_000_000_000),
+        )
     };
     let policies = (0..8).map(|number| policy(number).expect("the quota is in range"));
     PolicySet::try_new(policies).expect("eight names that differ")
@@ -106,17 +126,35 @@ struct Bench {
 
 impl Bench {
     fn ours(&self, keys: usize, costs: Costs) -> Arc<Many> {
-        let store = self.runtime.block_on(RedisStore::connect(self.server.url())).expect("the server is up");
-        Arc::new(Many::with(&store, &[eight()], keys, costs, Outage::Open, USEFUL))
+        let store = self
+            .runtime
+            .block_on(RedisStore::connect(self.server.url()))
+            .expect("the server is up");
+        Arc::new(Many::with(
+            &store,
+            &[eight()],
+            keys,
+            costs,
+            Outage::Open,
+            USEFUL,
+        ))
     }
 
     /// Measures the decisions per second in a closed loop.
     ///
     /// Returns at least [`LEAST`], so that a machine that stands still for a moment does not end the run.
     fn capacity<D: Decide>(&self, decide: &Arc<D>, keys: usize, time: Duration) -> f64 {
-        let crowd = Crowd { callers: CALLERS, keys };
-        let (before, time) = (Duration::from_millis(50), time.max(Duration::from_millis(200)));
-        steady::run(&self.runtime, &self.server, decide, crowd, before, time).per_second().max(LEAST)
+        let crowd = Crowd {
+            callers: CALLERS,
+            keys,
+        };
+        let (before, time) = (
+            Duration::from_millis(50),
+            time.max(Duration::from_millis(200)),
+        );
+        steady::run(&self.runtime, &self.server, decide, crowd, before, time)
+            .per_second()
+            .max(LEAST)
     }
 
     /// Measures the capacity, and offers multiples of it.
@@ -131,7 +169,10 @@ impl Bench {
             flood: 0.0,
         };
         let figures = |factor| Figures::new(&open::run(&self.runtime, decide, &offer(factor)));
-        Turn { capacity, results: FACTORS.into_iter().map(figures).collect() }
+        Turn {
+            capacity,
+            results: FACTORS.into_iter().map(figures).collect(),
+        }
     }
 
     /// Measures the capacity, and floods one key beside a calm load of other keys.
@@ -145,7 +186,10 @@ impl Bench {
             keys: CALM_KEYS + 1,
             flood: FLOOD / (BESIDE + FLOOD),
         };
-        Turn { capacity, results: vec![Figures::new(&open::run(&self.runtime, decide, &offer))] }
+        Turn {
+            capacity,
+            results: vec![Figures::new(&open::run(&self.runtime, decide, &offer))],
+        }
     }
 }
 
@@ -173,30 +217,67 @@ impl Figures {
 }
 
 fn goals(findings: &mut Findings, ours: &Series<Turn>, floods: &[Series<Turn>]) {
-    for (at, factor) in FACTORS.iter().enumerate().filter(|(_, factor)| **factor >= 1.0) {
+    for (at, factor) in FACTORS
+        .iter()
+        .enumerate()
+        .filter(|(_, factor)| **factor >= 1.0)
+    {
         let goodput = ours.median(|turn| turn.results[at].goodput / turn.capacity);
-        let measure = format!("{factor} × the capacity offered, decisions of the store in time, to the capacity");
+        let measure = format!(
+            "{factor} × the capacity offered, decisions of the store in time, to the capacity"
+        );
         findings.goal(measure, Target::AtLeast(0.9), goodput, " ×");
     }
     let most = FACTORS.len() - 1;
     let overload = 100.0 * ours.median(|turn| turn.results[most].share("overload"));
-    findings.goal("5 × the capacity, others with the reason `overload`", Target::AtLeast(99.0), overload, " %");
+    findings.goal(
+        "5 × the capacity, others with the reason `overload`",
+        Target::AtLeast(99.0),
+        overload,
+        " %",
+    );
     let breaker = 100.0 * ours.median(|turn| turn.results[most].share("breaker"));
-    findings.goal("5 × the capacity, others with the reason `breaker`", Target::AtMost(0.0), breaker, " %");
+    findings.goal(
+        "5 × the capacity, others with the reason `breaker`",
+        Target::AtMost(0.0),
+        breaker,
+        " %",
+    );
     let early = ours.median(|turn| turn.results[most].others_p99_ms);
-    findings.goal("5 × the capacity, time until the answer of the others, p99", Target::AtMost(10.0), early, " ms");
+    findings.goal(
+        "5 × the capacity, time until the answer of the others, p99",
+        Target::AtMost(10.0),
+        early,
+        " ms",
+    );
     let recovery = ours.median(|turn| turn.results[most].recovery_ms);
-    findings.goal("recovery after 5 × the capacity", Target::AtMost(100.0), recovery, " ms");
+    findings.goal(
+        "recovery after 5 × the capacity",
+        Target::AtMost(100.0),
+        recovery,
+        " ms",
+    );
     for flood in floods {
         let calm = 100.0 * flood.median(|turn| turn.results[0].calm_good);
-        let measure = format!("a flood of one key, {}, calm keys decided by the store in time", flood.name);
+        let measure = format!(
+            "a flood of one key, {}, calm keys decided by the store in time",
+            flood.name
+        );
         findings.goal(measure, Target::AtLeast(99.0), calm, " %");
     }
 }
 
 fn bursts_table(bursts: &[Series<Turn>]) -> Table {
-    let capacity: Vec<String> =
-        bursts.iter().map(|one| format!("{} for {}", figure(one.median(|turn| turn.capacity)), one.name)).collect();
+    let capacity: Vec<String> = bursts
+        .iter()
+        .map(|one| {
+            format!(
+                "{} for {}",
+                figure(one.median(|turn| turn.capacity)),
+                one.name
+            )
+        })
+        .collect();
     let mut table = Table::new(
         "Overload",
         format!(
@@ -228,7 +309,8 @@ fn bursts_table(bursts: &[Series<Turn>]) -> Table {
     );
     for (at, factor) in FACTORS.iter().enumerate() {
         for one in bursts {
-            let of = |value: fn(&Figures) -> f64| figure(one.median(|turn| value(&turn.results[at])));
+            let of =
+                |value: fn(&Figures) -> f64| figure(one.median(|turn| value(&turn.results[at])));
             table.row([
                 format!("{factor} ×"),
                 one.name.clone(),
@@ -240,7 +322,10 @@ fn bursts_table(bursts: &[Series<Turn>]) -> Table {
                 of(|it| it.others_p99_ms),
                 reasons(one, at),
                 of(|it| it.recovery_ms),
-                format!("{} %", figure(100.0 * one.median(|turn| turn.results[at].client_busy))),
+                format!(
+                    "{} %",
+                    figure(100.0 * one.median(|turn| turn.results[at].client_busy))
+                ),
             ]);
         }
     }
@@ -257,10 +342,22 @@ fn floods_table(floods: &[Series<Turn>]) -> Table {
              the store within {} ms.",
             USEFUL.as_millis()
         ),
-        &["flood", "offered/s", "calm keys in time", "flooded key in time", "reasons of the others", "recovery ms"],
+        &[
+            "flood",
+            "offered/s",
+            "calm keys in time",
+            "flooded key in time",
+            "reasons of the others",
+            "recovery ms",
+        ],
     );
     for one in floods {
-        let share = |of: fn(&Figures) -> f64| format!("{} %", figure(100.0 * one.median(|turn| of(&turn.results[0]))));
+        let share = |of: fn(&Figures) -> f64| {
+            format!(
+                "{} %",
+                figure(100.0 * one.median(|turn| of(&turn.results[0])))
+            )
+        };
         table.row([
             one.name.clone(),
             figure(one.median(|turn| turn.results[0].offered)),
@@ -279,9 +376,21 @@ fn reasons(series: &Series<Turn>, at: usize) -> String {
     let mut names: Vec<&str> = names.into_iter().flatten().collect();
     names.sort_unstable();
     names.dedup();
-    let share = |name: &'static str| (name, 100.0 * series.median(|turn| turn.results[at].share(name)));
+    let share = |name: &'static str| {
+        (
+            name,
+            100.0 * series.median(|turn| turn.results[at].share(name)),
+        )
+    };
     let mut shares: Vec<(&str, f64)> = names.into_iter().map(share).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let texts: Vec<String> = shares.iter().map(|(name, share)| format!("`{name}` {} %", figure(*share))).collect();
-    if texts.is_empty() { "–".to_owned() } else { texts.join(", ") }
+    let texts: Vec<String> = shares
+        .iter()
+        .map(|(name, share)| format!("`{name}` {} %", figure(*share)))
+        .collect();
+    if texts.is_empty() {
+        "–".to_owned()
+    } else {
+        texts.join(", ")
+    }
 }

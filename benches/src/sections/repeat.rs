@@ -42,27 +42,46 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let runtime = load::runtime();
     // A check needs the runtime when the deny cache no longer holds the denial. Such a check is dropped.
     let _inside = runtime.enter();
-    let store = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
-    let peers: Vec<SocketAddr> =
-        (1..=CLIENTS).map(|at| (Ipv4Addr::from_bits(0x0a00_0000 | at), 4_000).into()).collect();
+    let store = runtime
+        .block_on(RedisStore::connect(server.url()))
+        .expect("the server is up");
+    let peers: Vec<SocketAddr> = (1..=CLIENTS)
+        .map(|at| (Ipv4Addr::from_bits(0x0a00_0000 | at), 4_000).into())
+        .collect();
     let keys: Vec<Key> = peers.iter().map(|peer| Key::from(peer.ip())).collect();
     let limiter = Limiter::new(store, SCARCE);
 
     let in_limiter = |time| {
         refusals(&runtime, &server, &limiter, &keys, time, |at| {
             let answer = limiter.check_key(&keys[at]).into_future();
-            answer.into_ready().is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_denied()))
+            answer
+                .into_ready()
+                .is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_denied()))
         })
     };
     let mut problem = RateLimitLayer::new(limiter.clone(), PeerIp::new()).layer(Nothing);
-    let mut empty = RateLimitLayer::builder(limiter.clone(), PeerIp::new()).respond_with(Empty).build().layer(Nothing);
-    let in_layer = |time| refusals(&runtime, &server, &limiter, &keys, time, |at| is_refused(&mut problem, peers[at]));
-    let in_short = |time| refusals(&runtime, &server, &limiter, &keys, time, |at| is_refused(&mut empty, peers[at]));
+    let mut empty = RateLimitLayer::builder(limiter.clone(), PeerIp::new())
+        .respond_with(Empty)
+        .build()
+        .layer(Nothing);
+    let in_layer = |time| {
+        refusals(&runtime, &server, &limiter, &keys, time, |at| {
+            is_refused(&mut problem, peers[at])
+        })
+    };
+    let in_short = |time| {
+        refusals(&runtime, &server, &limiter, &keys, time, |at| {
+            is_refused(&mut empty, peers[at])
+        })
+    };
     let series = alternate(
         pace.inside,
         vec![
             Case::new("in the limiter", in_limiter),
-            Case::new("in the layer, 429 with a problem document and 5 fields", in_layer),
+            Case::new(
+                "in the layer, 429 with a problem document and 5 fields",
+                in_layer,
+            ),
             Case::new("in the layer, 429 with 4 fields and no body", in_short),
         ],
     );
@@ -71,13 +90,27 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let heads = ["", "ns of CPU per denial", "calls to the server per denial"];
     let mut table = Table::new("Denied again and again", about, &heads);
     for one in &series {
-        table.row([one.name.clone(), figure(one.median(|it| it.ns)), format!("{:.6}", one.median(|it| it.calls))]);
+        table.row([
+            one.name.clone(),
+            figure(one.median(|it| it.ns)),
+            format!("{:.6}", one.median(|it| it.calls)),
+        ]);
     }
     let mut findings = Findings::default();
     findings.tables.push(table);
     let ns = |at: usize| series[at].median(|it: &Turn| it.ns);
-    findings.goal("repeated denial, in the limiter", Target::AtMost(150.0), ns(0), " ns");
-    findings.goal("repeated denial, in the layer, with the 429 response", Target::AtMost(250.0), ns(2), " ns");
+    findings.goal(
+        "repeated denial, in the limiter",
+        Target::AtMost(150.0),
+        ns(0),
+        " ns",
+    );
+    findings.goal(
+        "repeated denial, in the layer, with the 429 response",
+        Target::AtMost(250.0),
+        ns(2),
+        " ns",
+    );
     findings
 }
 
@@ -100,17 +133,26 @@ fn refusals(
         let before = server.usage();
         let started = machine::thread_cpu();
         for _ in 0..200 {
-            refused += (0..keys.len()).filter(|&at| black_box(is_refused(black_box(at)))).count() as u64;
+            refused += (0..keys.len())
+                .filter(|&at| black_box(is_refused(black_box(at))))
+                .count() as u64;
         }
         spent += machine::thread_cpu() - started;
         calls += server.usage().since(&before).calls("evalsha");
     }
-    Turn { ns: spent.as_nanos() as f64 / refused.max(1) as f64, calls: calls as f64 / refused.max(1) as f64 }
+    Turn {
+        ns: spent.as_nanos() as f64 / refused.max(1) as f64,
+        calls: calls as f64 / refused.max(1) as f64,
+    }
 }
 
 fn is_refused<S>(service: &mut S, peer: SocketAddr) -> bool
 where
-    S: Service<Request<()>, Response = http::Response<axum::body::Body>, Error = std::convert::Infallible>,
+    S: Service<
+            Request<()>,
+            Response = http::Response<axum::body::Body>,
+            Error = std::convert::Infallible,
+        >,
 {
     let mut request = Request::new(());
     request.extensions_mut().insert(ConnectInfo(peer));

@@ -31,7 +31,9 @@ const LOCK: Duration = Duration::from_secs(86_400);
 
 /// Lists the sets. A new algorithm is one more line. [`BUCKET`] and [`THREE`] are the positions of the first two sets.
 const OURS: &[Ours] = &[
-    one("token bucket", |scarce| Policy::token_bucket("a", bucket(scarce)).into()),
+    one("token bucket", |scarce| {
+        Policy::token_bucket("a", bucket(scarce)).into()
+    }),
     one("three: bucket, window, window from first hit", |scarce| {
         PolicySet::from([
             Policy::token_bucket("a", bucket(scarce)),
@@ -40,17 +42,40 @@ const OURS: &[Ours] = &[
         ])
     }),
     one("token bucket, 7 a second (fractions of a µs)", |scarce| {
-        let quota = if scarce { Quota::per_day(7).with_burst(1) } else { Quota::per_second(7).with_burst(36_000) };
+        let quota = if scarce {
+            Quota::per_day(7).with_burst(1)
+        } else {
+            Quota::per_second(7).with_burst(36_000)
+        };
         Policy::token_bucket("a", quota).into()
     }),
-    one("interval bucket", |scarce| Policy::interval_bucket("a", bucket(scarce)).into()),
-    one("leaky bucket", |scarce| Policy::leaky_bucket("a", bucket(scarce)).into()),
-    one("fixed window", |scarce| Policy::fixed_window("a", window(scarce)).into()),
-    one("window from first hit", |scarce| Policy::window_from_first_hit("a", window(scarce)).into()),
-    one("lockout", |scarce| Policy::lockout("a", window(scarce), LOCK, LOCK).into()),
-    one("sliding window", |scarce| Policy::sliding_window("a", window(scarce)).into()),
-    one("sliding buckets, 10", |scarce| Policy::sliding_buckets("a", window(scarce), 10).into()),
-    Ours { name: "sliding log of 100", policies: |scarce| log(scarce).into(), subjects: LOGS, drain: 100 },
+    one("interval bucket", |scarce| {
+        Policy::interval_bucket("a", bucket(scarce)).into()
+    }),
+    one("leaky bucket", |scarce| {
+        Policy::leaky_bucket("a", bucket(scarce)).into()
+    }),
+    one("fixed window", |scarce| {
+        Policy::fixed_window("a", window(scarce)).into()
+    }),
+    one("window from first hit", |scarce| {
+        Policy::window_from_first_hit("a", window(scarce)).into()
+    }),
+    one("lockout", |scarce| {
+        Policy::lockout("a", window(scarce), LOCK, LOCK).into()
+    }),
+    one("sliding window", |scarce| {
+        Policy::sliding_window("a", window(scarce)).into()
+    }),
+    one("sliding buckets, 10", |scarce| {
+        Policy::sliding_buckets("a", window(scarce), 10).into()
+    }),
+    Ours {
+        name: "sliding log of 100",
+        policies: |scarce| log(scarce).into(),
+        subjects: LOGS,
+        drain: 100,
+    },
 ];
 
 /// Sets the position of the token bucket in a round. The empty script has position 0.
@@ -59,22 +84,39 @@ const BUCKET: usize = 1;
 const THREE: usize = 2;
 
 const fn one(name: &'static str, policies: fn(bool) -> PolicySet) -> Ours {
-    Ours { name, policies, subjects: KEYS, drain: 1 }
+    Ours {
+        name,
+        policies,
+        subjects: KEYS,
+        drain: 1,
+    }
 }
 
 const fn bucket(scarce: bool) -> Quota {
-    if scarce { Quota::per_day(1) } else { Quota::per_second(10).with_burst(36_000) }
+    if scarce {
+        Quota::per_day(1)
+    } else {
+        Quota::per_second(10).with_burst(36_000)
+    }
 }
 
 const fn window(scarce: bool) -> Quota {
-    if scarce { Quota::per_day(1) } else { Quota::per_hour(1_000_000) }
+    if scarce {
+        Quota::per_day(1)
+    } else {
+        Quota::per_hour(1_000_000)
+    }
 }
 
 /// Returns a policy with the same limits as the sorted set that it is compared with.
 ///
 /// A scarce log is full with 100 entries. Another log holds the entries of 300 ms.
 const fn log(scarce: bool) -> Policy {
-    let quota = if scarce { Quota::per_day(100) } else { Quota::new(1_000, Duration::from_millis(300)) };
+    let quota = if scarce {
+        Quota::per_day(100)
+    } else {
+        Quota::new(1_000, Duration::from_millis(300))
+    };
     Policy::sliding_log("a", quota)
 }
 
@@ -97,14 +139,23 @@ pub(crate) fn run(pace: &Pace) -> Findings {
     let mut costs = Vec::new();
     for admits in [true, false] {
         let subjects: Vec<Subject> = std::iter::once(noop(&server))
-            .chain(OURS.iter().enumerate().map(|(number, it)| ours(&server, number, it, admits)))
+            .chain(
+                OURS.iter()
+                    .enumerate()
+                    .map(|(number, it)| ours(&server, number, it, admits)),
+            )
             .chain(COMMON.iter().map(|it| common(&server, it, admits)))
             .collect();
         server.flush();
-        subjects.iter().filter(|subject| !subject.admits).for_each(|subject| subject.drain_all(&server));
+        subjects
+            .iter()
+            .filter(|subject| !subject.admits)
+            .for_each(|subject| subject.drain_all(&server));
         let cases = subjects.iter().map(|subject| {
             Case::new(subject.name, |time: Duration| {
-                let run = pipeline::run(&server, 16, pace.calls_in(time), subject.subjects, |it| subject.call(it));
+                let run = pipeline::run(&server, 16, pace.calls_in(time), subject.subjects, |it| {
+                    subject.call(it)
+                });
                 subject.verify(&server);
                 (run, subject.bytes(&server))
             })
@@ -120,10 +171,20 @@ pub(crate) fn run(pace: &Pace) -> Findings {
 fn goals(findings: &mut Findings, admitted: &[Series<(Run, f64)>], denied: &[Series<(Run, f64)>]) {
     for (outcome, series, target) in [("admitted", admitted, 2.9), ("denied", denied, 2.4)] {
         let measure = format!("Redis CPU, token bucket, one call, {outcome}, to noop");
-        findings.goal(measure, Target::AtMost(target), series[BUCKET].ratio(&series[0], cpu_us), " ×");
+        findings.goal(
+            measure,
+            Target::AtMost(target),
+            series[BUCKET].ratio(&series[0], cpu_us),
+            " ×",
+        );
     }
     let three = admitted[THREE].ratio(&admitted[BUCKET], cpu_us);
-    findings.goal("Redis CPU, three policies in one call, to one token bucket", Target::AtMost(1.9), three, " ×");
+    findings.goal(
+        "Redis CPU, three policies in one call, to one token bucket",
+        Target::AtMost(1.9),
+        three,
+        " ×",
+    );
 }
 
 fn table(subjects: &[Subject], series: &[Series<(Run, f64)>], admits: bool) -> Table {
@@ -133,11 +194,22 @@ fn table(subjects: &[Subject], series: &[Series<(Run, f64)>], admits: bool) -> T
                  time that the server reports for `EVALSHA`. *Commands* counts the commands that the script calls. \
                  *Bytes* is the `MEMORY USAGE` of all keys of one subject. *Noop* is `EVALSHA` of `return 1` with one \
                  key. Bold rows are scripts of Tollgate.";
-    let heads = ["", "CPU µs", "CPU, to noop", "inside µs", "commands", "bytes per subject"];
+    let heads = [
+        "",
+        "CPU µs",
+        "CPU, to noop",
+        "inside µs",
+        "commands",
+        "bytes per subject",
+    ];
     let mut table = Table::new(&format!("Cost at the server, {outcome}"), about, &heads);
     for (subject, one) in subjects.iter().zip(series) {
         table.row([
-            if subject.is_ours { format!("**{}**", one.name) } else { one.name.clone() },
+            if subject.is_ours {
+                format!("**{}**", one.name)
+            } else {
+                one.name.clone()
+            },
             figure(one.median(cpu_us)),
             figure(one.ratio(&series[0], cpu_us)),
             figure(one.median(|(run, _)| run.inside_us())),
@@ -153,8 +225,18 @@ fn cpu_us((run, _): &(Run, f64)) -> f64 {
 }
 
 fn noop(server: &Server) -> Subject {
-    let words = ["EVALSHA", &server.load("return 1"), "1", ANY_KEY].map(|word| word.as_bytes().to_vec()).to_vec();
-    Subject { name: "`return 1`", words, keys: Vec::new(), subjects: KEYS, drain: 0, admits: true, is_ours: false }
+    let words = ["EVALSHA", &server.load("return 1"), "1", ANY_KEY]
+        .map(|word| word.as_bytes().to_vec())
+        .to_vec();
+    Subject {
+        name: "`return 1`",
+        words,
+        keys: Vec::new(),
+        subjects: KEYS,
+        drain: 0,
+        admits: true,
+        is_ours: false,
+    }
 }
 
 fn ours(server: &Server, number: usize, ours: &Ours, admits: bool) -> Subject {
@@ -176,13 +258,32 @@ fn ours(server: &Server, number: usize, ours: &Ours, admits: bool) -> Subject {
 
 fn common(server: &Server, common: &Common, admits: bool) -> Subject {
     let sha = server.load(common.text);
-    let keys: Vec<String> = common.keys.iter().map(|name| format!("{name}:{{{ANY_KEY}}}:{admits}")).collect();
+    let keys: Vec<String> = common
+        .keys
+        .iter()
+        .map(|name| format!("{name}:{{{ANY_KEY}}}:{admits}"))
+        .collect();
     let count = keys.len().to_string();
     let mut words: Vec<&str> = vec!["EVALSHA", &sha, &count];
     words.extend(keys.iter().map(String::as_str));
-    words.extend_from_slice(if admits { common.admitting } else { common.denying });
-    let words = words.into_iter().map(|word| word.as_bytes().to_vec()).collect();
-    Subject { name: common.name, words, keys, subjects: common.subjects, drain: common.drain, admits, is_ours: false }
+    words.extend_from_slice(if admits {
+        common.admitting
+    } else {
+        common.denying
+    });
+    let words = words
+        .into_iter()
+        .map(|word| word.as_bytes().to_vec())
+        .collect();
+    Subject {
+        name: common.name,
+        words,
+        keys,
+        subjects: common.subjects,
+        drain: common.drain,
+        admits,
+        is_ours: false,
+    }
 }
 
 /// Sets how many subjects are checked after each run, to verify that the outcome is as expected.

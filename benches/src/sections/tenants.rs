@@ -17,8 +17,9 @@ use crate::{
 };
 
 /// Units per second for which a unit takes a whole number of microseconds, as with most limits.
-const WHOLE: [u64; 12] =
-    [1_000, 2_000, 4_000, 5_000, 8_000, 10_000, 20_000, 40_000, 50_000, 100_000, 500_000, 1_000_000];
+const WHOLE: [u64; 12] = [
+    1_000, 2_000, 4_000, 5_000, 8_000, 10_000, 20_000, 40_000, 50_000, 100_000, 500_000, 1_000_000,
+];
 
 /// The burst of a limit that is never used up.
 const BURST: u64 = 500_000_000;
@@ -36,12 +37,17 @@ pub(super) fn count(pace: &Pace) -> usize {
 
 /// Returns a set with one token bucket. Each number has a quota of its own, which is never used up.
 pub(super) fn set(name: &str, number: usize) -> PolicySet {
-    Policy::try_new(name, Algorithm::TokenBucket, quota(number)).expect("the quota is in range").into()
+    Policy::try_new(name, Algorithm::TokenBucket, quota(number))
+        .expect("the quota is in range")
+        .into()
 }
 
 /// Returns the set of a tenant. All tenants have one policy, with quotas of their own.
 pub(super) fn tenant(number: usize) -> PolicySet {
-    TENANT.with_quota(quota(number)).expect("the quota is in range").into()
+    TENANT
+        .with_quota(quota(number))
+        .expect("the quota is in range")
+        .into()
 }
 
 fn quota(number: usize) -> Quota {
@@ -66,10 +72,26 @@ pub(super) fn many_limiters(pace: &Pace) -> Table {
          seconds. Bytes are the growth of the resident memory.",
         FIRST.as_secs()
     );
-    let heads = ["limiters", "bytes per limiter", "after the first checks", "decisions/s", "without the store"];
-    let mut table = Table::new("Diversity: the first seconds of many limiters", about, &heads);
+    let heads = [
+        "limiters",
+        "bytes per limiter",
+        "after the first checks",
+        "decisions/s",
+        "without the store",
+    ];
+    let mut table = Table::new(
+        "Diversity: the first seconds of many limiters",
+        about,
+        &heads,
+    );
     let without = format!("{} %", figure(100.0 * without));
-    table.row([count.to_string(), figure(created), figure(used), figure(per_second), without]);
+    table.row([
+        count.to_string(),
+        figure(created),
+        figure(used),
+        figure(per_second),
+        without,
+    ]);
     table
 }
 
@@ -81,10 +103,15 @@ pub(super) fn probe(kind: &str, count: &str) -> [f64; 4] {
     machine::stay_on_the_client_core();
     let count: usize = count.parse().expect("a number");
     let (runtime, server) = (load::runtime(), Server::start());
-    let store = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
+    let store = runtime
+        .block_on(RedisStore::connect(server.url()))
+        .expect("the server is up");
     // The buffers of the connection and of the callers grow before the measurement.
     let first = Arc::new(Many::usual(&store, &[set("first", 0)], KEYS, Costs::one()));
-    let crowd = Crowd { callers: 256, keys: KEYS };
+    let crowd = Crowd {
+        callers: 256,
+        keys: KEYS,
+    };
     let _: Flow = steady::run(&runtime, &server, &first, crowd, Duration::ZERO, FIRST / 4);
 
     let before = machine::resident().unwrap_or(0);
@@ -100,10 +127,15 @@ pub(super) fn probe(kind: &str, count: &str) -> [f64; 4] {
             [created, created + bytes() - with_keys, f64::NAN, f64::NAN]
         }
         _ => {
-            let sets: Vec<PolicySet> = (0..count).map(|number| set(&format!("policy-{number:06}"), number)).collect();
+            let sets: Vec<PolicySet> = (0..count)
+                .map(|number| set(&format!("policy-{number:06}"), number))
+                .collect();
             let limiters = Arc::new(Many::usual(&store, &sets, count, Costs::one()));
             let created = bytes();
-            let crowd = Crowd { callers: 256, keys: count };
+            let crowd = Crowd {
+                callers: 256,
+                keys: count,
+            };
             let flow = steady::run(&runtime, &server, &limiters, crowd, Duration::ZERO, FIRST);
             runtime.block_on(each(&limiters, count));
             [created, bytes(), flow.per_second(), flow.share_without()]

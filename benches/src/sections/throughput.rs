@@ -10,8 +10,8 @@ use crate::{
     load::{self, Crowd, Decide, Load},
     pace::Pace,
     peers::{
-        Call, Cell, Ours, PerCall, Shared, ThrottleKit, Tiers, TowerRateLimitFred, TowerRateLimitRedis,
-        TowerRateLimiter, TwoTrips, benchmark, pipeline,
+        Call, Cell, Ours, PerCall, Shared, ThrottleKit, Tiers, TowerRateLimitFred,
+        TowerRateLimitRedis, TowerRateLimiter, TwoTrips, benchmark, pipeline,
     },
     report::{Findings, Table, Target, figure},
     rounds::{Case, Series, alternate},
@@ -19,7 +19,10 @@ use crate::{
 };
 
 /// Sets a limit that is never used up. A unit takes a whole number of microseconds, as with most limits.
-const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_000).with_burst(1_000_000_000));
+const PLENTY: Policy = Policy::token_bucket(
+    "plenty",
+    Quota::per_second(1_000_000).with_burst(1_000_000_000),
+);
 
 pub(crate) fn run(pace: &Pace) -> Findings {
     let server = Server::start();
@@ -44,9 +47,19 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         "The same measurement with all callers on one key. The limit of this key is never used up either.",
         HEADS,
     );
-    let callers: &[usize] = if pace.is_quick { &[1, 2, 4, 8, 16, 64, 256] } else { &[1, 2, 4, 8, 16, 64, 256, 1024] };
+    let callers: &[usize] = if pace.is_quick {
+        &[1, 2, 4, 8, 16, 64, 256]
+    } else {
+        &[1, 2, 4, 8, 16, 64, 256, 1024]
+    };
     for &callers in callers {
-        let series = field.turns(pace, Crowd { callers, keys: KEYS });
+        let series = field.turns(
+            pace,
+            Crowd {
+                callers,
+                keys: KEYS,
+            },
+        );
         rows(&mut spread, callers, &series);
         if callers < 64 {
             let ratio = series[OURS].ratio(&series[SAME], Load::per_second);
@@ -63,7 +76,12 @@ pub(crate) fn run(pace: &Pace) -> Findings {
             rows(&mut hot, callers, &series);
             if callers == 256 {
                 let measure = "one hot key, 256 callers, decisions per second";
-                findings.goal(measure, Target::AtLeast(2e6), series[OURS].median(Load::per_second), "");
+                findings.goal(
+                    measure,
+                    Target::AtLeast(2e6),
+                    series[OURS].median(Load::per_second),
+                    "",
+                );
             }
         }
     }
@@ -73,12 +91,25 @@ pub(crate) fn run(pace: &Pace) -> Findings {
         spread.row([callers, &run.name, &per_second, "–", "–", &cpu, "–", "–"].map(str::to_owned));
     }
     let libraries = libraries(&field, pace);
-    findings.tables.extend([spread, hot, libraries, never_above_the_bound(&runtime, &server, pace)]);
+    findings.tables.extend([
+        spread,
+        hot,
+        libraries,
+        never_above_the_bound(&runtime, &server, pace),
+    ]);
     findings
 }
 
-const HEADS: &[&str] =
-    &["callers", "", "decisions/s", "tollgate to this row", "client CPU µs", "Redis CPU µs", "p50 µs", "p99 µs"];
+const HEADS: &[&str] = &[
+    "callers",
+    "",
+    "decisions/s",
+    "tollgate to this row",
+    "client CPU µs",
+    "Redis CPU µs",
+    "p50 µs",
+    "p99 µs",
+];
 
 fn rows(table: &mut Table, callers: usize, series: &[Series<Load>]) {
     for one in series {
@@ -99,15 +130,32 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
     let many = callers >= 256;
     let ours = &series[OURS];
     let mut faster = |than: &str, target: f64, ratio: f64| {
-        findings.goal(format!("decisions/s, {callers} callers, to {than}"), Target::AtLeast(target), ratio, " ×");
+        findings.goal(
+            format!("decisions/s, {callers} callers, to {than}"),
+            Target::AtLeast(target),
+            ratio,
+            " ×",
+        );
     };
     let benchmark = ours.median(Load::per_second) / best.script.median(|it| it.per_second);
-    faster("the best rate of redis-benchmark for the same script", if many { 2.2 } else { 1.5 }, benchmark);
+    faster(
+        "the best rate of redis-benchmark for the same script",
+        if many { 2.2 } else { 1.5 },
+        benchmark,
+    );
     let per_call = ours.ratio(&series[PER_CALL], Load::per_second);
-    faster("a pool with a checkout per call", if many { 9.0 } else { 6.5 }, per_call);
+    faster(
+        "a pool with a checkout per call",
+        if many { 9.0 } else { 6.5 },
+        per_call,
+    );
     if many {
         if let Some(cell) = series.get(CELL) {
-            faster("redis-cell over a shared connection", 1.7, ours.ratio(cell, Load::per_second));
+            faster(
+                "redis-cell over a shared connection",
+                1.7,
+                ours.ratio(cell, Load::per_second),
+            );
         }
         let client = ours.ratio(&series[SAME], |it| it.client_us);
         findings.goal(
@@ -117,7 +165,12 @@ fn goals(findings: &mut Findings, callers: usize, series: &[Series<Load>], best:
             " ×",
         );
         let server = ours.median(|it| it.server_us) / best.noop.median(benchmark::Run::cpu_us);
-        findings.goal(format!("Redis CPU, {callers} callers, to noop"), Target::AtMost(1.15), server, " ×");
+        findings.goal(
+            format!("Redis CPU, {callers} callers, to noop"),
+            Target::AtMost(1.15),
+            server,
+            " ×",
+        );
     }
 }
 
@@ -142,14 +195,18 @@ struct Field<'a> {
 impl<'a> Field<'a> {
     fn new(runtime: &'a Runtime, server: &'a Server) -> Self {
         runtime.block_on(async {
-            let store = RedisStore::connect(server.url()).await.expect("the server is up");
+            let store = RedisStore::connect(server.url())
+                .await
+                .expect("the server is up");
             let script = || Call::ours(server, PLENTY, keys::first(KEYS));
             Self {
                 runtime,
                 server,
                 ours: Ours::new(store, PLENTY, KEYS).into(),
                 same: Shared::new(server, script()).await.into(),
-                noop: Shared::new(server, Call::noop(server, keys::first(KEYS))).await.into(),
+                noop: Shared::new(server, Call::noop(server, keys::first(KEYS)))
+                    .await
+                    .into(),
                 per_call: PerCall::new(server, script()).into(),
                 two_trips: TwoTrips::new(server, KEYS).await.into(),
                 tiers: Tiers::new(server, KEYS).await.into(),
@@ -164,8 +221,18 @@ impl<'a> Field<'a> {
             self.case("tollgate", server, &self.ours, crowd),
             self.case("shared connection, same script", server, &self.same, crowd),
             self.case("shared connection, `return 1`", server, &self.noop, crowd),
-            self.case("deadpool, a checkout per call, same script", server, &self.per_call, crowd),
-            self.case("shared connection, two round trips", server, &self.two_trips, crowd),
+            self.case(
+                "deadpool, a checkout per call, same script",
+                server,
+                &self.per_call,
+                crowd,
+            ),
+            self.case(
+                "shared connection, two round trips",
+                server,
+                &self.two_trips,
+                crowd,
+            ),
             self.case("tower-rate-tier", server, &self.tiers, crowd),
         ];
         if let Some(cell) = &self.cell {
@@ -183,7 +250,10 @@ impl<'a> Field<'a> {
     ) -> Case<'b, Load> {
         Case::new(name, move |time| {
             let load = load::run(self.runtime, server, decide, crowd, time);
-            assert_eq!(load.admitted, load.decisions, "all requests are within the limit");
+            assert_eq!(
+                load.admitted, load.decisions,
+                "all requests are within the limit"
+            );
             load
         })
     }
@@ -211,13 +281,21 @@ fn best_of_redis_benchmark(server: &Server, pace: &Pace) -> Best {
             benchmark::run(server, 64, pace.calls_in(time), KEYS, &words)
         }),
         Case::new("plain loop, same script, packed numbers", |time| {
-            pipeline::run(server, 64, pace.calls_in(time), KEYS, |key| packed.words(key))
+            pipeline::run(server, 64, pace.calls_in(time), KEYS, |key| {
+                packed.words(key)
+            })
         }),
     ];
     let mut series = alternate(pace.load, cases);
     let noop = series.remove(0);
-    series.sort_by(|a, b| b.median(|it| it.per_second).total_cmp(&a.median(|it| it.per_second)));
-    Best { script: series.remove(0), noop }
+    series.sort_by(|a, b| {
+        b.median(|it| it.per_second)
+            .total_cmp(&a.median(|it| it.per_second))
+    });
+    Best {
+        script: series.remove(0),
+        noop,
+    }
 }
 
 /// Measures the other libraries that call a script once for each decision.
@@ -239,7 +317,10 @@ fn libraries(field: &Field<'_>, pace: &Pace) -> Table {
         )
     });
     for callers in [1, 16, 256] {
-        let crowd = Crowd { callers, keys: KEYS };
+        let crowd = Crowd {
+            callers,
+            keys: KEYS,
+        };
         let cases = vec![
             field.case("tollgate", server, &field.ours, crowd),
             field.case("tower-rate-limiter", server, &limiter, crowd),
@@ -268,12 +349,28 @@ fn never_above_the_bound(runtime: &Runtime, server: &Server, pace: &Pace) -> Tab
     );
     for callers in [64, 256] {
         server.flush();
-        let store = runtime.block_on(RedisStore::connect(server.url())).expect("the server is up");
+        let store = runtime
+            .block_on(RedisStore::connect(server.url()))
+            .expect("the server is up");
         let ours = Arc::new(Ours::new(store, policy.clone(), 1));
-        let load = load::run(runtime, server, &ours, Crowd { callers, keys: 1 }, pace.load.turn * 2);
+        let load = load::run(
+            runtime,
+            server,
+            &ours,
+            Crowd { callers, keys: 1 },
+            pace.load.turn * 2,
+        );
         let bound = BURST as f64 + RATE as f64 * load.elapsed.as_secs_f64();
-        assert!(load.admitted as f64 <= bound, "{} admitted, the bound is {bound}", load.admitted);
-        assert!(load.admitted as f64 >= 0.9 * bound, "{} admitted of {bound}: some were denied wrongly", load.admitted);
+        assert!(
+            load.admitted as f64 <= bound,
+            "{} admitted, the bound is {bound}",
+            load.admitted
+        );
+        assert!(
+            load.admitted as f64 >= 0.9 * bound,
+            "{} admitted of {bound}: some were denied wrongly",
+            load.admitted
+        );
         table.row([
             callers.to_string(),
             figure(load.per_second()),

@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Simulate, Top, Who},
+    commands::{
+        Check, Completions, Enforce, Explain, Import, Man, Peek, Reset, Simulate, Top, Who,
+    },
     output::Format,
 };
 
@@ -17,7 +19,13 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 
     /// Sets the form of the output
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
     pub(crate) format: Format,
 }
 

@@ -31,7 +31,10 @@ impl Failure {
 /// Prints an error of the command line, or the help that was asked for.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let rendered = error.render().to_string();
-    let shown = without_passwords(&rendered, env::args_os().filter_map(|argument| argument.into_string().ok()));
+    let shown = without_passwords(
+        &rendered,
+        env::args_os().filter_map(|argument| argument.into_string().ok()),
+    );
     if shown == rendered {
         // Colours, and the choice between standard output and standard error. A closed pipe is no failure.
         let _ = error.print();
@@ -45,8 +48,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 fn without_passwords(message: &str, arguments: impl Iterator<Item = String>) -> String {
     let mut shown = message.to_owned();
     for argument in arguments {
-        let Some((_, rest)) = argument.split_once("://") else { continue };
-        if let Some((secret, _)) = rest.rsplit_once('@').filter(|(secret, _)| !secret.is_empty()) {
+        let Some((_, rest)) = argument.split_once("://") else {
+            continue;
+        };
+        if let Some((secret, _)) = rest
+            .rsplit_once('@')
+            .filter(|(secret, _)| !secret.is_empty())
+        {
             shown = shown.replace(secret, "***");
         }
     }
@@ -59,9 +67,17 @@ mod tests {
 
     #[test]
     fn an_argument_that_is_repeated_loses_its_password() {
-        let arguments = ["top", "redis://ann:p@ss/w@host:1/0", "--format=redis://:other@h"].map(str::to_owned);
+        let arguments = [
+            "top",
+            "redis://ann:p@ss/w@host:1/0",
+            "--format=redis://:other@h",
+        ]
+        .map(str::to_owned);
         let message = "unexpected argument 'redis://ann:p@ss/w@host:1/0', and redis://:other@h";
         let shown = without_passwords(message, arguments.into_iter());
-        assert_eq!(shown, "unexpected argument 'redis://***@host:1/0', and redis://***@h");
+        assert_eq!(
+            shown,
+            "unexpected argument 'redis://***@host:1/0', and redis://***@h"
+        );
     }
 }

@@ -29,7 +29,11 @@ pub(crate) struct Report {
 
 impl Report {
     /// Creates the report of a command that has done its work.
-    pub(crate) fn new(format: Format, value: &impl Serialize, text: impl FnOnce() -> String) -> Self {
+    pub(crate) fn new(
+        format: Format,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Self {
         let output = match format {
             Format::Text => text(),
             Format::Json => json(value),
@@ -50,11 +54,16 @@ impl Report {
     /// Prints the output, and returns the exit status.
     pub(crate) fn print(self) -> ExitCode {
         let mut stdout = io::stdout().lock();
-        match stdout.write_all(self.output.as_bytes()).and_then(|()| stdout.flush()) {
+        match stdout
+            .write_all(self.output.as_bytes())
+            .and_then(|()| stdout.flush())
+        {
             Ok(()) => self.status.into(),
             // The reader has gone, as with `| head`.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.status.into(),
-            Err(error) => Failure::new(format_args!("cannot write to standard output: {error}")).print(),
+            Err(error) => {
+                Failure::new(format_args!("cannot write to standard output: {error}")).print()
+            }
         }
     }
 }
@@ -71,7 +80,11 @@ pub(crate) fn shown(text: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ';
     let mut shown = String::with_capacity(text.len());
     for sign in text.chars() {
-        if is_plain(sign) { shown.push(sign) } else { shown.extend(sign.escape_unicode()) }
+        if is_plain(sign) {
+            shown.push(sign)
+        } else {
+            shown.extend(sign.escape_unicode())
+        }
     }
     shown
 }
@@ -121,7 +134,10 @@ impl Table {
             is_number: name.starts_with('>'),
             dispensable,
         };
-        Self { columns: columns.map(column).into(), rows: Vec::new() }
+        Self {
+            columns: columns.map(column).into(),
+            rows: Vec::new(),
+        }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
@@ -130,7 +146,10 @@ impl Table {
 
     /// Adds a row that may report something that is wrong.
     pub(crate) fn marked_row<const N: usize>(&mut self, is_bad: bool, cells: [String; N]) {
-        self.rows.push(Row { cells: cells.into(), is_bad });
+        self.rows.push(Row {
+            cells: cells.into(),
+            is_bad,
+        });
     }
 
     /// Returns the number of rows below the names of the columns.
@@ -143,14 +162,19 @@ impl Table {
         for at in (0..self.columns.len()).rev() {
             if self.rows.iter().all(|row| row.cells[at].is_empty()) {
                 self.columns.remove(at);
-                self.rows.iter_mut().for_each(|row| drop(row.cells.remove(at)));
+                self.rows
+                    .iter_mut()
+                    .for_each(|row| drop(row.cells.remove(at)));
             }
         }
     }
 
     /// Returns the whole table as text.
     pub(crate) fn text(&self) -> String {
-        self.lines(usize::MAX, usize::MAX).into_iter().map(|line| line.text + "\n").collect()
+        self.lines(usize::MAX, usize::MAX)
+            .into_iter()
+            .map(|line| line.text + "\n")
+            .collect()
     }
 
     /// Returns the names of the columns and up to `most` rows. No line is longer than `width`.
@@ -160,11 +184,22 @@ impl Table {
             let cells = rows.iter().map(|row| row.cells[at].chars().count());
             cells.max().unwrap_or(0).max(self.columns[at].name.len())
         };
-        let mut shown: Vec<_> = (0..self.columns.len()).map(|at| (at, width_of(at))).collect();
-        let total =
-            |shown: &[(usize, usize)]| shown.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2);
+        let mut shown: Vec<_> = (0..self.columns.len())
+            .map(|at| (at, width_of(at)))
+            .collect();
+        let total = |shown: &[(usize, usize)]| {
+            shown
+                .iter()
+                .map(|(_, width)| width + 2)
+                .sum::<usize>()
+                .saturating_sub(2)
+        };
         while total(&shown) > width {
-            let Some(last) = (0..shown.len()).max_by_key(|at| self.columns[shown[*at].0].dispensable) else { break };
+            let Some(last) =
+                (0..shown.len()).max_by_key(|at| self.columns[shown[*at].0].dispensable)
+            else {
+                break;
+            };
             if self.columns[shown[last].0].dispensable == 0 {
                 break;
             }
@@ -172,8 +207,12 @@ impl Table {
         }
         // Then the widest text is cut.
         while total(&shown) > width {
-            let texts = shown.iter_mut().filter(|(at, width)| !self.columns[*at].is_number && *width > LEAST_WIDTH);
-            let Some((_, widest)) = texts.max_by_key(|(_, width)| *width) else { break };
+            let texts = shown
+                .iter_mut()
+                .filter(|(at, width)| !self.columns[*at].is_number && *width > LEAST_WIDTH);
+            let Some((_, widest)) = texts.max_by_key(|(_, width)| *width) else {
+                break;
+            };
             *widest -= 1;
         }
         let line = |cell: &dyn Fn(usize) -> String| {
@@ -181,13 +220,23 @@ impl Table {
                 .iter()
                 .map(|(at, width)| {
                     let text = cut(&cell(*at), *width);
-                    if self.columns[*at].is_number { format!("{text:>width$}") } else { format!("{text:<width$}") }
+                    if self.columns[*at].is_number {
+                        format!("{text:>width$}")
+                    } else {
+                        format!("{text:<width$}")
+                    }
                 })
                 .collect();
             cut(cells.join("  ").trim_end(), width)
         };
-        let names = Line { text: line(&|at| self.columns[at].name.to_owned()), is_bad: false };
-        let rows = rows.iter().map(|row| Line { text: line(&|at| row.cells[at].clone()), is_bad: row.is_bad });
+        let names = Line {
+            text: line(&|at| self.columns[at].name.to_owned()),
+            is_bad: false,
+        };
+        let rows = rows.iter().map(|row| Line {
+            text: line(&|at| row.cells[at].clone()),
+            is_bad: row.is_bad,
+        });
         std::iter::once(names).chain(rows).collect()
     }
 }
@@ -197,7 +246,11 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).take(width).collect()
+    text.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .take(width)
+        .collect()
 }
 
 const _: () = assert!(STATUS == 2, "the help names the exit status");
@@ -209,7 +262,10 @@ mod tests {
     #[test]
     fn signs_that_a_terminal_obeys_are_escaped() {
         assert_eq!(shown("se-arch_1 ü/\"'"), "se-arch_1 ü/\"'");
-        assert_eq!(shown("\u{1b}[2J\n\u{202e}\u{9b}"), "\\u{1b}[2J\\u{a}\\u{202e}\\u{9b}");
+        assert_eq!(
+            shown("\u{1b}[2J\n\u{202e}\u{9b}"),
+            "\\u{1b}[2J\\u{a}\\u{202e}\\u{9b}"
+        );
     }
 
     #[test]
@@ -217,6 +273,9 @@ mod tests {
         let mut table = Table::new(["rule", ">denied"]);
         table.row(["a".to_owned(), "7".to_owned()]);
         table.row(["longer".to_owned(), "1000000".to_owned()]);
-        assert_eq!(table.text(), "rule     denied\na             7\nlonger  1000000\n");
+        assert_eq!(
+            table.text(),
+            "rule     denied\na             7\nlonger  1000000\n"
+        );
     }
 }

@@ -35,7 +35,9 @@ impl RuleOptions {
             Mode::Native => Compat::Native,
             Mode::Envoy => Compat::Envoy,
         };
-        RuleSet::builder().compat(compat).merge_domains(self.merge_domains)
+        RuleSet::builder()
+            .compat(compat)
+            .merge_domains(self.merge_domains)
     }
 
     /// Loads a file, or all files of a directory.
@@ -57,7 +59,9 @@ pub(crate) fn domain<'a>(set: &'a RuleSet, name: Option<&'a str>) -> Result<&'a 
         (None, [domain]) => Ok(domain),
         (None, _) => {
             let names = shown(&domains.join(", "));
-            Err(Failure::new(format_args!("the files have several domains, choose one with --domain: {names}")))
+            Err(Failure::new(format_args!(
+                "the files have several domains, choose one with --domain: {names}"
+            )))
         }
     }
 }

@@ -11,7 +11,11 @@ use crate::{RateLimitService, metrics::bounded};
 ///
 /// **Serve these pages to operators alone.** They show the rules and, with `detailed_metric`, values of requests.
 pub fn router(service: RateLimitService) -> Router {
-    Router::new().route("/", get(index)).route("/rlconfig", get(rules)).route("/stats", get(stats)).with_state(service)
+    Router::new()
+        .route("/", get(index))
+        .route("/rlconfig", get(rules))
+        .route("/stats", get(stats))
+        .with_state(service)
 }
 
 async fn index() -> &'static str {
@@ -23,8 +27,13 @@ async fn rules(State(service): State<RateLimitService>) -> String {
 }
 
 async fn stats(State(service): State<RateLimitService>) -> String {
-    let counters = service.metrics().counters(service.limiter().rules().loads());
-    counters.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+    let counters = service
+        .metrics()
+        .counters(service.limiter().rules().loads());
+    counters
+        .into_iter()
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect()
 }
 
 /// Writes a line for each rule. A line for a limit of Envoy's language is that of Envoy's service. The name is that of the

@@ -80,7 +80,11 @@ impl Health {
             true => self.0.healthy.fetch_or(bit, Ordering::AcqRel),
             false => self.0.healthy.fetch_and(!bit, Ordering::AcqRel),
         };
-        let status = if self.is_healthy() { ServingStatus::Serving } else { ServingStatus::NotServing };
+        let status = if self.is_healthy() {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        };
         for service in ["", SERVICE] {
             reporter.set_service_status(service, status).await;
         }
@@ -94,6 +98,8 @@ impl Health {
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("is_healthy", &self.is_healthy()).finish_non_exhaustive()
+        f.debug_struct("Health")
+            .field("is_healthy", &self.is_healthy())
+            .finish_non_exhaustive()
     }
 }

@@ -36,21 +36,37 @@ pub fn router(service: RateLimitService, health: Health) -> Router {
 }
 
 async fn healthcheck(State(health): State<Health>) -> (StatusCode, &'static str) {
-    if health.is_healthy() { (StatusCode::OK, "OK") } else { (StatusCode::INTERNAL_SERVER_ERROR, "") }
+    if health.is_healthy() {
+        (StatusCode::OK, "OK")
+    } else {
+        (StatusCode::INTERNAL_SERVER_ERROR, "")
+    }
 }
 
 async fn decide(State(service): State<RateLimitService>, body: Body) -> Response {
     let body = match timeout(READING, to_bytes(body, MAX_BYTES)).await {
         Ok(Ok(body)) => body,
-        Ok(Err(_)) => return (StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 1 MiB\n").into_response(),
+        Ok(Err(_)) => {
+            return (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body has more than 1 MiB\n",
+            )
+                .into_response();
+        }
         Err(_) => return (StatusCode::REQUEST_TIMEOUT, "the body took too long\n").into_response(),
     };
     let Some(request) = json::request(&body) else {
-        return (StatusCode::BAD_REQUEST, "the body is not a RateLimitRequest\n").into_response();
+        return (
+            StatusCode::BAD_REQUEST,
+            "the body is not a RateLimitRequest\n",
+        )
+            .into_response();
     };
     let response = match service.decide(&request).await {
         Ok(response) => response,
-        Err(status) => return (StatusCode::BAD_REQUEST, format!("{}\n", status.message())).into_response(),
+        Err(status) => {
+            return (StatusCode::BAD_REQUEST, format!("{}\n", status.message())).into_response();
+        }
     };
     let status = match response.overall_code() {
         Code::Ok => StatusCode::OK,

@@ -48,15 +48,29 @@ mod tests {
         let text =
             br#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "hitsAddend": "3"}], "hits_addend": 2}"#;
         let request = request(text).unwrap();
-        assert_eq!((request.hits_addend, request.descriptors[0].hits_addend), (2, Some(3)));
-        let answer = response(&RateLimitResponse { overall_code: 2, ..RateLimitResponse::default() }).unwrap();
+        assert_eq!(
+            (request.hits_addend, request.descriptors[0].hits_addend),
+            (2, Some(3))
+        );
+        let answer = response(&RateLimitResponse {
+            overall_code: 2,
+            ..RateLimitResponse::default()
+        })
+        .unwrap();
         assert_eq!(answer, br#"{"overallCode":"OVER_LIMIT"}"#);
     }
 
     #[test]
     fn what_is_no_request_is_refused() {
-        for text in ["", "{", "[]", r#"{"domian": "d"}"#, r#"{"domain": 1}"#, "{} {}", r#"{"hitsAddend": 4294967296}"#]
-        {
+        for text in [
+            "",
+            "{",
+            "[]",
+            r#"{"domian": "d"}"#,
+            r#"{"domain": 1}"#,
+            "{} {}",
+            r#"{"hitsAddend": 4294967296}"#,
+        ] {
             assert!(request(text.as_bytes()).is_none(), "{text}");
         }
     }

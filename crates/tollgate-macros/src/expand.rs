@@ -5,8 +5,10 @@ use syn::{Expr, ExprLit, Ident, ItemFn, Lit, ReturnType, TraitItemFn, Type, span
 use crate::options::{Options, Wait};
 
 const NOT_A_FUNCTION: &str = "`limited` applies to an async function or method";
-const NO_BODY: &str = "`limited` applies to a function with a body: place it on the method in the `impl` block";
-const NOT_ASYNC: &str = "a limited function must be `async`: in other functions, call `Limiter::block_on`";
+const NO_BODY: &str =
+    "`limited` applies to a function with a body: place it on the method in the `impl` block";
+const NOT_ASYNC: &str =
+    "a limited function must be `async`: in other functions, call `Limiter::block_on`";
 const NO_RESULT: &str = "a limited function must return a `Result`, because a call may be denied: \
                          its error type must implement `From<tollgate::Denied>` and `From<tollgate::Error>`";
 
@@ -15,9 +17,19 @@ const NO_RESULT: &str = "a limited function must return a `Result`, because a ca
 /// The alternative was a closure, `limiter.run(key, wait, async || …)`. It reads worse: `?` and `return` in it end the closure, its
 /// borrows end with the call, and it has two layers of results. It gains nothing over the line itself.
 pub(crate) fn expand(options: &Options, function: TokenStream) -> syn::Result<TokenStream> {
-    let Ok(ItemFn { attrs, vis, sig, block }) = syn::parse2::<ItemFn>(function.clone()) else {
+    let Ok(ItemFn {
+        attrs,
+        vis,
+        sig,
+        block,
+    }) = syn::parse2::<ItemFn>(function.clone())
+    else {
         let is_declaration = syn::parse2::<TraitItemFn>(function.clone()).is_ok();
-        let message = if is_declaration { NO_BODY } else { NOT_A_FUNCTION };
+        let message = if is_declaration {
+            NO_BODY
+        } else {
+            NOT_A_FUNCTION
+        };
         return Err(syn::Error::new_spanned(function, message));
     };
     if sig.asyncness.is_none() {
@@ -41,19 +53,31 @@ pub(crate) fn expand(options: &Options, function: TokenStream) -> syn::Result<To
 
 /// Writes the check. Its own variables are invisible to the expressions of the user.
 fn check(options: &Options, output: &Type) -> TokenStream {
-    let Options { limiter: limiter_expr, key: key_expr, .. } = options;
+    let Options {
+        limiter: limiter_expr,
+        key: key_expr,
+        ..
+    } = options;
     let tollgate = match &options.tollgate {
         Some(path) => quote!(#path),
         None => quote!(::tollgate),
     };
     let variable = |name| Ident::new(name, Span::mixed_site());
-    let (limiter, key, cost, decision) = (variable("limiter"), variable("key"), variable("cost"), variable("decision"));
+    let (limiter, key, cost, decision) = (
+        variable("limiter"),
+        variable("key"),
+        variable("cost"),
+        variable("decision"),
+    );
     // The borrow is where the expression is, so that a wrong type is reported there.
     let borrow = quote_spanned!(limiter_expr.span()=> &);
     let into = quote_spanned!(key_expr.span()=> ::core::convert::Into::into);
     let cost_value = match &options.cost {
         // Two numbers convert into a cost, so the compiler would take a number without a type for an `i32`.
-        Some(Expr::Lit(ExprLit { lit: Lit::Int(units), .. })) if units.suffix().is_empty() => {
+        Some(Expr::Lit(ExprLit {
+            lit: Lit::Int(units),
+            ..
+        })) if units.suffix().is_empty() => {
             quote!(#tollgate::Cost::new(#units))
         }
         Some(expr) => {
@@ -63,7 +87,9 @@ fn check(options: &Options, output: &Type) -> TokenStream {
         None => quote!(#tollgate::Cost::ONE),
     };
     let answer = match &options.wait {
-        None => quote!(let #decision = #tollgate::Limiter::check(#limiter, #key).cost(#cost).await;),
+        None => {
+            quote!(let #decision = #tollgate::Limiter::check(#limiter, #key).cost(#cost).await;)
+        }
         Some(longest) => {
             let (wait, longest) = (variable("wait"), longest.tokens());
             quote! {

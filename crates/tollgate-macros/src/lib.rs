@@ -90,7 +90,8 @@ use proc_macro::TokenStream;
 /// `async_trait` method is no longer an `async fn` when the attribute sees it.
 #[proc_macro_attribute]
 pub fn limited(options: TokenStream, function: TokenStream) -> TokenStream {
-    let expanded = syn::parse(options).and_then(|options| expand::expand(&options, function.clone().into()));
+    let expanded =
+        syn::parse(options).and_then(|options| expand::expand(&options, function.clone().into()));
     match expanded {
         Ok(expanded) => expanded.into(),
         Err(error) => {

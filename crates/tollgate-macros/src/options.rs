@@ -26,17 +26,22 @@ pub(crate) enum Wait {
 
 const NAMES: &str = "`limiter`, `key`, `wait`, `cost` or `crate`";
 
-const LIMITER_IS_MISSING: &str = "`limiter` is missing: add `limiter = …`, an expression of type `tollgate::Limiter`";
+const LIMITER_IS_MISSING: &str =
+    "`limiter` is missing: add `limiter = …`, an expression of type `tollgate::Limiter`";
 const KEY_IS_MISSING: &str = "`key` is missing: add `key = …`, the text or number whose quota is spent, \
                               or one text if all calls share a quota";
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let (mut limiter, mut key, mut wait, mut cost, mut tollgate) = (None, None, None, None, None);
+        let (mut limiter, mut key, mut wait, mut cost, mut tollgate) =
+            (None, None, None, None, None);
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
             if !input.peek(Token![=]) {
-                return Err(syn::Error::new(name.span(), format!("expected `{name} = …`")));
+                return Err(syn::Error::new(
+                    name.span(),
+                    format!("expected `{name} = …`"),
+                ));
             }
             input.parse::<Token![=]>()?;
             match name.to_string().as_str() {
@@ -46,7 +51,10 @@ impl Parse for Options {
                 "cost" => set(&mut cost, &name, input.parse()?)?,
                 "crate" => set(&mut tollgate, &name, input.call(Path::parse_mod_style)?)?,
                 _ => {
-                    return Err(syn::Error::new(name.span(), format!("unknown option `{name}`, expected {NAMES}")));
+                    return Err(syn::Error::new(
+                        name.span(),
+                        format!("unknown option `{name}`, expected {NAMES}"),
+                    ));
                 }
             }
             if !input.is_empty() {
@@ -66,7 +74,10 @@ impl Parse for Options {
 
 fn set<T>(option: &mut Option<T>, name: &Ident, value: T) -> syn::Result<()> {
     match option.replace(value) {
-        Some(_) => Err(syn::Error::new(name.span(), format!("`{name}` is given twice"))),
+        Some(_) => Err(syn::Error::new(
+            name.span(),
+            format!("`{name}` is given twice"),
+        )),
         None => Ok(()),
     }
 }
@@ -74,12 +85,19 @@ fn set<T>(option: &mut Option<T>, name: &Ident, value: T) -> syn::Result<()> {
 impl Parse for Wait {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         match input.parse()? {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => period::parse(&text.value())
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => period::parse(&text.value())
                 .map(Self::Text)
                 .map_err(|message| syn::Error::new(text.span(), format!("`wait`: {message}"))),
-            Expr::Lit(ExprLit { lit: lit @ (Lit::Int(_) | Lit::Float(_)), .. }) => {
-                Err(syn::Error::new(lit.span(), "`wait` has no unit: write a text such as \"2s\", or a `Duration`"))
-            }
+            Expr::Lit(ExprLit {
+                lit: lit @ (Lit::Int(_) | Lit::Float(_)),
+                ..
+            }) => Err(syn::Error::new(
+                lit.span(),
+                "`wait` has no unit: write a text such as \"2s\", or a `Duration`",
+            )),
             expr => Ok(Self::Expr(Box::new(expr))),
         }
     }

@@ -35,8 +35,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         }
         let (name, after) = split(after, char::is_alphabetic);
         shortest = unit(name, shortest)?;
-        let us = number.replace('_', "").parse::<u64>().ok().and_then(|number| number.checked_mul(shortest));
-        sum_us = us.and_then(|us| us.checked_add(sum_us)).ok_or_else(|| format!("{text:?} is longer than 10 years"))?;
+        let us = number
+            .replace('_', "")
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(shortest));
+        sum_us = us
+            .and_then(|us| us.checked_add(sum_us))
+            .ok_or_else(|| format!("{text:?} is longer than 10 years"))?;
         rest = after;
     }
     match sum_us {
@@ -55,7 +61,9 @@ fn split(text: &str, is_part: fn(char) -> bool) -> (&str, &str) {
 fn unit(name: &str, longer_us: u64) -> Result<u64, String> {
     match UNITS.iter().find(|(_, names)| names.contains(&name)) {
         Some((us, _)) if *us < longer_us => Ok(*us),
-        Some(_) => Err(format!("unit {name} must follow a longer unit, as in 1h30m")),
+        Some(_) => Err(format!(
+            "unit {name} must follow a longer unit, as in 1h30m"
+        )),
         None if name.is_empty() => Err(format!("the time has no unit, expected {EXPECTED}")),
         None => Err(format!("unknown unit {name:?}, expected {EXPECTED}")),
     }
@@ -72,7 +80,12 @@ mod tests {
         let texts = "2s|1h30m|1 h 30 m| 250ms |min|10us|3µs|1_000s|2 days|1w|hr|1d1s|0s||2|2x|s2|30m1h|1s1s|2 s 3|_2s|-1s|1.5s|\
                      1month|2s,|99999999999999999999s|3650d|3651d|S|2S";
         for text in texts.split('|') {
-            assert_eq!(parse(text).ok(), Quota::parse_period(text).ok(), "{text:?}: {:?}", parse(text));
+            assert_eq!(
+                parse(text).ok(),
+                Quota::parse_period(text).ok(),
+                "{text:?}: {:?}",
+                parse(text)
+            );
         }
     }
 }

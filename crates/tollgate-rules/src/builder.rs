@@ -80,7 +80,11 @@ impl RuleSetBuilder {
     ///
     /// Fails with every mistake that was found.
     pub fn parse(&self, text: &str, format: Format) -> Result<RuleSet, RuleErrors> {
-        compile(&self.options, [(None, format.read(text, &self.options.limits))], &mut Vec::new())
+        compile(
+            &self.options,
+            [(None, format.read(text, &self.options.limits))],
+            &mut Vec::new(),
+        )
     }
 
     /// Parses several texts as one set. A mistake is reported with the name of its text.
@@ -128,8 +132,14 @@ impl RuleSetBuilder {
     }
 
     /// Loads as [`load`](Self::load) does, and notes the files of networks that the rules name, also when the load fails.
-    pub(crate) fn load_noting(&self, path: &Path, lists: &mut Vec<PathBuf>) -> Result<RuleSet, RuleErrors> {
-        let files = self.files(path).map_err(|error| error.in_file(Some(&path.into())))?;
+    pub(crate) fn load_noting(
+        &self,
+        path: &Path,
+        lists: &mut Vec<PathBuf>,
+    ) -> Result<RuleSet, RuleErrors> {
+        let files = self
+            .files(path)
+            .map_err(|error| error.in_file(Some(&path.into())))?;
         compile(&self.options, self.sources(files), lists)
     }
 
@@ -156,7 +166,8 @@ impl RuleSetBuilder {
         match self.files(path) {
             Ok(files) => {
                 for file in files.iter().chain(lists) {
-                    let text = load::text(file, &self.options.limits).map_err(|error| error.to_string());
+                    let text =
+                        load::text(file, &self.options.limits).map_err(|error| error.to_string());
                     (file, text).hash(&mut hasher);
                 }
             }
@@ -170,11 +181,17 @@ impl RuleSetBuilder {
     /// # Errors
     ///
     /// Fails with every mistake that was found in any of the files.
-    pub fn load_files(&self, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<RuleSet, RuleErrors> {
+    pub fn load_files(
+        &self,
+        paths: impl IntoIterator<Item = impl AsRef<Path>>,
+    ) -> Result<RuleSet, RuleErrors> {
         compile(&self.options, self.sources(paths), &mut Vec::new())
     }
 
-    fn sources(&self, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> impl Iterator<Item = Source> {
+    fn sources(
+        &self,
+        paths: impl IntoIterator<Item = impl AsRef<Path>>,
+    ) -> impl Iterator<Item = Source> {
         paths.into_iter().map(|path| {
             let file: Arc<Path> = path.as_ref().into();
             let tree = load::tree(&file, &self.options.limits);

@@ -30,7 +30,10 @@ pub(crate) const MAX_ERRORS: usize = 20;
 
 impl RuleErrors {
     pub(crate) fn new(errors: Vec<RuleError>, count: usize) -> Self {
-        Self { errors: errors.into(), count }
+        Self {
+            errors: errors.into(),
+            count,
+        }
     }
 
     /// Returns the mistakes, in the order of the files and of their lines.
@@ -70,13 +73,18 @@ impl fmt::Display for RuleErrors {
 
 impl fmt::Debug for RuleErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleErrors").field("count", &self.count).field("errors", &self.errors).finish()
+        f.debug_struct("RuleErrors")
+            .field("count", &self.count)
+            .field("errors", &self.errors)
+            .finish()
     }
 }
 
 impl std::error::Error for RuleErrors {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.errors.first().and_then(|error| std::error::Error::source(error))
+        self.errors
+            .first()
+            .and_then(|error| std::error::Error::source(error))
     }
 }
 
@@ -144,18 +152,31 @@ impl Position {
         let before = text.get(..byte).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.bytes().filter(|byte| *byte == b'\n').count();
-        Self { line: line as u32 + 1, column: before[start..].chars().count() as u32 + 1 }
+        Self {
+            line: line as u32 + 1,
+            column: before[start..].chars().count() as u32 + 1,
+        }
     }
 }
 
 impl RuleError {
     pub(crate) fn new(kind: RuleErrorKind, message: impl Into<String>) -> Self {
         let message = printable(&cut(&message.into(), MAX_TEXT)).into_owned();
-        Self { kind, file: None, at: None, field: String::new(), message, source: None }
+        Self {
+            kind,
+            file: None,
+            at: None,
+            field: String::new(),
+            message,
+            source: None,
+        }
     }
 
     pub(crate) fn io(message: impl Into<String>, source: std::io::Error) -> Self {
-        Self { source: Some(Arc::new(source)), ..Self::new(RuleErrorKind::Io, message) }
+        Self {
+            source: Some(Arc::new(source)),
+            ..Self::new(RuleErrorKind::Io, message)
+        }
     }
 
     pub(crate) fn at(mut self, at: Position) -> Self {
@@ -257,7 +278,10 @@ impl fmt::Display for RuleError {
 
 impl fmt::Debug for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleError").field("kind", &self.kind).field("message", &self.to_string()).finish()
+        f.debug_struct("RuleError")
+            .field("kind", &self.kind)
+            .field("message", &self.to_string())
+            .finish()
     }
 }
 

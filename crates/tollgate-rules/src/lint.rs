@@ -117,7 +117,11 @@ impl RuleSet {
     /// Use it in tools that check files.
     #[must_use]
     pub fn warnings(&self) -> Vec<RuleWarning> {
-        let mut lint = Lint { set: self, names: HashSet::new(), found: Vec::new() };
+        let mut lint = Lint {
+            set: self,
+            names: HashSet::new(),
+            found: Vec::new(),
+        };
         for (name, domain) in &self.domains {
             lint.names.clear();
             lint.collect_names(&domain.root);
@@ -140,7 +144,8 @@ impl<'a> Lint<'a> {
     fn collect_names(&mut self, level: &'a Level) {
         for id in level.ids() {
             let node = &self.set.nodes[id as usize];
-            self.names.extend(node.rule.as_ref().and_then(|rule| rule.name()));
+            self.names
+                .extend(node.rule.as_ref().and_then(|rule| rule.name()));
             if let Some(children) = &node.children {
                 self.collect_names(children);
             }
@@ -173,13 +178,20 @@ impl<'a> Lint<'a> {
 
     fn push(&mut self, origin: &Origin, kind: RuleWarningKind, message: &str) {
         let (file, message) = (origin.file.clone(), error::printable(message).into_owned());
-        self.found.push(RuleWarning { file, line: origin.line, kind, message });
+        self.found.push(RuleWarning {
+            file,
+            line: origin.line,
+            kind,
+            message,
+        });
     }
 
     /// A pattern or a default behind a pattern that matches every text that it matches.
     fn never_selected(&mut self, level: &Level, id: u32) {
         let selector = self.selector(id);
-        let Some(first) = level.covering(selector, id) else { return };
+        let Some(first) = level.covering(selector, id) else {
+            return;
+        };
         let first_node = &self.set.nodes[first as usize];
         let message = format!(
             "{} is never selected, because {} ({}) matches all its values",
@@ -187,7 +199,11 @@ impl<'a> Lint<'a> {
             shown(self.selector(first)),
             first_node.origin
         );
-        self.push(&self.set.nodes[id as usize].origin, RuleWarningKind::NeverSelected, &message);
+        self.push(
+            &self.set.nodes[id as usize].origin,
+            RuleWarningKind::NeverSelected,
+            &message,
+        );
     }
 
     fn no_effect(&mut self, level: &Level, id: u32) {
@@ -196,7 +212,8 @@ impl<'a> Lint<'a> {
             return;
         }
         // An exception from a default, or from a pattern.
-        let is_exception = selector.value.is_some() && level.has_other(&self.set.selectors, selector, id);
+        let is_exception =
+            selector.value.is_some() && level.has_other(&self.set.selectors, selector, id);
         if !is_exception {
             let message = format!(
                 "{} has no rate_limit and no descriptors, and is no exception from another rule, so it changes nothing",
@@ -208,10 +225,15 @@ impl<'a> Lint<'a> {
 
     fn unknown_names(&mut self, domain: &str, node: &Node) {
         let Some(rule) = &node.rule else { return };
-        let unknown: Vec<_> = rule.replaces().filter(|name| !self.names.contains(name)).map(str::to_owned).collect();
+        let unknown: Vec<_> = rule
+            .replaces()
+            .filter(|name| !self.names.contains(name))
+            .map(str::to_owned)
+            .collect();
         for name in unknown {
             let (name, domain) = (short(&name), short(domain));
-            let message = format!("replaces {name:?}, but no limit of the domain {domain} has that name");
+            let message =
+                format!("replaces {name:?}, but no limit of the domain {domain} has that name");
             self.push(&node.origin, RuleWarningKind::UnknownName, &message);
         }
     }
@@ -220,7 +242,10 @@ impl<'a> Lint<'a> {
     fn classes(&mut self, domain: &Domain) {
         for (at, class) in domain.priorities.iter().enumerate() {
             let name = short(class.name());
-            if let Some(first) = domain.priorities[..at].iter().find(|first| first.covers(class)) {
+            if let Some(first) = domain.priorities[..at]
+                .iter()
+                .find(|first| first.covers(class))
+            {
                 let message = format!(
                     "class {name:?} is never selected, because class {:?} ({}) has all its requests",
                     short(first.name()),
@@ -233,7 +258,9 @@ impl<'a> Lint<'a> {
                 && !made.keys().any(|key| *key == *selector.key)
             {
                 let key = short(&selector.key);
-                let message = format!("class {name:?} has the key {key:?}, which no action of rate_limits makes");
+                let message = format!(
+                    "class {name:?} has the key {key:?}, which no action of rate_limits makes"
+                );
                 self.push(&class.origin, RuleWarningKind::UnknownName, &message);
             }
         }
@@ -243,7 +270,9 @@ impl<'a> Lint<'a> {
     fn ambiguous(&mut self, keys: &BTreeSet<&str>, node: &Node, selector: &Selector) {
         let text = selector.composite();
         let other = text.match_indices('_').find_map(|(at, _)| {
-            let key = keys.get(&text[..at]).filter(|key| ***key != *selector.key)?;
+            let key = keys
+                .get(&text[..at])
+                .filter(|key| ***key != *selector.key)?;
             Some((*key, &text[at + 1..]))
         });
         if let Some((key, value)) = other {

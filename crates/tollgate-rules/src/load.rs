@@ -13,13 +13,20 @@ use crate::{Format, Limits, RuleError, RuleErrorKind, document::Node, error::Pos
 pub(crate) fn directory(path: &Path, limits: &Limits) -> Result<Vec<PathBuf>, RuleError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| unreadable(error, "the directory"))? {
-        let path = entry.map_err(|error| unreadable(error, "the directory"))?.path();
-        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let path = entry
+            .map_err(|error| unreadable(error, "the directory"))?
+            .path();
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if is_hidden || Format::of_path(&path).is_none() || path.is_dir() {
             continue;
         }
         if files.len() == limits.files {
-            let message = format!("a directory must have at most {} files of rules", limits.files);
+            let message = format!(
+                "a directory must have at most {} files of rules",
+                limits.files
+            );
             return Err(RuleError::new(RuleErrorKind::Limit, message));
         }
         files.push(path);
@@ -47,7 +54,8 @@ pub(crate) fn text(path: &Path, limits: &Limits) -> Result<String, RuleError> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
-        RuleError::new(RuleErrorKind::Syntax, "the file is not valid UTF-8").at(Position::of_byte(&text, valid))
+        RuleError::new(RuleErrorKind::Syntax, "the file is not valid UTF-8")
+            .at(Position::of_byte(&text, valid))
     })
 }
 
@@ -55,20 +63,36 @@ pub(crate) fn text(path: &Path, limits: &Limits) -> Result<String, RuleError> {
 type Stamp = (u64, Option<SystemTime>);
 
 /// Reads a file, again when it changed meanwhile. `after_read` runs between a read and the test.
-fn read_whole(path: &Path, limits: &Limits, mut after_read: impl FnMut()) -> Result<Vec<u8>, RuleError> {
+fn read_whole(
+    path: &Path,
+    limits: &Limits,
+    mut after_read: impl FnMut(),
+) -> Result<Vec<u8>, RuleError> {
     for _ in 0..3 {
         // To open a pipe waits for its writer.
-        let kind = fs::metadata(path).map_err(|error| unreadable(error, "the file"))?.file_type();
+        let kind = fs::metadata(path)
+            .map_err(|error| unreadable(error, "the file"))?
+            .file_type();
         if !kind.is_file() {
-            let found = if kind.is_dir() { "a directory" } else { "a pipe, a socket or a device" };
-            return Err(RuleError::new(RuleErrorKind::Io, format!("expected a file, got {found}")));
+            let found = if kind.is_dir() {
+                "a directory"
+            } else {
+                "a pipe, a socket or a device"
+            };
+            return Err(RuleError::new(
+                RuleErrorKind::Io,
+                format!("expected a file, got {found}"),
+            ));
         }
         let mut file = File::open(path).map_err(|error| unreadable(error, "the file"))?;
         let before = stamp(&file, limits)?;
         // Room for the whole file, so that one call of the system reads it.
         let mut bytes = Vec::with_capacity(before.0 as usize + 1);
         let most = limits.bytes as u64 + 1;
-        (&mut file).take(most).read_to_end(&mut bytes).map_err(|error| unreadable(error, "the file"))?;
+        (&mut file)
+            .take(most)
+            .read_to_end(&mut bytes)
+            .map_err(|error| unreadable(error, "the file"))?;
         after_read();
         if bytes.len() > limits.bytes {
             return Err(limits.too_many_bytes(bytes.len() as u64));
@@ -82,7 +106,9 @@ fn read_whole(path: &Path, limits: &Limits, mut after_read: impl FnMut()) -> Res
 }
 
 fn stamp(file: &File, limits: &Limits) -> Result<Stamp, RuleError> {
-    let metadata = file.metadata().map_err(|error| unreadable(error, "the file"))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| unreadable(error, "the file"))?;
     if metadata.len() > limits.bytes as u64 {
         return Err(limits.too_many_bytes(metadata.len()));
     }
@@ -114,7 +140,10 @@ mod tests {
                 fs::write(&path, "domain: half and the rest").unwrap();
             }
         });
-        assert_eq!((bytes.unwrap().as_slice(), reads), (b"domain: half and the rest".as_slice(), 2));
+        assert_eq!(
+            (bytes.unwrap().as_slice(), reads),
+            (b"domain: half and the rest".as_slice(), 2)
+        );
 
         let mut reads = 0;
         let error = read_whole(&path, &Limits::default(), || {

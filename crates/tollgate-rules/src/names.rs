@@ -4,7 +4,11 @@ use tollgate::{Key, KeySecret};
 
 /// Returns the name of one level: the key, and the value if there is one.
 pub(crate) fn metric_part(key: &str, value: &str) -> String {
-    if value.is_empty() { key.to_owned() } else { format!("{key}_{value}") }
+    if value.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{key}_{value}")
+    }
 }
 
 /// Replaces the characters that separate names in metrics: `:`, `|` and the dots of IPv4 addresses.
@@ -35,7 +39,11 @@ fn ipv4_len(bytes: &[u8]) -> Option<usize> {
         if group > 0 {
             at += (bytes.get(at) == Some(&b'.')).then_some(1)?;
         }
-        let digits = bytes[at..].iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = bytes[at..]
+            .iter()
+            .take(3)
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         at += (digits > 0).then_some(digits)?;
     }
     Some(at)
@@ -49,7 +57,11 @@ pub(crate) fn policy_name(text: &str) -> String {
     if !text.is_empty() && text.len() <= 64 && text.chars().all(is_allowed) {
         return text.to_owned();
     }
-    let plain: String = text.chars().map(|sign| if is_allowed(sign) { sign } else { '-' }).take(51).collect();
+    let plain: String = text
+        .chars()
+        .map(|sign| if is_allowed(sign) { sign } else { '-' })
+        .take(51)
+        .collect();
     // The digest is the same in every process and every version: the counters in the store belong to the name.
     let digest = Key::secret(text, &KeySecret::new(b"name of a policy"));
     format!("{plain}.{}", &digest.encoded()[1..13])
@@ -74,11 +86,19 @@ mod tests {
 
     #[test]
     fn names_of_policies_are_allowed_and_different() {
-        assert_eq!(policy_name("tenant_gold.route_/export"), "tenant_gold.route_/export");
+        assert_eq!(
+            policy_name("tenant_gold.route_/export"),
+            "tenant_gold.route_/export"
+        );
         let names = [&"x".repeat(65), &"x".repeat(66), "a*", "a-", "a ", ""].map(policy_name);
         for (at, name) in names.iter().enumerate() {
             assert!(
-                tollgate::Policy::try_new(name, tollgate::Algorithm::FixedWindow, tollgate::Quota::per_day(1)).is_ok()
+                tollgate::Policy::try_new(
+                    name,
+                    tollgate::Algorithm::FixedWindow,
+                    tollgate::Quota::per_day(1)
+                )
+                .is_ok()
             );
             assert!(!names[..at].contains(name), "{name}");
         }

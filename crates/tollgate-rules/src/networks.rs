@@ -21,12 +21,19 @@ impl ClientNetworks {
     /// Returns what becomes of a request with these descriptors. A value that is no address, such as a network, is skipped.
     /// Of several addresses, a denied one decides, and then an allowed one.
     pub(crate) fn verdict_of(&self, descriptors: &[Descriptor<'_>]) -> NetworkVerdict {
-        let entries = descriptors.iter().flat_map(Descriptor::entries).filter(|entry| entry.key() == ADDRESS);
+        let entries = descriptors
+            .iter()
+            .flat_map(Descriptor::entries)
+            .filter(|entry| entry.key() == ADDRESS);
         let verdicts = entries.filter_map(|entry| Some(self.verdict(entry.value().parse().ok()?)));
-        verdicts.fold(NetworkVerdict::Limited, |found, verdict| match (found, verdict) {
-            (NetworkVerdict::Denied, _) | (_, NetworkVerdict::Denied) => NetworkVerdict::Denied,
-            (NetworkVerdict::Allowed, _) | (_, NetworkVerdict::Allowed) => NetworkVerdict::Allowed,
-            _ => NetworkVerdict::Limited,
+        verdicts.fold(NetworkVerdict::Limited, |found, verdict| {
+            match (found, verdict) {
+                (NetworkVerdict::Denied, _) | (_, NetworkVerdict::Denied) => NetworkVerdict::Denied,
+                (NetworkVerdict::Allowed, _) | (_, NetworkVerdict::Allowed) => {
+                    NetworkVerdict::Allowed
+                }
+                _ => NetworkVerdict::Limited,
+            }
         })
     }
 }

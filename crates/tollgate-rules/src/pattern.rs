@@ -31,13 +31,21 @@ impl Pattern {
     /// Each middle part is found at its first place after the one before it. That is enough, because a later place only
     /// leaves less room for the others.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
-        let [first, middle @ .., last] = &*self.parts else { return false };
-        if text.len() < self.len || !text.starts_with(first.as_bytes()) || !text.ends_with(last.as_bytes()) {
+        let [first, middle @ .., last] = &*self.parts else {
+            return false;
+        };
+        if text.len() < self.len
+            || !text.starts_with(first.as_bytes())
+            || !text.ends_with(last.as_bytes())
+        {
             return false;
         }
         let mut rest = &text[first.len()..text.len() - last.len()];
         for part in middle.iter().filter(|part| !part.is_empty()) {
-            match rest.windows(part.len()).position(|window| window == part.as_bytes()) {
+            match rest
+                .windows(part.len())
+                .position(|window| window == part.as_bytes())
+            {
                 Some(at) => rest = &rest[at + part.len()..],
                 None => return false,
             }
@@ -66,8 +74,13 @@ impl PatternList {
     /// Returns the node of the first pattern that matches.
     pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
         let matched = match &self.index {
-            None => self.patterns.iter().find(|(pattern, _)| pattern.matches(text)),
-            Some(index) => index.first(text, &self.patterns).map(|at| &self.patterns[at]),
+            None => self
+                .patterns
+                .iter()
+                .find(|(pattern, _)| pattern.matches(text)),
+            Some(index) => index
+                .first(text, &self.patterns)
+                .map(|at| &self.patterns[at]),
         };
         matched.map(|(_, node)| *node)
     }
@@ -102,8 +115,15 @@ impl PrefixIndex {
             let prefix = pattern.prefix().as_bytes();
             lengths.push(prefix.len());
             let hash = |group: &Group| STATE.hash_one(&*group.prefix);
-            let entry = groups.entry(STATE.hash_one(prefix), |group| &*group.prefix == prefix, hash);
-            let mut group = entry.or_insert_with(|| Group { prefix: prefix.into(), patterns: Vec::new() });
+            let entry = groups.entry(
+                STATE.hash_one(prefix),
+                |group| &*group.prefix == prefix,
+                hash,
+            );
+            let mut group = entry.or_insert_with(|| Group {
+                prefix: prefix.into(),
+                patterns: Vec::new(),
+            });
             group.get_mut().patterns.push(at);
         }
         lengths.sort_unstable();
@@ -113,12 +133,22 @@ impl PrefixIndex {
 
     fn first(&self, text: &[u8], patterns: &[(Pattern, u32)]) -> Option<usize> {
         let mut first = None;
-        for &length in self.lengths.iter().take_while(|length| **length <= text.len()) {
+        for &length in self
+            .lengths
+            .iter()
+            .take_while(|length| **length <= text.len())
+        {
             let prefix = &text[..length];
-            let Some(group) = self.groups.find(STATE.hash_one(prefix), |group| &*group.prefix == prefix) else {
+            let Some(group) = self
+                .groups
+                .find(STATE.hash_one(prefix), |group| &*group.prefix == prefix)
+            else {
                 continue;
             };
-            let earlier = group.patterns.iter().take_while(|at| first.is_none_or(|first| **at < first));
+            let earlier = group
+                .patterns
+                .iter()
+                .take_while(|at| first.is_none_or(|first| **at < first));
             if let Some(at) = earlier.copied().find(|at| patterns[*at].0.matches(text)) {
                 first = Some(at);
             }
@@ -136,7 +166,9 @@ mod tests {
     fn matches_slowly(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
-            Some((b'*', rest)) => (0..=text.len()).any(|skipped| matches_slowly(rest, &text[skipped..])),
+            Some((b'*', rest)) => {
+                (0..=text.len()).any(|skipped| matches_slowly(rest, &text[skipped..]))
+            }
             Some((byte, rest)) => text.first() == Some(byte) && matches_slowly(rest, &text[1..]),
         }
     }
@@ -155,7 +187,11 @@ mod tests {
             ("ab*bc", "abc", false),
             ("**", "", true),
         ] {
-            assert_eq!(Pattern::new(pattern).unwrap().matches(text.as_bytes()), expected, "{pattern} {text}");
+            assert_eq!(
+                Pattern::new(pattern).unwrap().matches(text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
         }
         assert!(Pattern::new("abc").is_none());
     }

@@ -66,8 +66,13 @@ impl PriorityClass {
 
     /// Returns whether a request with these descriptors belongs to the class, if it belongs to none before.
     pub(crate) fn has(&self, descriptors: &[Descriptor<'_>]) -> bool {
-        let Some(selector) = &self.selector else { return true };
-        descriptors.iter().flat_map(Descriptor::entries).any(|entry| selector.matches(entry))
+        let Some(selector) = &self.selector else {
+            return true;
+        };
+        descriptors
+            .iter()
+            .flat_map(Descriptor::entries)
+            .any(|entry| selector.matches(entry))
     }
 
     /// Returns whether every request of another class would belong to this one.
@@ -75,7 +80,9 @@ impl PriorityClass {
         match (&self.selector, &other.selector) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(own), Some(other)) => own.key == other.key && own.value.covers(other.value.text()),
+            (Some(own), Some(other)) => {
+                own.key == other.key && own.value.covers(other.value.text())
+            }
         }
     }
 }

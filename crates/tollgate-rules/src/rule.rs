@@ -61,12 +61,18 @@ impl fmt::Display for Limit {
 /// varies.
 fn quota_text(policy: &Policy) -> String {
     let algorithm = policy.algorithm().to_string();
-    let calendar = algorithm.strip_prefix("calendar_window(").and_then(|parts| parts.strip_suffix(')'));
+    let calendar = algorithm
+        .strip_prefix("calendar_window(")
+        .and_then(|parts| parts.strip_suffix(')'));
     let quota = match calendar.and_then(|parts| parts.split_once(", ")) {
         Some((unit, zone)) => format!("{}/{unit} in {zone}", policy.quota().amount()),
         None => policy.quota().to_string(),
     };
-    let leased = if policy.lease().is_some() { " leased" } else { "" };
+    let leased = if policy.lease().is_some() {
+        " leased"
+    } else {
+        ""
+    };
     let unranked = if policy.is_ranked() { "" } else { " unranked" };
     format!("{quota}{leased}{unranked}")
 }
@@ -87,7 +93,9 @@ impl Limit {
     pub(crate) fn of(policies: PolicySet) -> Self {
         let blocked = policies.iter().map(Policy::quota).find(Quota::is_blocked);
         match blocked {
-            Some(quota) => Self::Blocked { period: quota.period() },
+            Some(quota) => Self::Blocked {
+                period: quota.period(),
+            },
             None => Self::Policies(policies),
         }
     }
@@ -114,7 +122,11 @@ impl Rule {
     pub(crate) fn of_override(limit: LimitOverride, compat: Compat) -> Self {
         let (requests, unit) = (limit.requests().into(), limit.unit());
         // In Envoy's service, an override shares the counter of the rules.
-        let name = if compat.is_envoy() { unit.to_string() } else { format!("override.{unit}") };
+        let name = if compat.is_envoy() {
+            unit.to_string()
+        } else {
+            format!("override.{unit}")
+        };
         Self {
             limit: Limit::window(&name, requests, unit),
             name: None,
@@ -151,9 +163,10 @@ impl Rule {
         match &self.limit {
             Limit::Unlimited => None,
             Limit::Blocked { period } => Some((0, *period)),
-            Limit::Policies(policies) => {
-                policies.iter().next().map(|policy| (policy.quota().amount(), policy.quota().period()))
-            }
+            Limit::Policies(policies) => policies
+                .iter()
+                .next()
+                .map(|policy| (policy.quota().amount(), policy.quota().period())),
         }
     }
 
@@ -161,7 +174,8 @@ impl Rule {
     /// unlimited.
     #[must_use]
     pub fn unit(&self) -> Option<Unit> {
-        self.amount().and_then(|(_, period)| Unit::from_duration(period))
+        self.amount()
+            .and_then(|(_, period)| Unit::from_duration(period))
     }
 
     /// Returns the name of the limit, by which another rule can replace it.
@@ -218,7 +232,9 @@ impl Rule {
     /// Returns the file of the rule, and `None` for a rule that was not read from a file.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
-        self.origin.as_ref().and_then(|origin| origin.file.as_deref())
+        self.origin
+            .as_ref()
+            .and_then(|origin| origin.file.as_deref())
     }
 
     /// Returns the line of the rule in its file, from 1. `None` for a limit that the request brought along

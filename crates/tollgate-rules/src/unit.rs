@@ -34,7 +34,15 @@ pub enum Unit {
 
 impl Unit {
     /// Lists every unit, shortest first.
-    pub const ALL: [Self; 7] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+    pub const ALL: [Self; 7] = [
+        Self::Second,
+        Self::Minute,
+        Self::Hour,
+        Self::Day,
+        Self::Week,
+        Self::Month,
+        Self::Year,
+    ];
 
     /// Returns the name in lower case.
     #[must_use]
@@ -73,7 +81,9 @@ impl Unit {
     /// Returns the unit of this length, and `None` for any other length.
     #[must_use]
     pub fn from_duration(duration: Duration) -> Option<Self> {
-        Self::ALL.into_iter().find(|unit| unit.duration() == duration)
+        Self::ALL
+            .into_iter()
+            .find(|unit| unit.duration() == duration)
     }
 }
 
@@ -88,7 +98,10 @@ impl FromStr for Unit {
 
     /// Parses a name in any case.
     fn from_str(text: &str) -> Result<Self, UnknownUnit> {
-        Self::ALL.into_iter().find(|unit| unit.as_str().eq_ignore_ascii_case(text)).ok_or(UnknownUnit(()))
+        Self::ALL
+            .into_iter()
+            .find(|unit| unit.as_str().eq_ignore_ascii_case(text))
+            .ok_or(UnknownUnit(()))
     }
 }
 

@@ -159,7 +159,10 @@ pub use tollgate_tower::test_util;
 /// # }
 /// ```
 #[must_use]
-pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitLayer<K, GrpcStatus> {
+pub fn layer<K: KeyExtractor>(
+    limits: impl Into<LimiterSource>,
+    key: K,
+) -> RateLimitLayer<K, GrpcStatus> {
     builder(limits, key).build()
 }
 
@@ -181,13 +184,17 @@ pub fn layer<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateL
 ///     .build();
 /// # let _ = layer;
 /// ```
-pub fn builder<K: KeyExtractor>(limits: impl Into<LimiterSource>, key: K) -> RateLimitBuilder<K, GrpcStatus> {
-    RateLimitLayer::builder(limits, key).respond_with(GrpcStatus::new()).header_format(HeaderFormat::None).rpc_name(
-        |parts| {
+pub fn builder<K: KeyExtractor>(
+    limits: impl Into<LimiterSource>,
+    key: K,
+) -> RateLimitBuilder<K, GrpcStatus> {
+    RateLimitLayer::builder(limits, key)
+        .respond_with(GrpcStatus::new())
+        .header_format(HeaderFormat::None)
+        .rpc_name(|parts| {
             Protocol::detect(&parts.headers)?;
             service_and_method(parts.uri.path())
-        },
-    )
+        })
 }
 
 /// Compiles the examples of the README with the tests.

@@ -45,7 +45,10 @@ pub struct MethodLimiters {
 impl MethodLimiters {
     /// Creates a table in which `default` limits all calls, until exceptions are added.
     pub fn new(default: impl Into<LimiterSource>) -> Self {
-        Self { default: default.into(), named: Vec::new() }
+        Self {
+            default: default.into(),
+            named: Vec::new(),
+        }
     }
 
     /// Sets the limiter of one method, given by its path: `/package.Service/Method`.
@@ -83,7 +86,10 @@ impl MethodLimiters {
 
 impl From<MethodLimiters> for LimiterSource {
     fn from(methods: MethodLimiters) -> Self {
-        let limited = methods.named.iter().filter(|(_, limiter)| limiter.is_some());
+        let limited = methods
+            .named
+            .iter()
+            .filter(|(_, limiter)| limiter.is_some());
         let labels = metric_labels(limited.map(|(name, _)| name.as_str()));
         let names: HashSet<String> = methods.named.iter().map(|(name, _)| name.clone()).collect();
         let tiers = TieredLimiters::new(methods.default).by(move |parts| {
@@ -91,17 +97,23 @@ impl From<MethodLimiters> for LimiterSource {
             let (service, _) = service_and_method(path)?;
             names.get(path).or_else(|| names.get(service)).cloned()
         });
-        let tiers = methods.named.into_iter().fold(tiers, |tiers, (name, limiter)| match limiter {
-            Some(limiter) => tiers.tier(name, limiter),
-            None => tiers.exempt(name),
-        });
+        let tiers = methods
+            .named
+            .into_iter()
+            .fold(tiers, |tiers, (name, limiter)| match limiter {
+                Some(limiter) => tiers.tier(name, limiter),
+                None => tiers.exempt(name),
+            });
         Self::from(tiers).with_metric_labels(labels)
     }
 }
 
 impl fmt::Debug for MethodLimiters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MethodLimiters").field("default", &self.default).field("named", &self.named).finish()
+        f.debug_struct("MethodLimiters")
+            .field("default", &self.default)
+            .field("named", &self.named)
+            .finish()
     }
 }
 
@@ -112,7 +124,10 @@ mod tests {
     use super::*;
 
     fn limiter() -> Limiter {
-        Limiter::new(MemoryStore::new(), Policy::token_bucket("one", Quota::per_minute(1)))
+        Limiter::new(
+            MemoryStore::new(),
+            Policy::token_bucket("one", Quota::per_minute(1)),
+        )
     }
 
     #[test]

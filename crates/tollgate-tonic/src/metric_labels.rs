@@ -52,11 +52,19 @@ pub fn metric_labels<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Met
             None => service.other = index,
         }
     }
-    let values = labels.into_iter().map(|(service, method)| [service, method.unwrap_or_else(|| "other".to_owned())]);
+    let values = labels
+        .into_iter()
+        .map(|(service, method)| [service, method.unwrap_or_else(|| "other".to_owned())]);
     MetricLabels::new(["rpc_service", "rpc_method"], values, move |parts| {
         let (service, method) = service_and_method(parts.uri.path())?;
         let service = services.get(service)?;
-        Some(service.methods.get(method).copied().unwrap_or(service.other))
+        Some(
+            service
+                .methods
+                .get(method)
+                .copied()
+                .unwrap_or(service.other),
+        )
     })
 }
 

@@ -5,7 +5,8 @@
 /// Returns `None` when the path has another form.
 pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
-    (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some((service, method))
+    (!service.is_empty() && !method.is_empty() && !method.contains('/'))
+        .then_some((service, method))
 }
 
 /// Returns `service` when it is the full name of a service.
@@ -15,7 +16,10 @@ pub(crate) fn service_and_method(path: &str) -> Option<(&str, &str)> {
 /// Panics when the name is empty or contains a slash.
 pub(crate) fn checked_service(service: String) -> String {
     let is_name = !service.is_empty() && !service.contains('/');
-    assert!(is_name, "a service must be like package.Service, got {service:?}");
+    assert!(
+        is_name,
+        "a service must be like package.Service, got {service:?}"
+    );
     service
 }
 
@@ -25,7 +29,10 @@ pub(crate) fn checked_service(service: String) -> String {
 ///
 /// Panics when the path has another form than `/package.Service/Method`.
 pub(crate) fn checked_method(method: String) -> String {
-    assert!(service_and_method(&method).is_some(), "a method must be like /package.Service/Method, got {method:?}");
+    assert!(
+        service_and_method(&method).is_some(),
+        "a method must be like /package.Service/Method, got {method:?}"
+    );
     method
 }
 
@@ -35,7 +42,11 @@ pub(crate) fn checked_method(method: String) -> String {
 ///
 /// Panics when it is neither.
 pub(crate) fn checked_method_or_service(name: String) -> String {
-    if service_and_method(&name).is_some() { name } else { checked_service(name) }
+    if service_and_method(&name).is_some() {
+        name
+    } else {
+        checked_service(name)
+    }
 }
 
 #[cfg(test)]

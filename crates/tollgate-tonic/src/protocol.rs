@@ -24,7 +24,9 @@ impl Protocol {
         if !start.eq_ignore_ascii_case(GRPC) {
             return None;
         }
-        let end = rest.iter().position(|byte| matches!(byte, b'+' | b';' | b' '));
+        let end = rest
+            .iter()
+            .position(|byte| matches!(byte, b'+' | b';' | b' '));
         match &rest[..end.unwrap_or(rest.len())] {
             b"" => Some(Self::Grpc),
             web if web.eq_ignore_ascii_case(b"-web") => Some(Self::GrpcWeb),
@@ -36,7 +38,9 @@ impl Protocol {
     /// Returns a Trailers-Only response: the status stands in the headers, and there is no body.
     pub(crate) fn trailers_only<B: Default>(self, status: Status) -> Response<B> {
         let mut response = status.into_http();
-        response.headers_mut().insert(header::CONTENT_TYPE, self.content_type());
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, self.content_type());
         response
     }
 
@@ -54,21 +58,47 @@ mod tests {
     use super::*;
 
     fn detect(content_type: &'static str) -> Option<Protocol> {
-        Protocol::detect(&HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]))
+        Protocol::detect(&HeaderMap::from_iter([(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(content_type),
+        )]))
     }
 
     #[test]
     fn the_content_type_tells_the_protocol() {
-        for grpc in ["application/grpc", "application/grpc+proto", "Application/GRPC;v=1", "application/grpc ; v=1"] {
+        for grpc in [
+            "application/grpc",
+            "application/grpc+proto",
+            "Application/GRPC;v=1",
+            "application/grpc ; v=1",
+        ] {
             assert_eq!(detect(grpc), Some(Protocol::Grpc), "{grpc}");
         }
         assert_eq!(detect("application/grpc-web"), Some(Protocol::GrpcWeb));
-        assert_eq!(detect("application/grpc-web+proto"), Some(Protocol::GrpcWeb));
+        assert_eq!(
+            detect("application/grpc-web+proto"),
+            Some(Protocol::GrpcWeb)
+        );
         assert_eq!(detect("application/gRPC-Web"), Some(Protocol::GrpcWeb));
-        assert_eq!(detect("Application/gRPC-Web-Text"), Some(Protocol::GrpcWebText));
-        assert_eq!(detect("application/grpc-web-text"), Some(Protocol::GrpcWebText));
-        assert_eq!(detect("application/grpc-web-text+proto"), Some(Protocol::GrpcWebText));
-        for other in ["application/json", "application/grpcurl", "application/grpc-webby", "application/gr", ""] {
+        assert_eq!(
+            detect("Application/gRPC-Web-Text"),
+            Some(Protocol::GrpcWebText)
+        );
+        assert_eq!(
+            detect("application/grpc-web-text"),
+            Some(Protocol::GrpcWebText)
+        );
+        assert_eq!(
+            detect("application/grpc-web-text+proto"),
+            Some(Protocol::GrpcWebText)
+        );
+        for other in [
+            "application/json",
+            "application/grpcurl",
+            "application/grpc-webby",
+            "application/gr",
+            "",
+        ] {
             assert_eq!(detect(other), None, "{other}");
         }
         assert_eq!(Protocol::detect(&HeaderMap::new()), None);

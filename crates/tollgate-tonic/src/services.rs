@@ -29,8 +29,13 @@ use crate::path::{checked_service, service_and_method};
 pub fn services<N: Into<String>>(
     services: impl IntoIterator<Item = N>,
 ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
-    let services: HashSet<String> = services.into_iter().map(|name| checked_service(name.into())).collect();
-    move |parts| service_and_method(parts.uri.path()).is_some_and(|(service, _)| services.contains(service))
+    let services: HashSet<String> = services
+        .into_iter()
+        .map(|name| checked_service(name.into()))
+        .collect();
+    move |parts| {
+        service_and_method(parts.uri.path()).is_some_and(|(service, _)| services.contains(service))
+    }
 }
 
 /// Returns a predicate that selects the calls of the health service and of the reflection services.
@@ -71,10 +76,18 @@ mod tests {
     fn only_calls_of_the_named_services_are_selected() {
         assert!(!services(["a.B"])(&parts("/a.Bc/D")));
         assert!(!services(["a.B"])(&parts("/a.B")));
-        assert!(health_and_reflection()(&parts("/grpc.health.v1.Health/Check")));
-        assert!(health_and_reflection()(&parts("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")));
-        assert!(health_and_reflection()(&parts("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")));
-        assert!(!health_and_reflection()(&parts("/grpc.health.v1.Healthy/Check")));
+        assert!(health_and_reflection()(&parts(
+            "/grpc.health.v1.Health/Check"
+        )));
+        assert!(health_and_reflection()(&parts(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+        )));
+        assert!(health_and_reflection()(&parts(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        )));
+        assert!(!health_and_reflection()(&parts(
+            "/grpc.health.v1.Healthy/Check"
+        )));
     }
 
     #[test]

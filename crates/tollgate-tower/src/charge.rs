@@ -95,14 +95,23 @@ impl FinalCost {
     }
 
     /// Sets the responses that clear lockouts in the options of a layer.
-    pub(crate) fn set_clears(options: &mut Option<Self>, clears: impl Fn(StatusCode) -> bool + Send + Sync + 'static) {
+    pub(crate) fn set_clears(
+        options: &mut Option<Self>,
+        clears: impl Fn(StatusCode) -> bool + Send + Sync + 'static,
+    ) {
         let keeps = || CostOfOutcome::One(Arc::new(|_, charged| charged));
         let cost = options.take().map_or_else(keeps, |before| before.cost);
-        *options = Some(Self { cost, clears: Some(Arc::new(clears)) });
+        *options = Some(Self {
+            cost,
+            clears: Some(Arc::new(clears)),
+        });
     }
 
     fn is_cleared(&self, outcome: Outcome<'_>) -> bool {
-        self.clears.as_ref().zip(outcome.status()).is_some_and(|(clears, status)| clears(status))
+        self.clears
+            .as_ref()
+            .zip(outcome.status())
+            .is_some_and(|(clears, status)| clears(status))
     }
 }
 
@@ -121,9 +130,15 @@ impl CostOfOutcome {
             Self::One(final_cost) => Costs::new(final_cost(outcome, decision.cost())),
             Self::Each(final_costs) => final_costs(outcome, decision),
         };
-        let left = |charged: Cost, last: Option<Cost>| charged.units().saturating_sub(last.unwrap_or(charged).units());
+        let left = |charged: Cost, last: Option<Cost>| {
+            charged
+                .units()
+                .saturating_sub(last.unwrap_or(charged).units())
+        };
         if let Self::One(_) = self
-            && decision.states().all(|state| state.cost() == decision.cost())
+            && decision
+                .states()
+                .all(|state| state.cost() == decision.cost())
         {
             // All policies have one cost, so none needs a name.
             let surplus = left(decision.cost(), last.cost_of(""));
@@ -167,7 +182,11 @@ impl Charged {
     /// Refunds `costs` in the background. The response does not wait for it.
     fn refund(&self, costs: Costs) {
         let is_in_process = self.limiter.is_in_process();
-        let Self { limiter, key, decision } = self.clone();
+        let Self {
+            limiter,
+            key,
+            decision,
+        } = self.clone();
         in_background(is_in_process, async move {
             if let Err(error) = limiter.refund(key, costs).of(&decision).await {
                 tracing::debug!(%error, "a refund failed");
@@ -185,10 +204,17 @@ impl Charged {
         is_refunded
     }
 
-    fn settle_cost(&self, final_cost: &CostOfOutcome, outcome: Outcome<'_>, due: Option<&Due>) -> bool {
+    fn settle_cost(
+        &self,
+        final_cost: &CostOfOutcome,
+        outcome: Outcome<'_>,
+        due: Option<&Due>,
+    ) -> bool {
         match due {
             None => {
-                let Some(surplus) = final_cost.surplus(&self.decision, outcome) else { return false };
+                let Some(surplus) = final_cost.surplus(&self.decision, outcome) else {
+                    return false;
+                };
                 self.refund(surplus);
                 return true;
             }
@@ -201,21 +227,39 @@ impl Charged {
 }
 
 impl Charge {
-    pub(crate) fn new(charged: SmallVec<[Charged; 1]>, due: Option<Due>, final_cost: FinalCost) -> Self {
-        Self { charged, due, final_cost: Some(final_cost), is_running: false }
+    pub(crate) fn new(
+        charged: SmallVec<[Charged; 1]>,
+        due: Option<Due>,
+        final_cost: FinalCost,
+    ) -> Self {
+        Self {
+            charged,
+            due,
+            final_cost: Some(final_cost),
+            is_running: false,
+        }
     }
 
     /// Settles the charge of each limiter. Returns whether one of them gets units back.
     pub(crate) fn settle(&mut self, outcome: Outcome<'_>) -> bool {
-        let Some(final_cost) = self.final_cost.take() else { return false };
+        let Some(final_cost) = self.final_cost.take() else {
+            return false;
+        };
         let settle = |charged: &Charged| charged.settle(&final_cost, outcome, self.due.as_ref());
-        self.charged.iter().map(settle).fold(false, |any, is_refunded| any | is_refunded)
+        self.charged
+            .iter()
+            .map(settle)
+            .fold(false, |any, is_refunded| any | is_refunded)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.settle(if self.is_running { Outcome::Panicked } else { Outcome::Cancelled });
+        self.settle(if self.is_running {
+            Outcome::Panicked
+        } else {
+            Outcome::Cancelled
+        });
     }
 }
 
@@ -223,7 +267,10 @@ impl Drop for Charge {
 fn clear_lockouts(limiter: &Limiter, key: &Key) {
     let is_lockout = |policy: &&Policy| matches!(policy.algorithm(), Algorithm::Lockout { .. });
     // No error: the names are those of a set.
-    let Ok(lockouts) = PolicySet::try_new(limiter.policies().iter().filter(is_lockout).cloned()) else { return };
+    let Ok(lockouts) = PolicySet::try_new(limiter.policies().iter().filter(is_lockout).cloned())
+    else {
+        return;
+    };
     let is_in_process = limiter.is_in_process();
     let (limiter, key) = (limiter.with_policies(lockouts), key.clone());
     in_background(is_in_process, async move {

@@ -89,7 +89,10 @@ mod extract {
     impl<S: Sync> OptionalFromRequestParts<S> for Decisions {
         type Rejection = std::convert::Infallible;
 
-        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Self::Rejection> {
+        async fn from_request_parts(
+            parts: &mut Parts,
+            _: &S,
+        ) -> Result<Option<Self>, Self::Rejection> {
             Ok(parts.extensions.get().cloned())
         }
     }

@@ -148,15 +148,27 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         let state = match self.layer.admit(&mut parts) {
-            Verdict::Admit(pass) => State::calling(&mut self.inner, Request::from_parts(parts, body), pass),
+            Verdict::Admit(pass) => {
+                State::calling(&mut self.inner, Request::from_parts(parts, body), pass)
+            }
             Verdict::Reject(response) => {
                 discard(&parts, body);
-                State::Rejected { response: Some(response) }
+                State::Rejected {
+                    response: Some(response),
+                }
             }
             Verdict::Wait(wait) => {
                 let ready = L::hold(&mut self.inner, &wait);
-                let request = Box::new(WaitingRequest { wait, ready, parts, body });
-                State::Waiting { request: Some(request), layer: self.layer.clone() }
+                let request = Box::new(WaitingRequest {
+                    wait,
+                    ready,
+                    parts,
+                    body,
+                });
+                State::Waiting {
+                    request: Some(request),
+                    layer: self.layer.clone(),
+                }
             }
         };
         ResponseFuture { state }
@@ -165,7 +177,10 @@ where
 
 impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Gated<S, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gated").field("inner", &self.inner).field("layer", &self.layer).finish()
+        f.debug_struct("Gated")
+            .field("inner", &self.inner)
+            .field("layer", &self.layer)
+            .finish()
     }
 }
 
@@ -245,15 +260,21 @@ where
                     let waiting = request.as_mut().expect("the request is taken once");
                     match ready!(layer.poll_wait(&mut waiting.wait, &mut waiting.parts, cx)) {
                         Verdict::Admit(pass) => {
-                            let WaitingRequest { mut ready, parts, body, .. } =
-                                *request.take().expect("the request is taken once");
+                            let WaitingRequest {
+                                mut ready,
+                                parts,
+                                body,
+                                ..
+                            } = *request.take().expect("the request is taken once");
                             State::calling(&mut ready, Request::from_parts(parts, body), pass)
                         }
                         Verdict::Reject(response) => {
                             let WaitingRequest { parts, body, .. } =
                                 *request.take().expect("the request is taken once");
                             discard(&parts, body);
-                            State::Rejected { response: Some(response) }
+                            State::Rejected {
+                                response: Some(response),
+                            }
                         }
                         Verdict::Wait(wait) => {
                             waiting.wait = wait;
@@ -263,7 +284,9 @@ where
                 }
                 StateProj::Calling { future, pass } => {
                     if let Poll::Ready(response) = L::poll_revoked(pass, cx) {
-                        State::Rejected { response: Some(response) }
+                        State::Rejected {
+                            response: Some(response),
+                        }
                     } else {
                         L::set_running(pass, true);
                         let result = future.poll(cx);
@@ -324,8 +347,23 @@ impl<R> GateOptions<R> {
 
     /// Sets the responder. Returns the one before it, too.
     pub(crate) fn exchange_responder<R2>(self, responder: R2) -> (GateOptions<R2>, R) {
-        let Self { responder: before, exempt, retry_jitter, labels, has_logged_misconfiguration } = self;
-        (GateOptions { responder, exempt, retry_jitter, labels, has_logged_misconfiguration }, before)
+        let Self {
+            responder: before,
+            exempt,
+            retry_jitter,
+            labels,
+            has_logged_misconfiguration,
+        } = self;
+        (
+            GateOptions {
+                responder,
+                exempt,
+                retry_jitter,
+                labels,
+                has_logged_misconfiguration,
+            },
+            before,
+        )
     }
 
     #[inline]
@@ -337,13 +375,21 @@ impl<R> GateOptions<R> {
     #[inline]
     pub(crate) fn jitter(&self) -> Duration {
         let max = self.retry_jitter;
-        if max.is_zero() { Duration::ZERO } else { max.mul_f64(fastrand::f64()) }
+        if max.is_zero() {
+            Duration::ZERO
+        } else {
+            max.mul_f64(fastrand::f64())
+        }
     }
 
     /// Logs that no request has a key, and what follows. The mistake is the same for every request, so it is logged once.
     pub(crate) fn log_misconfiguration(&self, error: &KeyError, consequence: &str) {
         let is_misconfigured = error.kind() == KeyErrorKind::Misconfigured;
-        if is_misconfigured && !self.has_logged_misconfiguration.swap(true, Ordering::Relaxed) {
+        if is_misconfigured
+            && !self
+                .has_logged_misconfiguration
+                .swap(true, Ordering::Relaxed)
+        {
             tracing::error!(hint = %error, "{consequence}");
         }
     }
@@ -353,12 +399,22 @@ impl<R> GateOptions<R> {
     where
         R: Respond<B>,
     {
-        metrics::count_rejection(reason.as_str(), &self.labels, LabelIndex::of(parts, &self.labels));
+        metrics::count_rejection(
+            reason.as_str(),
+            &self.labels,
+            LabelIndex::of(parts, &self.labels),
+        );
         let states = reason.states();
         let rejection = Rejection::new(reason, &states, self.jitter(), parts);
         let mut response = self.responder.respond(&rejection);
         let adds_retry_after = self.responder.adds_retry_after(&rejection);
-        add_headers(&rejection, None, &ResponseDetails::default(), adds_retry_after, response.headers_mut());
+        add_headers(
+            &rejection,
+            None,
+            &ResponseDetails::default(),
+            adds_retry_after,
+            response.headers_mut(),
+        );
         response
     }
 }

@@ -44,26 +44,38 @@ impl MetricLabels {
         let shared = |value: V| Arc::from(value.into());
         Self {
             names: Arc::new(names),
-            values: values.into_iter().map(|values| Box::from(values.map(shared))).collect(),
+            values: values
+                .into_iter()
+                .map(|values| Box::from(values.map(shared)))
+                .collect(),
             find: Some(Arc::new(find)),
         }
     }
 
     /// Returns the number of entries, the one for other requests included.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics have labels"))]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(dead_code, reason = "only metrics have labels")
+    )]
     pub(crate) fn len(&self) -> usize {
         self.values.len() + 1
     }
 
     /// Returns the index of the entry that applies to a request.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics have labels"))]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(dead_code, reason = "only metrics have labels")
+    )]
     pub(crate) fn index_of(&self, parts: &Parts) -> usize {
         let found = self.find.as_ref().and_then(|find| find(parts));
         found.map_or(self.values.len(), |index| index.min(self.values.len()))
     }
 
     /// Returns the names and the values of an entry.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only metrics have labels"))]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(dead_code, reason = "only metrics have labels")
+    )]
     pub(crate) fn pairs(&self, index: usize) -> impl Iterator<Item = (&'static str, Arc<str>)> {
         let values = self.values.get(index);
         self.names.iter().enumerate().map(move |(at, name)| {
@@ -75,7 +87,10 @@ impl MetricLabels {
 
 impl fmt::Debug for MetricLabels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetricLabels").field("names", &self.names).field("values", &self.values).finish_non_exhaustive()
+        f.debug_struct("MetricLabels")
+            .field("names", &self.names)
+            .field("values", &self.values)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,7 +101,10 @@ mod tests {
     use super::*;
 
     fn pairs(labels: &MetricLabels, index: usize) -> String {
-        labels.pairs(index).map(|(name, value)| format!("{name}={value} ")).collect()
+        labels
+            .pairs(index)
+            .map(|(name, value)| format!("{name}={value} "))
+            .collect()
     }
 
     #[test]
@@ -99,7 +117,10 @@ mod tests {
             (Some(usize::MAX), 2, "service=other method=other "),
             (None, 2, "service=other method=other "),
         ] {
-            let labels = MetricLabels::new(["service", "method"], [["a", "b"], ["c", "d"]], move |_| found);
+            let labels =
+                MetricLabels::new(["service", "method"], [["a", "b"], ["c", "d"]], move |_| {
+                    found
+                });
             assert_eq!(labels.len(), 3);
             assert_eq!(labels.index_of(&parts), index);
             assert_eq!(pairs(&labels, index), expected);
@@ -110,6 +131,9 @@ mod tests {
     fn the_default_has_no_labels() {
         let (parts, ()) = Request::new(()).into_parts();
         let none = MetricLabels::default();
-        assert_eq!((none.len(), none.index_of(&parts), pairs(&none, 0).as_str()), (1, 0, ""));
+        assert_eq!(
+            (none.len(), none.index_of(&parts), pairs(&none, 0).as_str()),
+            (1, 0, "")
+        );
     }
 }

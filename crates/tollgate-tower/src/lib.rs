@@ -139,9 +139,9 @@ pub use meter::{Counter, Meter};
 #[doc(hidden)]
 pub use rate_limit::check_and_queue;
 pub use rate_limit::{
-    Admitted, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource, MeteredReservation, RateLimit,
-    RateLimitBuilder, RateLimitLayer, Rejected, RequestLimiter, ReservationLayer, StateService, TieredLimiters,
-    reservation,
+    Admitted, HandlerLimiter, JointCheck, JointDecision, JointFuture, LimiterSource,
+    MeteredReservation, RateLimit, RateLimitBuilder, RateLimitLayer, Rejected, RequestLimiter,
+    ReservationLayer, StateService, TieredLimiters, reservation,
 };
 pub use rejection::{Rejection, Respond, respond_fn};
 pub use retry_after::RetryAfterLayer;

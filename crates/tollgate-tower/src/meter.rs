@@ -75,10 +75,20 @@ impl Count {
     }
 
     fn add(&self, units: u64) {
-        let sum =
-            |count: u64| Some(if count == Self::NOTHING { units } else { count.saturating_add(units) }.min(Self::MAX));
+        let sum = |count: u64| {
+            Some(
+                if count == Self::NOTHING {
+                    units
+                } else {
+                    count.saturating_add(units)
+                }
+                .min(Self::MAX),
+            )
+        };
         // The closure always returns a number, so the update succeeds.
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, sum);
+        let _ = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, sum);
     }
 
     fn set(&self, units: u64) {
@@ -93,7 +103,10 @@ impl Count {
 
 impl Meter {
     /// Counts nothing: the meter of a request that no limit applies to.
-    pub(crate) const UNREAD: Self = Self(Counter { counts: None, at: 0 });
+    pub(crate) const UNREAD: Self = Self(Counter {
+        counts: None,
+        at: 0,
+    });
 
     /// Creates a meter with one count, which is for all policies.
     #[must_use]
@@ -108,8 +121,14 @@ impl Meter {
     }
 
     fn with_policies(policies: Option<PolicySet>) -> Self {
-        let counts = Counts { policies, each: [const { Count::new() }; 1 + MAX_POLICIES] };
-        Self(Counter { counts: Some(Arc::new(counts)), at: 0 })
+        let counts = Counts {
+            policies,
+            each: [const { Count::new() }; 1 + MAX_POLICIES],
+        };
+        Self(Counter {
+            counts: Some(Arc::new(counts)),
+            at: 0,
+        })
     }
 
     /// Adds units to the count for all policies that have no count of their own.
@@ -133,38 +152,60 @@ impl Meter {
     /// Keep the counter when you add many small amounts: it does not search for the name again.
     #[must_use]
     pub fn counter(&self, policy: &str) -> Option<Counter> {
-        let Some(counts) = &self.0.counts else { return Some(self.0.clone()) };
+        let Some(counts) = &self.0.counts else {
+            return Some(self.0.clone());
+        };
         let at = counts.names().position(|name| name == policy)?;
-        Some(Counter { counts: Some(Arc::clone(counts)), at: at + 1 })
+        Some(Counter {
+            counts: Some(Arc::clone(counts)),
+            at: at + 1,
+        })
     }
 
     /// Returns the units that were counted for the policy with this name: its own count, or the count for all policies.
     /// `None` when nothing was counted for it.
     #[must_use]
     pub fn counted(&self, policy: &str) -> Option<u64> {
-        self.counter(policy).and_then(|own| own.get()).or_else(|| self.get())
+        self.counter(policy)
+            .and_then(|own| own.get())
+            .or_else(|| self.get())
     }
 
     /// Returns whether anything was counted. A count that was set to zero is a count.
     #[must_use]
     pub fn has_counted(&self) -> bool {
-        self.0.counts.as_ref().is_some_and(|counts| counts.each.iter().any(|count| count.get().is_some()))
+        self.0
+            .counts
+            .as_ref()
+            .is_some_and(|counts| counts.each.iter().any(|count| count.get().is_some()))
     }
 
     /// Returns the cost for each policy: what was counted for it, or the estimate where nothing was counted.
     #[must_use]
     pub fn costs(&self, estimate: Costs) -> Costs {
-        let Some(policies) = self.0.counts.as_ref().and_then(|counts| counts.policies.as_ref()) else {
+        let Some(policies) = self
+            .0
+            .counts
+            .as_ref()
+            .and_then(|counts| counts.policies.as_ref())
+        else {
             return self.get().map_or(estimate, |units| Cost::new(units).into());
         };
-        let counted = policies.iter().filter_map(|policy| Some((policy.name(), self.counted(policy.name())?)));
-        counted.fold(estimate, |costs, (name, units)| costs.with(name.to_owned(), Cost::new(units)))
+        let counted = policies
+            .iter()
+            .filter_map(|policy| Some((policy.name(), self.counted(policy.name())?)));
+        counted.fold(estimate, |costs, (name, units)| {
+            costs.with(name.to_owned(), Cost::new(units))
+        })
     }
 }
 
 impl Counts {
     fn names(&self) -> impl Iterator<Item = &str> {
-        self.policies.iter().flat_map(PolicySet::iter).map(Policy::name)
+        self.policies
+            .iter()
+            .flat_map(PolicySet::iter)
+            .map(Policy::name)
     }
 }
 
@@ -220,8 +261,12 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for Meter {
 
     /// Returns the meter of the innermost layer that [reserves](crate::RateLimitBuilder::reserve). Without such a layer,
     /// logs the mistake once and returns a meter that counts nothing.
-    async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
-        static HAS_LOGGED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    async fn from_request_parts(
+        parts: &mut http::request::Parts,
+        _: &S,
+    ) -> Result<Self, Self::Rejection> {
+        static HAS_LOGGED: std::sync::atomic::AtomicBool =
+            std::sync::atomic::AtomicBool::new(false);
         let meter = parts.extensions.get().cloned();
         if meter.is_none() && !HAS_LOGGED.swap(true, Ordering::Relaxed) {
             tracing::error!(
@@ -240,7 +285,9 @@ mod tests {
     use super::*;
 
     fn policies() -> PolicySet {
-        PolicySet::from(["requests", "tokens"].map(|name| Policy::token_bucket(name, Quota::per_minute(10))))
+        PolicySet::from(
+            ["requests", "tokens"].map(|name| Policy::token_bucket(name, Quota::per_minute(10))),
+        )
     }
 
     #[test]
@@ -277,12 +324,27 @@ mod tests {
         let tokens = meter.counter("tokens").unwrap();
         tokens.set(0);
         assert!(meter.has_counted());
-        assert_eq!((meter.counted("tokens"), meter.counted("requests")), (Some(0), None));
-        assert_eq!(meter.costs(estimate()), Costs::from([("requests", 1), ("tokens", 0)]));
+        assert_eq!(
+            (meter.counted("tokens"), meter.counted("requests")),
+            (Some(0), None)
+        );
+        assert_eq!(
+            meter.costs(estimate()),
+            Costs::from([("requests", 1), ("tokens", 0)])
+        );
         meter.add(7);
-        assert_eq!((meter.counted("tokens"), meter.counted("requests")), (Some(0), Some(7)));
-        assert_eq!(meter.costs(estimate()), Costs::from([("requests", 7), ("tokens", 0)]));
-        assert_eq!(format!("{meter:?}"), r#"{"requests": None, "tokens": Some(0), "..": Some(7)}"#);
+        assert_eq!(
+            (meter.counted("tokens"), meter.counted("requests")),
+            (Some(0), Some(7))
+        );
+        assert_eq!(
+            meter.costs(estimate()),
+            Costs::from([("requests", 7), ("tokens", 0)])
+        );
+        assert_eq!(
+            format!("{meter:?}"),
+            r#"{"requests": None, "tokens": Some(0), "..": Some(7)}"#
+        );
     }
 
     #[test]
@@ -305,12 +367,20 @@ mod tests {
         meter.add(3);
         meter.set(4);
         assert_eq!(
-            (tokens.get(), meter.get(), meter.counted("any name"), meter.has_counted()),
+            (
+                tokens.get(),
+                meter.get(),
+                meter.counted("any name"),
+                meter.has_counted()
+            ),
             (None, None, None, false)
         );
         let estimate = Costs::from([("requests", 1), ("tokens", 850)]);
         assert_eq!(meter.costs(estimate.clone()), estimate);
-        assert_eq!(format!("{meter:?} {tokens:?}"), r#"{"..": None} Counter(None)"#);
+        assert_eq!(
+            format!("{meter:?} {tokens:?}"),
+            r#"{"..": None} Counter(None)"#
+        );
     }
 
     #[test]

@@ -3,21 +3,32 @@
 //! shadow mode, rejections and waiting requests.
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
+pub(crate) use off::{
+    AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection,
+};
 #[cfg(feature = "metrics")]
-pub(crate) use on::{AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection};
+pub(crate) use on::{
+    AdaptiveMetrics, LabelIndex, LimitMetrics, LookedUpMetrics, add_waiting, count_rejection,
+};
 
 /// Counts an answer of another service that pauses the calls of a limiter.
 #[cfg(feature = "outgoing")]
-#[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "nothing is counted without the feature"))]
+#[cfg_attr(
+    not(feature = "metrics"),
+    expect(unused_variables, reason = "nothing is counted without the feature")
+)]
 pub(crate) fn count_pause(limiter: &str) {
     #[cfg(feature = "metrics")]
-    metrics::counter!("tollgate_outgoing_pauses_total", "limiter" => limiter.to_owned()).increment(1);
+    metrics::counter!("tollgate_outgoing_pauses_total", "limiter" => limiter.to_owned())
+        .increment(1);
 }
 
 /// Counts a refused call of a limiter that could be repeated, by whether it is.
 #[cfg(feature = "outgoing")]
-#[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "nothing is counted without the feature"))]
+#[cfg_attr(
+    not(feature = "metrics"),
+    expect(unused_variables, reason = "nothing is counted without the feature")
+)]
 pub(crate) fn count_retry(limiter: &str, outcome: &'static str) {
     #[cfg(feature = "metrics")]
     metrics::counter!("tollgate_outgoing_retries_total", "limiter" => limiter.to_owned(), "outcome" => outcome)
@@ -80,13 +91,19 @@ mod on {
         }
 
         fn labels(self, labels: &MetricLabels) -> Vec<Label> {
-            labels.pairs(self.0).map(|(name, value)| Label::new(name, value)).collect()
+            labels
+                .pairs(self.0)
+                .map(|(name, value)| Label::new(name, value))
+                .collect()
         }
     }
 
     impl LimitMetrics {
         pub(crate) fn new(labels: &MetricLabels) -> Self {
-            Self { series: (0..labels.len()).map(|_| OnceLock::new()).collect(), is_other: false }
+            Self {
+                series: (0..labels.len()).map(|_| OnceLock::new()).collect(),
+                is_other: false,
+            }
         }
 
         /// Counts a decision.
@@ -97,13 +114,20 @@ mod on {
             index: LabelIndex,
             is_shadow: bool,
         ) {
-            let Some(series) = self.series.get(index.0) else { return };
+            let Some(series) = self.series.get(index.0) else {
+                return;
+            };
             let series = series.get_or_init(|| self.register(decision, &index.labels(labels)));
             for (state, counters) in decision.states().zip(series) {
                 if decision.is_allowed() {
                     counters.allowed.increment(1);
                 } else if state.is_exceeded() {
-                    if is_shadow { &counters.shadowed } else { &counters.denied }.increment(1);
+                    if is_shadow {
+                        &counters.shadowed
+                    } else {
+                        &counters.denied
+                    }
+                    .increment(1);
                 }
             }
         }
@@ -112,9 +136,15 @@ mod on {
             describe();
             if self.is_other {
                 // As many as a set may have, because the sets differ.
-                return (0..MAX_POLICIES).map(|_| PolicyCounters::new(OTHER, labels)).collect();
+                return (0..MAX_POLICIES)
+                    .map(|_| PolicyCounters::new(OTHER, labels))
+                    .collect();
             }
-            decision.policies().iter().map(|policy| PolicyCounters::new(policy.name(), labels)).collect()
+            decision
+                .policies()
+                .iter()
+                .map(|policy| PolicyCounters::new(policy.name(), labels))
+                .collect()
         }
     }
 
@@ -122,13 +152,23 @@ mod on {
         /// Returns the series of the policies of a set.
         pub(crate) fn of(&self, policies: &PolicySet, labels: &MetricLabels) -> LimitMetrics {
             // No name contains a plus sign.
-            let names = policies.iter().map(Policy::name).collect::<Vec<_>>().join("+");
+            let names = policies
+                .iter()
+                .map(Policy::name)
+                .collect::<Vec<_>>()
+                .join("+");
             let mut by_names = self.by_names.lock().unwrap_or_else(PoisonError::into_inner);
             if by_names.len() >= MAX_LISTS && !by_names.contains_key(&names) {
-                let other = || LimitMetrics { is_other: true, ..LimitMetrics::new(labels) };
+                let other = || LimitMetrics {
+                    is_other: true,
+                    ..LimitMetrics::new(labels)
+                };
                 return self.other.get_or_init(other).clone();
             }
-            by_names.entry(names).or_insert_with(|| LimitMetrics::new(labels)).clone()
+            by_names
+                .entry(names)
+                .or_insert_with(|| LimitMetrics::new(labels))
+                .clone()
         }
     }
 
@@ -144,7 +184,11 @@ mod on {
             Unit::Count,
             "Requests that the layer rejected, by reason and the labels of the layer."
         );
-        describe_gauge!("tollgate_waiting", Unit::Count, "Requests that wait for quota.");
+        describe_gauge!(
+            "tollgate_waiting",
+            Unit::Count,
+            "Requests that wait for quota."
+        );
         describe_counter!(
             "tollgate_outgoing_pauses_total",
             Unit::Count,
@@ -160,10 +204,17 @@ mod on {
     impl PolicyCounters {
         fn new(policy: &str, labels: &[Label]) -> Self {
             let counter = |outcome: &'static str| {
-                let own = [Label::new("policy", policy.to_owned()), Label::new("outcome", outcome)];
+                let own = [
+                    Label::new("policy", policy.to_owned()),
+                    Label::new("outcome", outcome),
+                ];
                 counter!("tollgate_decisions_total", [&own, labels].concat())
             };
-            Self { allowed: counter("allowed"), denied: counter("denied"), shadowed: counter("shadowed") }
+            Self {
+                allowed: counter("allowed"),
+                denied: counter("denied"),
+                shadowed: counter("shadowed"),
+            }
         }
     }
 
@@ -185,7 +236,10 @@ mod on {
 
     impl AdaptiveMetrics {
         pub(crate) fn new(name: &str) -> Self {
-            Self { name: name.to_owned(), gauges: OnceLock::new() }
+            Self {
+                name: name.to_owned(),
+                gauges: OnceLock::new(),
+            }
         }
 
         /// Records the result of a window.
@@ -199,7 +253,11 @@ mod on {
         }
 
         fn register(&self) -> [Gauge; 3] {
-            describe_gauge!("tollgate_adaptive_limit", Unit::Count, "Concurrency limit of an adaptive limiter.");
+            describe_gauge!(
+                "tollgate_adaptive_limit",
+                Unit::Count,
+                "Concurrency limit of an adaptive limiter."
+            );
             describe_gauge!(
                 "tollgate_adaptive_in_flight",
                 Unit::Count,
@@ -211,7 +269,12 @@ mod on {
                 "Mean latency of the last window of an adaptive limiter."
             );
             let gauge = |metric: &'static str| gauge!(metric, "limiter" => self.name.clone());
-            ["tollgate_adaptive_limit", "tollgate_adaptive_in_flight", "tollgate_adaptive_latency_seconds"].map(gauge)
+            [
+                "tollgate_adaptive_limit",
+                "tollgate_adaptive_in_flight",
+                "tollgate_adaptive_latency_seconds",
+            ]
+            .map(gauge)
         }
     }
 }
@@ -244,7 +307,14 @@ mod off {
             Self(())
         }
 
-        pub(crate) fn record_decision(&self, _: &Decision, _: &MetricLabels, _: LabelIndex, _: bool) {}
+        pub(crate) fn record_decision(
+            &self,
+            _: &Decision,
+            _: &MetricLabels,
+            _: LabelIndex,
+            _: bool,
+        ) {
+        }
     }
 
     impl LookedUpMetrics {

@@ -32,12 +32,17 @@ impl DoubleCountDetector {
             return false;
         }
         let inspected = self.inspected.fetch_add(1, Ordering::Relaxed);
-        let mut charged = parts.extensions.remove::<Charged>().unwrap_or(Charged(Vec::new()));
+        let mut charged = parts
+            .extensions
+            .remove::<Charged>()
+            .unwrap_or(Charged(Vec::new()));
         let shared_name = |is_same_key: bool| {
             charged.0.iter().find_map(|(other, outer)| {
                 let is_shared = |policy: &&Policy| {
                     let mut of_name = outer.iter().filter(|outer| outer.name() == policy.name());
-                    of_name.any(|outer| (branch_of(outer, other) == branch_of(policy, key)) == is_same_key)
+                    of_name.any(|outer| {
+                        (branch_of(outer, other) == branch_of(policy, key)) == is_same_key
+                    })
                 };
                 policies.iter().find(is_shared).map(Policy::name)
             })
@@ -91,11 +96,20 @@ impl OuterWait {
     /// Stores the wait for the spent policies of an admitted request, unless it is shorter than the stored one.
     #[cold]
     pub(crate) fn store(decision: &Decision, jitter: Duration, extensions: &mut Extensions) {
-        let spent = decision.states().enumerate().filter(|(_, state)| state.remaining() == 0);
-        let Some((index, state)) = spent.max_by_key(|(_, state)| state.next_unit_after()) else { return };
+        let spent = decision
+            .states()
+            .enumerate()
+            .filter(|(_, state)| state.remaining() == 0);
+        let Some((index, state)) = spent.max_by_key(|(_, state)| state.next_unit_after()) else {
+            return;
+        };
         let wait = state.next_unit_after().saturating_add(jitter);
         if Self::of(extensions).is_none_or(|outer| outer.wait < wait) {
-            extensions.insert(Self { wait, policies: decision.policies().clone(), index });
+            extensions.insert(Self {
+                wait,
+                policies: decision.policies().clone(),
+                index,
+            });
         }
     }
 
@@ -105,6 +119,9 @@ impl OuterWait {
 
     /// Returns the name of the policy that the client waits for.
     pub(crate) fn policy(&self) -> &str {
-        self.policies.iter().nth(self.index).map_or("", |policy| policy.name())
+        self.policies
+            .iter()
+            .nth(self.index)
+            .map_or("", |policy| policy.name())
     }
 }

@@ -12,26 +12,40 @@ pub(crate) struct RpcName<T> {
 
 impl<T> RpcName<T> {
     /// Stands for a request that is not a remote procedure call.
-    pub(crate) const NONE: Self = Self { service: None, method: None };
+    pub(crate) const NONE: Self = Self {
+        service: None,
+        method: None,
+    };
 }
 
 impl<'a> RpcName<&'a str> {
     pub(crate) fn new((service, method): (&'a str, &'a str)) -> Self {
-        Self { service: Some(truncate(service)), method: Some(truncate(method)) }
+        Self {
+            service: Some(truncate(service)),
+            method: Some(truncate(method)),
+        }
     }
 
     pub(crate) fn into_owned(self) -> RpcName<Box<str>> {
-        RpcName { service: self.service.map(Box::from), method: self.method.map(Box::from) }
+        RpcName {
+            service: self.service.map(Box::from),
+            method: self.method.map(Box::from),
+        }
     }
 }
 
 impl RpcName<Box<str>> {
     pub(crate) fn as_deref(&self) -> RpcName<&str> {
-        RpcName { service: self.service.as_deref(), method: self.method.as_deref() }
+        RpcName {
+            service: self.service.as_deref(),
+            method: self.method.as_deref(),
+        }
     }
 }
 
 fn truncate(name: &str) -> &str {
-    let end = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
+    let end = (0..=MAX_NAME_BYTES.min(name.len()))
+        .rev()
+        .find(|&end| name.is_char_boundary(end));
     &name[..end.unwrap_or_default()]
 }

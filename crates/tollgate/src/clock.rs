@@ -61,10 +61,16 @@ impl Clock {
     /// first clock of a process calibrates the counter, which usually takes 1 ms and at most 200 ms.
     #[must_use]
     pub fn monotonic() -> Self {
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Self(Source::Monotonic { epoch_us: micros(epoch), clock, start })
+        Self(Source::Monotonic {
+            epoch_us: micros(epoch),
+            clock,
+            start,
+        })
     }
 
     /// Creates a clock that stands at `now_us` until it is moved, for tests.
@@ -110,8 +116,13 @@ impl Clock {
     /// ```
     #[must_use]
     pub fn tokio() -> Self {
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(Source::Tokio { epoch_us: micros(epoch), start: Instant::now() })
+        let epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self(Source::Tokio {
+            epoch_us: micros(epoch),
+            start: Instant::now(),
+        })
     }
 
     /// Creates a clock that never goes back and goes on while the system sleeps. It counts from any time.
@@ -125,9 +136,11 @@ impl Clock {
     #[must_use]
     pub fn now_us(&self) -> u64 {
         match &self.0 {
-            Source::Monotonic { epoch_us, clock, start } => {
-                epoch_us + clock.delta_as_nanos(*start, clock.raw()) / 1_000
-            }
+            Source::Monotonic {
+                epoch_us,
+                clock,
+                start,
+            } => epoch_us + clock.delta_as_nanos(*start, clock.raw()) / 1_000,
             Source::Manual(now) => now.load(Ordering::Acquire),
             Source::Tokio { epoch_us, start } => epoch_us + micros(start.elapsed()),
             Source::SinceBoot => since_boot_us(),
@@ -173,7 +186,10 @@ impl fmt::Debug for Clock {
 
 /// Returns the whole microseconds of a duration, at most [`u64::MAX`] (584 000 years).
 pub(crate) fn micros(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
+    duration
+        .as_secs()
+        .saturating_mul(1_000_000)
+        .saturating_add(u64::from(duration.subsec_micros()))
 }
 
 /// Returns the time of the system's clock that goes on while the system sleeps.
@@ -187,12 +203,15 @@ fn since_boot_us() -> u64 {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: ClockId = ClockId::Monotonic;
     let time = clock_gettime(CLOCK);
-    (time.tv_sec as u64).saturating_mul(1_000_000).saturating_add(time.tv_nsec as u64 / 1_000)
+    (time.tv_sec as u64)
+        .saturating_mul(1_000_000)
+        .saturating_add(time.tv_nsec as u64 / 1_000)
 }
 
 /// Returns the time since the first call, by a clock that goes on while the system sleeps.
 #[cfg(not(unix))]
 fn since_boot_us() -> u64 {
-    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
     micros(START.elapsed())
 }

@@ -74,8 +74,19 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "calendar", feature = "metrics", feature = "redis", feature = "testing", feature = "tls")),
-    allow(dead_code, unreachable_pub, unused_imports, reason = "each of these features uses more of the crate")
+    not(all(
+        feature = "calendar",
+        feature = "metrics",
+        feature = "redis",
+        feature = "testing",
+        feature = "tls"
+    )),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "each of these features uses more of the crate"
+    )
 )]
 
 //!
@@ -163,7 +174,8 @@ pub use error::{Error, ErrorKind};
 #[doc(inline)]
 pub use limiter::{Limiter, LimiterBuilder, LimiterHandle, Outage};
 pub use model::{
-    Algorithm, Cost, Costs, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy, PolicySet, Priority, Quota,
+    Algorithm, Cost, Costs, Decision, Denied, Enforcement, Key, KeySecret, Lease, Policy,
+    PolicySet, Priority, Quota,
 };
 #[cfg(feature = "calendar")]
 pub use model::{CalendarUnit, TimeZone};

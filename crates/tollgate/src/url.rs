@@ -76,9 +76,9 @@ fn memory(url: &str) -> Result<Option<MemoryStore>, Error> {
     }
     match url.strip_prefix("memory:") {
         Some("" | "//") => Ok(Some(MemoryStore::new())),
-        Some(rest) => {
-            Err(Error::config(format!("the store URL is not valid: expected `memory:`, got `memory:{rest}`")))
-        }
+        Some(rest) => Err(Error::config(format!(
+            "the store URL is not valid: expected `memory:`, got `memory:{rest}`"
+        ))),
         None => Ok(None),
     }
 }
@@ -95,15 +95,17 @@ impl RedisStore {
 
     fn open(url: &str) -> Result<MemoryStore, Error> {
         Err(match url.split_once("://") {
-            Some((scheme @ ("redis" | "rediss" | "redis+unix" | "unix"), _)) => {
-                Error::config(format!("the URL scheme {scheme} needs the feature `redis` of the crate tollgate"))
-            }
-            Some((scheme, _)) if scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") => Error::config(
-                "a URL of a Redis Sentinel or a Redis Cluster needs the feature `redis` of the crate tollgate",
+            Some((scheme @ ("redis" | "rediss" | "redis+unix" | "unix"), _)) => Error::config(
+                format!("the URL scheme {scheme} needs the feature `redis` of the crate tollgate"),
             ),
-            _ => {
-                Error::config("a redis URL needs `://` after its scheme, and the feature `redis` of the crate tollgate")
+            Some((scheme, _)) if scheme.ends_with("+sentinel") || scheme.ends_with("+cluster") => {
+                Error::config(
+                    "a URL of a Redis Sentinel or a Redis Cluster needs the feature `redis` of the crate tollgate",
+                )
             }
+            _ => Error::config(
+                "a redis URL needs `://` after its scheme, and the feature `redis` of the crate tollgate",
+            ),
         })
     }
 }
@@ -118,7 +120,10 @@ mod tests {
             assert!(open(url).expect(url).is_in_process());
         }
         let error = open("memory://elsewhere").err().expect("an error");
-        assert_eq!(error.to_string(), "the store URL is not valid: expected `memory:`, got `memory://elsewhere`");
+        assert_eq!(
+            error.to_string(),
+            "the store URL is not valid: expected `memory:`, got `memory://elsewhere`"
+        );
     }
 
     #[cfg(feature = "redis")]
@@ -136,7 +141,14 @@ mod tests {
             let store = open(url).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert!(!store.is_in_process(), "{url}");
         }
-        for url in ["http://h", "h:6379", "", "redis+cluster://", "redis+sentinel://h", "redis://h/?prefx=shop"] {
+        for url in [
+            "http://h",
+            "h:6379",
+            "",
+            "redis+cluster://",
+            "redis+sentinel://h",
+            "redis://h/?prefx=shop",
+        ] {
             assert!(open(url).is_err(), "{url}");
         }
     }
@@ -145,7 +157,14 @@ mod tests {
     #[test]
     fn a_redis_url_names_the_missing_feature() {
         for url in ["redis://h", "rediss://h", "redis+cluster://h"] {
-            assert!(open(url).err().expect("an error").to_string().contains("feature `redis`"), "{url}");
+            assert!(
+                open(url)
+                    .err()
+                    .expect("an error")
+                    .to_string()
+                    .contains("feature `redis`"),
+                "{url}"
+            );
         }
     }
 }

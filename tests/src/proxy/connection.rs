@@ -74,7 +74,13 @@ async fn between(client: &mut TcpStream, orders: &watch::Receiver<Orders>) -> Re
     tokio::try_join!(
         requests(from_client, to_server, orders.clone()),
         receive(from_server, sender),
-        Replies { to_client, orders: orders.clone(), allowance: None, counted: (0, 0) }.deliver(receiver),
+        Replies {
+            to_client,
+            orders: orders.clone(),
+            allowance: None,
+            counted: (0, 0)
+        }
+        .deliver(receiver),
     )?;
     Ok(())
 }
@@ -121,7 +127,10 @@ async fn requests(
 }
 
 /// Reads replies and records their times, from which a delay counts.
-async fn receive(mut from: ReadHalf<'_>, pieces: mpsc::Sender<(Instant, Vec<u8>)>) -> Result<(), End> {
+async fn receive(
+    mut from: ReadHalf<'_>,
+    pieces: mpsc::Sender<(Instant, Vec<u8>)>,
+) -> Result<(), End> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
         // A connection that the server breaks ends like one that it closes: the replies before are delivered.
@@ -144,11 +153,16 @@ struct Replies<'a> {
 
 impl Replies<'_> {
     /// Delivers replies until the server closes, and then ends the connection.
-    async fn deliver(mut self, mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>) -> Result<Infallible, End> {
+    async fn deliver(
+        mut self,
+        mut pieces: mpsc::Receiver<(Instant, Vec<u8>)>,
+    ) -> Result<Infallible, End> {
         while let Some((came, bytes)) = pieces.recv().await {
             self.piece(came, &bytes).await?;
         }
-        self.orders.wait_for(|orders| !holds_replies(&orders.mode)).await?;
+        self.orders
+            .wait_for(|orders| !holds_replies(&orders.mode))
+            .await?;
         Err(End::Close)
     }
 
@@ -203,13 +217,23 @@ impl Replies<'_> {
     /// Returns the number of this piece in the current mode, from 1 on.
     fn count(&mut self) -> usize {
         let epoch = self.orders.borrow().epoch;
-        let before = if self.counted.0 == epoch { self.counted.1 } else { 0 };
+        let before = if self.counted.0 == epoch {
+            self.counted.1
+        } else {
+            0
+        };
         self.counted = (epoch, before + 1);
         before + 1
     }
 
     /// Delivers as many bytes as the allowance covers, and returns the rest.
-    async fn spend<'b>(&mut self, bytes: &'b [u8], epoch: u64, allowed: usize, end: End) -> Result<&'b [u8], End> {
+    async fn spend<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        epoch: u64,
+        allowed: usize,
+        end: End,
+    ) -> Result<&'b [u8], End> {
         let left = match self.allowance {
             Some((granted, left)) if granted == epoch => left,
             _ => allowed,

@@ -91,7 +91,13 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
         let addr = listener.local_addr().expect("it is bound");
         let counts = Arc::new(Counts::default());
-        let orders = Orders { mode: Mode::Pass, target, epoch: 0, resets: 0, forgets: 0 };
+        let orders = Orders {
+            mode: Mode::Pass,
+            target,
+            epoch: 0,
+            resets: 0,
+            forgets: 0,
+        };
         let (orders, seen) = watch::channel(orders);
         let serving = {
             let counts = Arc::clone(&counts);
@@ -101,7 +107,12 @@ impl Proxy {
             .name(format!("proxy {}", addr.port()))
             .spawn(serving)
             .expect("a thread can be started");
-        Self { addr, counts, orders: Some(orders), thread: Some(thread) }
+        Self {
+            addr,
+            counts,
+            orders: Some(orders),
+            thread: Some(thread),
+        }
     }
 
     /// Returns its address.
@@ -149,7 +160,9 @@ impl Proxy {
     pub fn lose_replies(&self) {
         let before = self.accepted();
         self.reset_all();
-        wait::until("the connections to end", ENDING, || self.accepted() >= self.open() + before);
+        wait::until("the connections to end", ENDING, || {
+            self.accepted() >= self.open() + before
+        });
         self.set(Mode::Pass);
     }
 
@@ -187,8 +200,14 @@ impl Drop for Proxy {
     }
 }
 
-fn serve(listener: TcpListener, orders: &watch::Receiver<Orders>, counts: &Arc<Counts>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+fn serve(
+    listener: TcpListener,
+    orders: &watch::Receiver<Orders>,
+    counts: &Arc<Counts>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     listener.set_nonblocking(true)?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;

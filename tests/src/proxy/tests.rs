@@ -46,13 +46,17 @@ fn pair() -> (Echo, Proxy) {
 
 fn connect(proxy: &Proxy) -> TcpStream {
     let stream = TcpStream::connect(proxy.addr()).expect("the proxy listens");
-    stream.set_read_timeout(Some(LIMIT)).expect("it is not zero");
+    stream
+        .set_read_timeout(Some(LIMIT))
+        .expect("it is not zero");
     stream.set_nodelay(true).expect("it is a socket");
     stream
 }
 
 fn say(stream: &mut TcpStream, words: &str) {
-    stream.write_all(words.as_bytes()).expect("the proxy takes bytes");
+    stream
+        .write_all(words.as_bytes())
+        .expect("the proxy takes bytes");
 }
 
 fn hear(stream: &mut TcpStream, length: usize) -> String {
@@ -70,16 +74,26 @@ fn echoes(stream: &mut TcpStream, words: &str) {
 /// Reads until the connection ends. Returns the text and the error.
 fn hear_out(stream: &mut TcpStream) -> (String, Option<ErrorKind>) {
     let mut bytes = Vec::new();
-    let end = stream.read_to_end(&mut bytes).err().map(|error| error.kind());
+    let end = stream
+        .read_to_end(&mut bytes)
+        .err()
+        .map(|error| error.kind());
     (String::from_utf8(bytes).expect("it is text"), end)
 }
 
 /// Checks that no byte comes for a while. Meaningful only together with a byte that comes later.
 fn silence(stream: &mut TcpStream) {
-    stream.set_read_timeout(Some(Duration::from_millis(30))).expect("it is not zero");
+    stream
+        .set_read_timeout(Some(Duration::from_millis(30)))
+        .expect("it is not zero");
     let error = stream.read(&mut [0]).expect_err("nothing is said");
-    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
-    stream.set_read_timeout(Some(LIMIT)).expect("it is not zero");
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
+    stream
+        .set_read_timeout(Some(LIMIT))
+        .expect("it is not zero");
 }
 
 #[test]
@@ -109,7 +123,9 @@ fn a_client_that_has_said_all_still_hears_the_reply() {
     let (_echo, proxy) = pair();
     let mut stream = connect(&proxy);
     say(&mut stream, "hello");
-    stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+    stream
+        .shutdown(std::net::Shutdown::Write)
+        .expect("it is open");
     assert_eq!(hear_out(&mut stream), ("hello".into(), None));
 }
 
@@ -142,7 +158,9 @@ fn a_muted_server_hears_and_its_reply_waits() {
     proxy.set(Mode::Mute);
     let mut stream = connect(&proxy);
     say(&mut stream, "hello");
-    wait::until("the server to hear", LIMIT, || echo.heard.load(Ordering::SeqCst) == 5);
+    wait::until("the server to hear", LIMIT, || {
+        echo.heard.load(Ordering::SeqCst) == 5
+    });
     silence(&mut stream);
     proxy.set(Mode::Pass);
     assert_eq!(hear(&mut stream, 5), "hello");
@@ -211,9 +229,14 @@ fn replies_that_are_held_back_are_lost_with_their_connections() {
     proxy.set(Mode::Mute);
     let mut stream = connect(&proxy);
     say(&mut stream, "lost");
-    wait::until("the server to hear it", LIMIT, || echo.heard.load(Ordering::SeqCst) == 4);
+    wait::until("the server to hear it", LIMIT, || {
+        echo.heard.load(Ordering::SeqCst) == 4
+    });
     proxy.lose_replies();
-    assert_eq!(hear_out(&mut stream), (String::new(), Some(ErrorKind::ConnectionReset)));
+    assert_eq!(
+        hear_out(&mut stream),
+        (String::new(), Some(ErrorKind::ConnectionReset))
+    );
     let mut again = connect(&proxy);
     echoes(&mut again, "hello");
 }
@@ -233,7 +256,10 @@ fn delayed_replies_overlap() {
         assert_eq!(hear(&mut stream, 20).len(), 20);
         let took = started.elapsed();
         assert!(took >= delay, "{took:?}");
-        assert!(took < delay * 10, "one after the other they would take 20 delays: {took:?}");
+        assert!(
+            took < delay * 10,
+            "one after the other they would take 20 delays: {took:?}"
+        );
     });
 }
 

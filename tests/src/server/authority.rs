@@ -1,6 +1,8 @@
 //! A certificate authority for tests, and its certificates.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd,
+};
 
 use crate::server::RedisServer;
 
@@ -33,7 +35,10 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().expect("a key");
         let pem = params.self_signed(&key).expect("a certificate").pem();
-        Self { pem, issuer: Issuer::new(params, key) }
+        Self {
+            pem,
+            issuer: Issuer::new(params, key),
+        }
     }
 
     /// Returns its own certificate in PEM.
@@ -61,14 +66,18 @@ impl Authority {
     #[must_use]
     pub fn sign_elsewhere(&self) -> Signed {
         self.signed(|params| {
-            params.subject_alt_names = vec![SanType::DnsName("elsewhere.test".try_into().expect("a name"))];
+            params.subject_alt_names = vec![SanType::DnsName(
+                "elsewhere.test".try_into().expect("a name"),
+            )];
         })
     }
 
     /// Starts a server with this certificate. It requires a client certificate of this authority where `asks` is set.
     #[must_use]
     pub fn server(&self, signed: &Signed, asks: bool) -> RedisServer {
-        RedisServer::builder().tls(&self.pem, &signed.certificate, &signed.key, asks).start()
+        RedisServer::builder()
+            .tls(&self.pem, &signed.certificate, &signed.key, asks)
+            .start()
     }
 
     fn signed(&self, change: impl FnOnce(&mut CertificateParams)) -> Signed {
@@ -76,7 +85,13 @@ impl Authority {
         let mut params = CertificateParams::new(names).expect("parameters");
         change(&mut params);
         let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
-        Signed { certificate, key: key.serialize_pem() }
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("a certificate")
+            .pem();
+        Signed {
+            certificate,
+            key: key.serialize_pem(),
+        }
     }
 }

@@ -19,7 +19,9 @@ pub fn find() -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = match env::var_os("REDIS_SERVER").filter(|chosen| !chosen.is_empty()) {
         Some(chosen) => on_path(&path, &chosen),
-        None => BINARIES.iter().find_map(|binary| on_path(&path, OsStr::new(binary))),
+        None => BINARIES
+            .iter()
+            .find_map(|binary| on_path(&path, OsStr::new(binary))),
     };
     found.expect(
         "this test needs a Redis server: run `cargo xtask test`, which installs one, \
@@ -30,7 +32,9 @@ pub fn find() -> PathBuf {
 /// Returns the first number of the version of a server.
 pub(crate) fn major(binary: &Path) -> u32 {
     let said = Command::new(binary).arg("--version").output();
-    let said = said.unwrap_or_else(|error| panic!("{} --version: {error}", binary.display())).stdout;
+    let said = said
+        .unwrap_or_else(|error| panic!("{} --version: {error}", binary.display()))
+        .stdout;
     let said = String::from_utf8_lossy(&said);
     first_number(&said).unwrap_or_else(|| panic!("{} --version: {said}", binary.display()))
 }
@@ -45,7 +49,9 @@ fn on_path(path: &OsString, program: &OsStr) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then_some(program);
     }
-    env::split_paths(path).map(|directory| directory.join(&program)).find(|file| file.is_file())
+    env::split_paths(path)
+        .map(|directory| directory.join(&program))
+        .find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -55,7 +61,10 @@ mod tests {
     #[test]
     fn the_first_number_of_a_version_is_found() {
         for (said, expected) in [
-            ("Redis server v=6.2.5 sha=00000000:0 malloc=jemalloc-5.1.0", Some(6)),
+            (
+                "Redis server v=6.2.5 sha=00000000:0 malloc=jemalloc-5.1.0",
+                Some(6),
+            ),
             ("Valkey server v=10.0.0 sha=0", Some(10)),
             ("no server", None),
         ] {
@@ -67,7 +76,10 @@ mod tests {
     fn a_program_is_found_by_name_and_by_path() {
         let path = OsString::from("/nowhere:/usr/bin:/bin");
         assert!(on_path(&path, OsStr::new("sh")).is_some_and(|sh| sh.ends_with("sh")));
-        assert_eq!(on_path(&path, OsStr::new("/bin/sh")), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(
+            on_path(&path, OsStr::new("/bin/sh")),
+            Some(PathBuf::from("/bin/sh"))
+        );
         assert_eq!(on_path(&path, OsStr::new("no-such-program")), None);
     }
 }

@@ -86,7 +86,10 @@ impl Builder {
             .file("server.crt", certificate)
             .file("server.key", key)
             .config("tls-ca-cert-file ca.crt\ntls-cert-file server.crt\ntls-key-file server.key")
-            .config(format!("tls-auth-clients {}", if asks { "yes" } else { "no" }))
+            .config(format!(
+                "tls-auth-clients {}",
+                if asks { "yes" } else { "no" }
+            ))
     }
 
     /// Listens at this address instead of 127.0.0.1: a local one, or that of a
@@ -137,13 +140,18 @@ impl Builder {
         if !self.arguments_since_7.is_empty() && binary::major(binary) >= 7 {
             self.arguments.append(&mut self.arguments_since_7);
         }
-        let directory =
-            tempfile::Builder::new().prefix("tollgate-redis-").tempdir().expect("a temporary directory can be made");
+        let directory = tempfile::Builder::new()
+            .prefix("tollgate-redis-")
+            .tempdir()
+            .expect("a temporary directory can be made");
         let has_bus = self.has_bus && binary::major(binary) >= 7;
         // Each attempt has ports of its own.
         let (settings, port, tls_port, running) = (0..ATTEMPTS)
             .find_map(|_| {
-                let (port, tls_port) = (self.port.unwrap_or_else(ports::free), self.tls.then(ports::free));
+                let (port, tls_port) = (
+                    self.port.unwrap_or_else(ports::free),
+                    self.tls.then(ports::free),
+                );
                 let mut settings = self.clone();
                 if has_bus {
                     settings = settings.arg("--cluster-port", ports::free().to_string());

@@ -40,7 +40,12 @@ pub(super) fn launch(
     let addr = settings.at(port);
     let started = Instant::now();
     let up = wait::until_some("the server to answer or to end", STARTING * 2, || {
-        if running.process.try_wait().expect("it is our process").is_some() {
+        if running
+            .process
+            .try_wait()
+            .expect("it is our process")
+            .is_some()
+        {
             Some(false)
         } else if answers(addr, settings.password.as_deref(), running.process.id()) {
             Some(true)
@@ -53,7 +58,8 @@ pub(super) fn launch(
     }
     running.end();
     let said = fs::read(&log).unwrap_or_default();
-    let said = String::from_utf8_lossy(said.get(to_index(before)..).unwrap_or_default()).into_owned();
+    let said =
+        String::from_utf8_lossy(said.get(to_index(before)..).unwrap_or_default()).into_owned();
     if said.contains("ddress already in use") {
         return Err(PortTaken);
     }
@@ -64,7 +70,12 @@ fn to_index(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
-fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>) -> io::Result<Running> {
+fn spawn(
+    settings: &Builder,
+    directory: &Path,
+    port: u16,
+    tls_port: Option<u16>,
+) -> io::Result<Running> {
     let configuration = directory.join(CONFIGURATION);
     let mut lines = settings.configuration.clone();
     if let Some(password) = &settings.password {
@@ -75,9 +86,15 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
     for (name, text) in &settings.files {
         fs::write(directory.join(name), text)?;
     }
-    let log = fs::OpenOptions::new().create(true).append(true).open(directory.join(LOG))?;
+    let log = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(directory.join(LOG))?;
 
-    let binary = settings.binary.as_deref().unwrap_or(Path::new("redis-server"));
+    let binary = settings
+        .binary
+        .as_deref()
+        .unwrap_or(Path::new("redis-server"));
     let mut process = Command::new(binary)
         .arg(&configuration)
         .args(["--port", &port.to_string()])
@@ -87,7 +104,12 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
         .args(["--save", ""])
         .args(["--appendonly", "no"])
         .args(["--daemonize", "no"])
-        .args(tls_port.map(|port| ["--tls-port".to_owned(), port.to_string()]).into_iter().flatten())
+        .args(
+            tls_port
+                .map(|port| ["--tls-port".to_owned(), port.to_string()])
+                .into_iter()
+                .flatten(),
+        )
         .args(&settings.arguments)
         .envs(settings.variables.iter().map(|(name, value)| (name, value)))
         .current_dir(directory)
@@ -96,7 +118,10 @@ fn spawn(settings: &Builder, directory: &Path, port: u16, tls_port: Option<u16>)
         .stderr(log)
         .spawn()?;
     match ChildGuard::on(&process, Some(directory)) {
-        Ok(guard) => Ok(Running { _guard: guard, process }),
+        Ok(guard) => Ok(Running {
+            _guard: guard,
+            process,
+        }),
         Err(error) => {
             let _ = process.kill();
             let _ = process.wait();
@@ -123,7 +148,10 @@ fn answers(addr: SocketAddr, password: Option<&str>, pid: u32) -> bool {
         return false;
     }
     if let Ok(version) = env::var("SERVER_VERSION") {
-        assert!(info.lines().any(|line| line == version), "the server is not {version}, which SERVER_VERSION says");
+        assert!(
+            info.lines().any(|line| line == version),
+            "the server is not {version}, which SERVER_VERSION says"
+        );
     }
     true
 }
@@ -134,7 +162,10 @@ pub(super) fn sign_in(addr: SocketAddr, password: Option<&str>) -> io::Result<Cl
     if let Some(password) = password {
         let reply = client.command(&["AUTH", password])?;
         if reply.is_error() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, reply.text()));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                reply.text(),
+            ));
         }
     }
     Ok(client)
@@ -142,5 +173,7 @@ pub(super) fn sign_in(addr: SocketAddr, password: Option<&str>) -> io::Result<Cl
 
 /// Returns the `name:value` lines of an `INFO` reply.
 pub(super) fn fields(info: &str) -> impl Iterator<Item = (&str, &str)> {
-    info.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(':'))
+    info.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(':'))
 }

@@ -117,13 +117,19 @@ impl RedisServer {
     /// When it is not running.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.running().as_ref().expect("the server is not running").process.id()
+        self.running()
+            .as_ref()
+            .expect("the server is not running")
+            .process
+            .id()
     }
 
     /// Returns whether its process exists; that of a paused server does.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.running().as_mut().is_some_and(|it| matches!(it.process.try_wait(), Ok(None)))
+        self.running()
+            .as_mut()
+            .is_some_and(|it| matches!(it.process.try_wait(), Ok(None)))
     }
 
     /// Returns its directory, with its configuration, its log and its files.
@@ -135,8 +141,10 @@ impl RedisServer {
     /// Returns its log, over all its restarts.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read(self.directory.path().join(launch::LOG))
-            .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into_owned())
+        fs::read(self.directory.path().join(launch::LOG)).map_or_else(
+            |_| String::new(),
+            |log| String::from_utf8_lossy(&log).into_owned(),
+        )
     }
 
     /// Kills it (SIGKILL) and waits until it is gone. Does nothing if it is not running.
@@ -159,7 +167,9 @@ impl RedisServer {
         for signal in [Signal::TERM, Signal::CONT] {
             running.signal(signal).expect("it is our process");
         }
-        wait::until_some("the server to end", ENDING, || running.process.try_wait().expect("it is our process"))
+        wait::until_some("the server to end", ENDING, || {
+            running.process.try_wait().expect("it is our process")
+        })
     }
 
     /// Kills it if it runs, and starts it again on the same port, empty.
@@ -170,7 +180,13 @@ impl RedisServer {
     pub fn restart(&self) {
         self.kill();
         let running = wait::until_some("the port to be free again", ENDING, || {
-            launch::launch(&self.settings, self.directory.path(), self.port, self.tls_port).ok()
+            launch::launch(
+                &self.settings,
+                self.directory.path(),
+                self.port,
+                self.tls_port,
+            )
+            .ok()
         });
         *self.running() = Some(running);
     }
@@ -188,8 +204,11 @@ impl RedisServer {
             // "pid (name) STATE …", and T is stopped.
             let stat = format!("/proc/{}/stat", self.pid());
             wait::until("the server to pause", ENDING, || {
-                fs::read_to_string(&stat)
-                    .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T")))
+                fs::read_to_string(&stat).is_ok_and(|stat| {
+                    stat.rsplit(')')
+                        .next()
+                        .is_some_and(|it| it.starts_with(" T"))
+                })
             });
         }
     }
@@ -246,7 +265,9 @@ impl RedisServer {
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.info("commandstats");
         // calls=3,usec=120,…
-        stats.get(&format!("cmdstat_{command}")).map_or(0, |stat| number_in(stat, "calls"))
+        stats
+            .get(&format!("cmdstat_{command}"))
+            .map_or(0, |stat| number_in(stat, "calls"))
     }
 
     /// Counts the keys, and those that expire.
@@ -255,12 +276,18 @@ impl RedisServer {
         let keyspace = self.info("keyspace");
         // db0:keys=3,expires=3,avg_ttl=…
         keyspace.values().fold((0, 0), |(keys, expires), database| {
-            (keys + number_in(database, "keys"), expires + number_in(database, "expires"))
+            (
+                keys + number_in(database, "keys"),
+                expires + number_in(database, "expires"),
+            )
         })
     }
 
     fn with_connection<T>(&self, talk: impl FnOnce(&mut Client) -> io::Result<T>) -> T {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // Put back only after a conversation that ended well: a late reply must not answer the next command.
         let mut client = connection.take().unwrap_or_else(|| self.client());
         match talk(&mut client) {
@@ -273,7 +300,10 @@ impl RedisServer {
     }
 
     fn disconnect(&self) {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 
     fn signal(&self, signal: Signal) {
@@ -289,7 +319,9 @@ impl RedisServer {
 
 impl fmt::Debug for RedisServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisServer").field("addr", &self.addr()).finish_non_exhaustive()
+        f.debug_struct("RedisServer")
+            .field("addr", &self.addr())
+            .finish_non_exhaustive()
     }
 }
 
@@ -301,8 +333,13 @@ impl Drop for RedisServer {
 
 impl Running {
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
-        Ok(kill_process(pid.ok_or(io::ErrorKind::InvalidInput)?, signal)?)
+        let pid = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        Ok(kill_process(
+            pid.ok_or(io::ErrorKind::InvalidInput)?,
+            signal,
+        )?)
     }
 
     fn end(&mut self) {
@@ -322,7 +359,9 @@ fn escaped(password: &str) -> String {
 }
 
 fn number_in(list: &str, name: &str) -> u64 {
-    list.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok()).unwrap_or(0)
+    list.split(',')
+        .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -46,18 +46,30 @@ pub fn enter() -> Result<(), String> {
         return Err("needs root".to_owned());
     }
     for program in ["ip", "tc", "unshare", "nsenter"] {
-        let found = Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let found = Command::new(program)
+            .arg("-V")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         found.map_err(|error| format!("needs {program} ({error})"))?;
     }
     let this = env::current_exe().map_err(|error| error.to_string())?;
     // Tried first: a container may forbid it to its root.
     let own = ["--net", "--mount", "sh", "-c"];
-    let tried = Command::new("unshare").args(own).arg("ip link set lo up").stderr(Stdio::null()).status();
+    let tried = Command::new("unshare")
+        .args(own)
+        .arg("ip link set lo up")
+        .stderr(Stdio::null())
+        .status();
     if !tried.is_ok_and(|status| status.success()) {
         return Err("needs the right to make network namespaces".to_owned());
     }
     let mut again = Command::new("unshare");
-    again.args(own).args(["ip link set lo up && exec \"$0\" \"$@\""]).arg(this).args(env::args_os().skip(1));
+    again
+        .args(own)
+        .args(["ip link set lo up && exec \"$0\" \"$@\""])
+        .arg(this)
+        .args(env::args_os().skip(1));
     Err(again.env(ENTERED, "1").exec().to_string())
 }
 
@@ -80,7 +92,10 @@ impl NetworkNamespace {
     /// Outside of namespaces, see [`enter`], and when the kernel refuses.
     #[must_use]
     pub fn start() -> Self {
-        assert!(is_inside(), "islands are made in namespaces of one's own alone");
+        assert!(
+            is_inside(),
+            "islands are made in namespaces of one's own alone"
+        );
         let directory = tempfile::Builder::new()
             .prefix("tollgate-namespace-")
             .tempdir()
@@ -93,14 +108,31 @@ impl NetworkNamespace {
             .expect("unshare can be started");
         let guard = ChildGuard::on(&holder, Some(directory.path())).expect("sh is everywhere");
         let mut there = String::new();
-        BufReader::new(holder.stdout.take().expect("it is piped")).read_line(&mut there).expect("it is ours");
+        BufReader::new(holder.stdout.take().expect("it is piped"))
+            .read_line(&mut there)
+            .expect("it is ours");
         assert_eq!(there, "there\n", "no namespace could be made");
         write_script(directory.path(), holder.id());
-        let namespace = Self { number: NEXT.fetch_add(1, Ordering::Relaxed), guard: Some(guard), holder, directory };
+        let namespace = Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            guard: Some(guard),
+            holder,
+            directory,
+        };
         let [home, away] = namespace.ends();
-        let words = format!("link add {home} address {} type veth peer name {away} address {}", mac(1), mac(2));
+        let words = format!(
+            "link add {home} address {} type veth peer name {away} address {}",
+            mac(1),
+            mac(2)
+        );
         run(Command::new("ip").args(words.split(' ')));
-        run(Command::new("ip").args(["link", "set", &away, "netns", &namespace.holder.id().to_string()]));
+        run(Command::new("ip").args([
+            "link",
+            "set",
+            &away,
+            "netns",
+            &namespace.holder.id().to_string(),
+        ]));
         run(&mut namespace.inside("ip", &["link", "set", "lo", "up"]));
         for (command, end, address) in [
             (Command::new("ip"), &home, namespace.local_address()),
@@ -131,7 +163,9 @@ impl NetworkNamespace {
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--target", &self.holder.id().to_string(), "--net", "--"]).arg(program.as_ref());
+        command
+            .args(["--target", &self.holder.id().to_string(), "--net", "--"])
+            .arg(program.as_ref());
         command
     }
 
@@ -141,7 +175,9 @@ impl NetworkNamespace {
     ///
     /// When there is no server binary.
     pub fn place(&self, builder: server::Builder) -> server::Builder {
-        builder.binary(self.directory.path().join(SCRIPT)).address(self.remote_address())
+        builder
+            .binary(self.directory.path().join(SCRIPT))
+            .address(self.remote_address())
     }
 
     /// Drops everything that the namespace sends. What is sent to it arrives.
@@ -189,7 +225,10 @@ impl NetworkNamespace {
     ///
     /// As [`NetworkNamespace::drop_packets`].
     pub fn drop_port(&self, port: u16) {
-        self.filter(&format!("tcp sport {port} drop"), &format!("tcp dport {port} drop"));
+        self.filter(
+            &format!("tcp sport {port} drop"),
+            &format!("tcp dport {port} drop"),
+        );
     }
 
     /// Limits the rate in each direction; packets that would wait longer than 200 ms are dropped.
@@ -199,9 +238,14 @@ impl NetworkNamespace {
     /// As [`NetworkNamespace::drop_sent`].
     pub fn limit_rate(&self, kilobits: u32) {
         let rate = format!("{kilobits}kbit");
-        for (mut tc, end) in [Command::new("tc"), self.command("tc")].into_iter().zip(self.ends()) {
-            let words =
-                ["qdisc", "replace", "dev", &end, "root", "tbf", "rate", &rate, "burst", "16kb", "latency", "200ms"];
+        for (mut tc, end) in [Command::new("tc"), self.command("tc")]
+            .into_iter()
+            .zip(self.ends())
+        {
+            let words = [
+                "qdisc", "replace", "dev", &end, "root", "tbf", "rate", &rate, "burst", "16kb",
+                "latency", "200ms",
+            ];
             run(tc.args(words));
         }
     }
@@ -209,19 +253,44 @@ impl NetworkNamespace {
     fn filter(&self, on_way_in: &str, on_way_out: &str) {
         let mut rules = String::from("add table inet tollgate\nflush table inet tollgate\n");
         for (hook, rule) in [("input", on_way_in), ("output", on_way_out)] {
-            writeln!(rules, "add chain inet tollgate {hook} {{ type filter hook {hook} priority 0; }}")
-                .expect("a string");
+            writeln!(
+                rules,
+                "add chain inet tollgate {hook} {{ type filter hook {hook} priority 0; }}"
+            )
+            .expect("a string");
             writeln!(rules, "add rule inet tollgate {hook} {rule}").expect("a string");
         }
-        let mut nft = self.command(filter_program()).args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nft");
-        nft.stdin.take().expect("it is piped").write_all(rules.as_bytes()).expect("it reads");
-        assert!(nft.wait().expect("it is ours").success(), "nft refuses:\n{rules}");
+        let mut nft = self
+            .command(filter_program())
+            .args(["-f", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("nft");
+        nft.stdin
+            .take()
+            .expect("it is piped")
+            .write_all(rules.as_bytes())
+            .expect("it reads");
+        assert!(
+            nft.wait().expect("it is ours").success(),
+            "nft refuses:\n{rules}"
+        );
     }
 
     /// Sets the hardware address for `address` at an end. Frames to a number that no end has are lost.
     fn point(&self, ip: &mut Command, end: usize, address: Ipv4Addr, number: u8) {
         let (address, lladdr, device) = (address.to_string(), mac(number), &self.ends()[end]);
-        run(ip.args(["neighbour", "replace", &address, "lladdr", &lladdr, "nud", "permanent", "dev", device]));
+        run(ip.args([
+            "neighbour",
+            "replace",
+            &address,
+            "lladdr",
+            &lladdr,
+            "nud",
+            "permanent",
+            "dev",
+            device,
+        ]));
     }
 
     fn inside(&self, program: &str, words: &[&str]) -> Command {
@@ -242,26 +311,38 @@ impl Drop for NetworkNamespace {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
         // The kernel takes its time to clear a namespace away; an end that is gone takes the other with it.
-        let _ = Command::new("ip").args(["link", "delete", &self.ends()[0]]).stderr(Stdio::null()).status();
+        let _ = Command::new("ip")
+            .args(["link", "delete", &self.ends()[0]])
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
 /// Returns whether packets can be filtered: with the program that `NFT` names, or nft on PATH.
 #[must_use]
 pub fn has_filter() -> bool {
-    let asked = Command::new(filter_program()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let asked = Command::new(filter_program())
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     asked.is_ok_and(|status| status.success())
 }
 
 fn filter_program() -> PathBuf {
-    env::var_os("NFT").filter(|chosen| !chosen.is_empty()).map_or_else(|| "nft".into(), PathBuf::from)
+    env::var_os("NFT")
+        .filter(|chosen| !chosen.is_empty())
+        .map_or_else(|| "nft".into(), PathBuf::from)
 }
 
 /// Writes the script that runs a server in the namespace.
 fn write_script(directory: &Path, holder: u32) {
     let script = directory.join(SCRIPT);
     let server = server::find_binary();
-    let line = format!("exec nsenter --target {holder} --net -- '{}' \"$@\"", server.display());
+    let line = format!(
+        "exec nsenter --target {holder} --net -- '{}' \"$@\"",
+        server.display()
+    );
     fs::write(&script, format!("#!/bin/sh\n{line}\n")).expect("it is our directory");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is our file");
 }
@@ -272,6 +353,13 @@ fn mac(number: u8) -> String {
 
 #[track_caller]
 fn run(command: &mut Command) {
-    let output = command.stdin(Stdio::null()).output().expect("it can be started");
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .expect("it can be started");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

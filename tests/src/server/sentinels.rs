@@ -40,7 +40,11 @@ impl RedisSentinels {
     /// As [`RedisSentinels::start`].
     #[must_use]
     pub fn start_in(namespace: &NetworkNamespace) -> Self {
-        Self::begin(false, |builder| builder.address(namespace.local_address()), |builder| namespace.place(builder))
+        Self::begin(
+            false,
+            |builder| builder.address(namespace.local_address()),
+            |builder| namespace.place(builder),
+        )
     }
 
     fn begin(
@@ -49,17 +53,25 @@ impl RedisSentinels {
         of_others: impl Fn(Builder) -> Builder,
     ) -> Self {
         let server = |of: &dyn Fn(Builder) -> Builder, lines: String| {
-            let builder = of(RedisServer::builder()).arg("--repl-diskless-sync-delay", "0").config(lines);
+            let builder = of(RedisServer::builder())
+                .arg("--repl-diskless-sync-delay", "0")
+                .config(lines);
             match has_passwords {
-                true => builder.password(SERVER_PASSWORD).config(format!("masterauth \"{SERVER_PASSWORD}\"")).start(),
+                true => builder
+                    .password(SERVER_PASSWORD)
+                    .config(format!("masterauth \"{SERVER_PASSWORD}\""))
+                    .start(),
                 false => builder.start(),
             }
         };
         let master = server(&of_master, String::new());
         let host = master.addr().ip();
-        let replicas = [(); 2].map(|()| server(&of_others, format!("replicaof {host} {}", master.port())));
+        let replicas =
+            [(); 2].map(|()| server(&of_others, format!("replicaof {host} {}", master.port())));
         wait::until("the replicas to be in step", LIMIT, || {
-            replicas.iter().all(|replica| field(replica, "replication", "master_link_status") == "up")
+            replicas
+                .iter()
+                .all(|replica| field(replica, "replication", "master_link_status") == "up")
         });
         let lines = format!(
             "sentinel monitor m {host} {} 2\nsentinel down-after-milliseconds m 1000\nsentinel failover-timeout m 5000",
@@ -68,7 +80,9 @@ impl RedisSentinels {
         let sentinel = |()| match has_passwords {
             true => of_others(RedisServer::builder())
                 .password(SENTINEL_PASSWORD)
-                .sentinel(format!("{lines}\nsentinel auth-pass m \"{SERVER_PASSWORD}\""))
+                .sentinel(format!(
+                    "{lines}\nsentinel auth-pass m \"{SERVER_PASSWORD}\""
+                ))
                 .start(),
             false => of_others(RedisServer::builder()).sentinel(&lines).start(),
         };
@@ -77,11 +91,15 @@ impl RedisSentinels {
             sentinels.iter().all(|sentinel| {
                 let reply = sentinel.command(&["SENTINEL", "MASTER", "m"]);
                 let words: Vec<_> = reply.items().iter().map(|word| word.text()).collect();
-                let is = |name: &str, number: &str| words.chunks(2).any(|pair| pair == [name, number]);
+                let is =
+                    |name: &str, number: &str| words.chunks(2).any(|pair| pair == [name, number]);
                 is("num-slaves", "2") && is("num-other-sentinels", "2") && is("flags", "master")
             })
         });
-        Self { servers: [master].into_iter().chain(replicas).collect(), sentinels }
+        Self {
+            servers: [master].into_iter().chain(replicas).collect(),
+            sentinels,
+        }
     }
 
     /// Makes every server refuse writes unless a replica has answered within two seconds.
@@ -91,7 +109,14 @@ impl RedisSentinels {
     /// When a server refuses.
     pub fn want_replicas(&self) {
         for server in &self.servers {
-            let words = ["CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "2"];
+            let words = [
+                "CONFIG",
+                "SET",
+                "min-replicas-to-write",
+                "1",
+                "min-replicas-max-lag",
+                "2",
+            ];
             assert_eq!(server.command(&words).text(), "OK");
         }
     }
@@ -105,7 +130,10 @@ impl RedisSentinels {
     /// Returns the URLs of the Sentinels.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.sentinels.iter().map(|sentinel| sentinel.url_at(sentinel.addr())).collect()
+        self.sentinels
+            .iter()
+            .map(|sentinel| sentinel.url_at(sentinel.addr()))
+            .collect()
     }
 
     /// Returns the server that began as master.
@@ -117,13 +145,19 @@ impl RedisSentinels {
     /// Returns the replica that became master, if one has.
     #[must_use]
     pub fn risen(&self) -> Option<&RedisServer> {
-        self.servers[1..].iter().find(|server| field(server, "replication", "role") == "master")
+        self.servers[1..]
+            .iter()
+            .find(|server| field(server, "replication", "role") == "master")
     }
 
     /// Returns the URL of a store that asks the Sentinels for the master.
     #[must_use]
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.sentinels.iter().map(|sentinel| sentinel.addr().to_string()).collect();
+        let hosts: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|sentinel| sentinel.addr().to_string())
+            .collect();
         format!("redis+sentinel://{}/m", hosts.join(","))
     }
 
@@ -135,7 +169,9 @@ impl RedisSentinels {
     pub fn wait_for_replicas(&self) {
         wait::until("the replicas to have all writes", LIMIT, || {
             let written = field(self.old(), "replication", "master_repl_offset");
-            self.servers[1..].iter().all(|server| field(server, "replication", "slave_repl_offset") == written)
+            self.servers[1..]
+                .iter()
+                .all(|server| field(server, "replication", "slave_repl_offset") == written)
         });
     }
 
@@ -146,7 +182,10 @@ impl RedisSentinels {
     /// When a replica refuses.
     pub fn empty_replicas(&self) {
         for server in &self.servers[1..] {
-            for words in [&["CONFIG", "SET", "replica-read-only", "no"][..], &["FLUSHALL"]] {
+            for words in [
+                &["CONFIG", "SET", "replica-read-only", "no"][..],
+                &["FLUSHALL"],
+            ] {
                 assert_eq!(server.command(words).text(), "OK");
             }
         }
@@ -159,7 +198,9 @@ impl RedisSentinels {
     /// When none does within a minute.
     pub fn fail_over(&self) {
         wait::until("the fail-over to begin", LIMIT, || {
-            !self.sentinels[0].command(&["SENTINEL", "FAILOVER", "m"]).is_error()
+            !self.sentinels[0]
+                .command(&["SENTINEL", "FAILOVER", "m"])
+                .is_error()
         });
     }
 
@@ -174,7 +215,9 @@ impl RedisSentinels {
         for sentinel in &self.sentinels {
             let mut listener = sentinel.client();
             listener.patience(LIMIT * 2).expect("it is not zero");
-            listener.command(&["SUBSCRIBE", "+switch-master"]).expect("it subscribes");
+            listener
+                .command(&["SUBSCRIBE", "+switch-master"])
+                .expect("it subscribes");
             let sender = sender.clone();
             thread::spawn(move || {
                 if listener.read().is_ok() {
@@ -196,7 +239,12 @@ impl RedisSentinels {
 pub fn field(server: &RedisServer, section: &str, name: &str) -> String {
     wait::until_some("a server that answers", LIMIT, || {
         let info = server.client().command(&["INFO", section]).ok()?.text();
-        Some(info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().to_owned())
+        Some(
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .unwrap_or_default()
+                .to_owned(),
+        )
     })
 }
 
@@ -207,7 +255,10 @@ pub fn field(server: &RedisServer, section: &str, name: &str) -> String {
 /// As [`field`].
 #[must_use]
 pub fn calls_of(server: &RedisServer, command: &str) -> u64 {
-    super::number_in(&field(server, "commandstats", &format!("cmdstat_{command}")), "calls")
+    super::number_in(
+        &field(server, "commandstats", &format!("cmdstat_{command}")),
+        "calls",
+    )
 }
 
 /// Counts the keys of the server, and those that expire, as [`field`] does.
@@ -218,5 +269,8 @@ pub fn calls_of(server: &RedisServer, command: &str) -> u64 {
 #[must_use]
 pub fn keys_of(server: &RedisServer) -> (u64, u64) {
     let database = field(server, "keyspace", "db0");
-    (super::number_in(&database, "keys"), super::number_in(&database, "expires"))
+    (
+        super::number_in(&database, "keys"),
+        super::number_in(&database, "expires"),
+    )
 }

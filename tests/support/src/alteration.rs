@@ -10,12 +10,18 @@ pub type Mutant = (&'static str, Algorithm, &'static str, &'static str);
 /// # Panics
 ///
 /// Names the mistakes that were not found, and a mistake whose text is in no script.
-pub fn find_mutants(mutants: &[Mutant], mut is_found: impl FnMut(Algorithm, &dyn Fn(&str) -> String) -> bool) {
+pub fn find_mutants(
+    mutants: &[Mutant],
+    mut is_found: impl FnMut(Algorithm, &dyn Fn(&str) -> String) -> bool,
+) {
     let mut survivors = Vec::new();
     for &(mistake, algorithm, right, wrong) in mutants {
         let alteration = Alteration::new(right, wrong);
         let is_found = is_found(algorithm, &|text| alteration.apply(text));
-        assert!(alteration.was_applied(), "the script has no such text: {mistake}");
+        assert!(
+            alteration.was_applied(),
+            "the script has no such text: {mistake}"
+        );
         if !is_found {
             survivors.push(mistake);
         }
@@ -35,15 +41,26 @@ impl<'a> Alteration<'a> {
     /// Creates an alteration that writes `wrong` in place of `right`.
     #[must_use]
     pub fn new(right: &'a str, wrong: &'a str) -> Self {
-        Self { right, wrong, was_applied: Cell::new(false) }
+        Self {
+            right,
+            wrong,
+            was_applied: Cell::new(false),
+        }
     }
 
     /// Returns the altered script. The names of the first policy end in `_1`, and in nothing in a script of one policy.
     pub fn apply(&self, script: &str) -> String {
         let is_set = script.contains("cost_1");
-        let of_script = |text: &str| if is_set { text.to_owned() } else { text.replace("_1", "") };
+        let of_script = |text: &str| {
+            if is_set {
+                text.to_owned()
+            } else {
+                text.replace("_1", "")
+            }
+        };
         let altered = script.replace(&of_script(self.right), &of_script(self.wrong));
-        self.was_applied.set(self.was_applied.get() || altered != script);
+        self.was_applied
+            .set(self.was_applied.get() || altered != script);
         altered
     }
 

@@ -8,7 +8,11 @@ use tollgate_tests::{RedisServer, WallClock};
 use crate::patient_limiter;
 
 /// The lengths of the jumps.
-pub const JUMPS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(3_600), Duration::from_secs(86_400)];
+pub const JUMPS: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(3_600),
+    Duration::from_secs(86_400),
+];
 
 /// The start of a day, and of every window that is measured.
 const START: Duration = Duration::from_secs(86_400 * 23_000);
@@ -85,8 +89,17 @@ impl JumpingServer {
     pub async fn start() -> Self {
         let clock = WallClock::new();
         let server = RedisServer::builder().clock(&clock).start();
-        let store = RedisStore::builder(server.url()).deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
-        Self { store, server, clock, next: 0 }
+        let store = RedisStore::builder(server.url())
+            .deny_cache_cap(Duration::ZERO)
+            .connect()
+            .await
+            .expect("a store");
+        Self {
+            store,
+            server,
+            clock,
+            next: 0,
+        }
     }
 
     /// Returns the server.
@@ -100,9 +113,21 @@ impl JumpingServer {
     /// # Panics
     ///
     /// When the store does not decide.
-    pub async fn forward(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, by: Duration) -> Landing {
-        let Landed { after, .. } = self.land(algorithm, phase, spent, |clock| clock.forward(by)).await;
-        Landing { before: spent, after, wrongly: Duration::ZERO }
+    pub async fn forward(
+        &mut self,
+        algorithm: Algorithm,
+        phase: Duration,
+        spent: u64,
+        by: Duration,
+    ) -> Landing {
+        let Landed { after, .. } = self
+            .land(algorithm, phase, spent, |clock| clock.forward(by))
+            .await;
+        Landing {
+            before: spent,
+            after,
+            wrongly: Duration::ZERO,
+        }
     }
 
     /// The same with a jump back; then continues as a client that waits as the answers say.
@@ -110,13 +135,40 @@ impl JumpingServer {
     /// # Panics
     ///
     /// When the store does not decide, and when such a client is denied for ever.
-    pub async fn back(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, by: Duration) -> Landing {
-        let Landed { limiter, key, due, after } = self.land(algorithm, phase, spent, |clock| clock.back(by)).await;
-        let wait = if after == 0 { self.next_unit(&limiter, &key).await } else { Duration::ZERO };
-        Landing { before: spent, after, wrongly: wait.saturating_sub(due) }
+    pub async fn back(
+        &mut self,
+        algorithm: Algorithm,
+        phase: Duration,
+        spent: u64,
+        by: Duration,
+    ) -> Landing {
+        let Landed {
+            limiter,
+            key,
+            due,
+            after,
+        } = self
+            .land(algorithm, phase, spent, |clock| clock.back(by))
+            .await;
+        let wait = if after == 0 {
+            self.next_unit(&limiter, &key).await
+        } else {
+            Duration::ZERO
+        };
+        Landing {
+            before: spent,
+            after,
+            wrongly: wait.saturating_sub(due),
+        }
     }
 
-    async fn land(&mut self, algorithm: Algorithm, phase: Duration, spent: u64, jump: impl Fn(&WallClock)) -> Landed {
+    async fn land(
+        &mut self,
+        algorithm: Algorithm,
+        phase: Duration,
+        spent: u64,
+        jump: impl Fn(&WallClock),
+    ) -> Landed {
         let policy = Policy::try_new("p", algorithm, Quota::new(BURST, PERIOD)).expect("a policy");
         let limiter = patient_limiter(self.store.clone(), policy);
         for _ in 0..100 {
@@ -130,7 +182,12 @@ impl JumpingServer {
             let after = drain(&limiter, &key, 10 * BURST).await;
             // On a machine that stood still meanwhile the window may have ended: the measurement is repeated.
             if began.elapsed() < TO_AN_EDGE {
-                return Landed { limiter, key, due, after };
+                return Landed {
+                    limiter,
+                    key,
+                    due,
+                    after,
+                };
             }
         }
         panic!("forty checks took longer than {TO_AN_EDGE:?} a hundred times in a row")
@@ -140,7 +197,12 @@ impl JumpingServer {
     async fn next_unit(&self, limiter: &Limiter, key: &Key) -> Duration {
         let mut waited = Duration::ZERO;
         for _ in 0..100 {
-            let Some(wait) = limiter.check(key.clone()).await.expect("a decision").retry_after() else {
+            let Some(wait) = limiter
+                .check(key.clone())
+                .await
+                .expect("a decision")
+                .retry_after()
+            else {
                 return waited;
             };
             self.clock.forward(wait);
@@ -153,7 +215,12 @@ impl JumpingServer {
 /// Spends up to `most` units, and returns how many were admitted.
 async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
     for spent in 0..most {
-        if limiter.check(key.clone()).await.expect("a decision").is_denied() {
+        if limiter
+            .check(key.clone())
+            .await
+            .expect("a decision")
+            .is_denied()
+        {
             return spent;
         }
     }
@@ -164,5 +231,9 @@ async fn drain(limiter: &Limiter, key: &Key, most: u64) -> u64 {
 async fn wait(limiter: &Limiter, key: &Key) -> Duration {
     let decision = limiter.peek(key.clone()).await.expect("a decision");
     let state = decision.states().next().expect("a state");
-    if state.remaining() > 0 { Duration::ZERO } else { state.next_unit_after() }
+    if state.remaining() > 0 {
+        Duration::ZERO
+    } else {
+        state.next_unit_after()
+    }
 }

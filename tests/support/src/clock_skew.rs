@@ -11,7 +11,11 @@ use tollgate_tests::{Process, RedisServer, WallClock};
 use crate::patient_limiter;
 
 /// The error of the clock of each process, in microseconds.
-pub const SKEWS: [[i64; 2]; 3] = [[1_000_000, -1_000_000], [3_600_000_000, -3_600_000_000], [-DAY, DAY]];
+pub const SKEWS: [[i64; 2]; 3] = [
+    [1_000_000, -1_000_000],
+    [3_600_000_000, -3_600_000_000],
+    [-DAY, DAY],
+];
 const DAY: i64 = 86_400_000_000;
 
 /// A little after the start of a day: far from every edge.
@@ -37,11 +41,24 @@ pub fn answers_under_skew(program: impl Fn() -> Command, skews: [i64; 2]) -> Vec
         command.arg(server.url()).envs(ours.variables());
         let process = Process::start(command, "done");
         let output = process.output();
-        let (clock, decisions): (Vec<_>, Vec<_>) = output.lines().partition(|line| line.starts_with("clock"));
-        let its: f64 = clock[0].split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a time");
+        let (clock, decisions): (Vec<_>, Vec<_>) =
+            output.lines().partition(|line| line.starts_with("clock"));
+        let its: f64 = clock[0]
+            .split(' ')
+            .nth(1)
+            .and_then(|it| it.parse().ok())
+            .expect("a time");
         let off = its - now() - skew_us as f64 / 1e6;
-        assert!(off.abs() < 60.0, "the clock is {off} s away from where it was set");
-        lines.extend(decisions.into_iter().filter(|line| *line != "done").map(str::to_owned));
+        assert!(
+            off.abs() < 60.0,
+            "the clock is {off} s away from where it was set"
+        );
+        lines.extend(
+            decisions
+                .into_iter()
+                .filter(|line| *line != "done")
+                .map(str::to_owned),
+        );
     }
     lines
 }
@@ -52,7 +69,9 @@ pub fn answers_under_skew(program: impl Fn() -> Command, skews: [i64; 2]) -> Vec
 ///
 /// When the store does not decide.
 pub fn run_caller(url: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on(async {
         println!("clock {}", now());
         let store = RedisStore::connect(url).await.expect("a store");
@@ -60,8 +79,16 @@ pub fn run_caller(url: &str) {
             let policy = Policy::try_new("p", algorithm, Quota::per_hour(20)).expect("a policy");
             let limiter = patient_limiter(store.clone(), policy);
             for cost in [1, 9, 6, 3, 1] {
-                let decision = limiter.check("acme").cost(Cost::new(cost)).await.expect("a decision");
-                let word = if decision.is_allowed() { "allowed" } else { "denied" };
+                let decision = limiter
+                    .check("acme")
+                    .cost(Cost::new(cost))
+                    .await
+                    .expect("a decision");
+                let word = if decision.is_allowed() {
+                    "allowed"
+                } else {
+                    "denied"
+                };
                 let remaining = decision.states().next().expect("a state").remaining();
                 println!("{algorithm:?} {cost} {word} {remaining}");
             }
@@ -73,5 +100,8 @@ pub fn run_caller(url: &str) {
 }
 
 fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_secs_f64()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("it is later than 1970")
+        .as_secs_f64()
 }

@@ -87,10 +87,16 @@ impl Crowd {
         };
         let mut processes: Vec<_> = (0..self.processes).map(start).collect();
         processes.iter().for_each(|process| process.tell("begin"));
-        let mut turns = Turns { processes: self.processes, ..Turns::default() };
+        let mut turns = Turns {
+            processes: self.processes,
+            ..Turns::default()
+        };
         for (at, process) in processes.iter_mut().enumerate() {
             process.wait_for_line("done");
-            process.output().lines().for_each(|line| turns.read(at, line));
+            process
+                .output()
+                .lines()
+                .for_each(|line| turns.read(at, line));
         }
         turns.turns.sort_unstable();
         turns.full = union(turns.full);
@@ -107,10 +113,16 @@ pub fn run_crowd(url: &str) {
     let max_wait = Duration::from_millis(variable(MAX_WAIT));
     let pause = Duration::from_millis(variable(PAUSE));
     let span = Duration::from_millis(variable(SPAN));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on(async {
-        let store =
-            RedisStore::builder(url).prefix("crowd").connect_timeout(PATIENCE).connect().await.expect("a store");
+        let store = RedisStore::builder(url)
+            .prefix("crowd")
+            .connect_timeout(PATIENCE)
+            .connect()
+            .await
+            .expect("a store");
         let quota = Quota::per_second(PER_SECOND).with_burst(BURST);
         let limiter = patient_limiter(store, Policy::leaky_bucket("queue", quota));
         println!("ready");
@@ -127,7 +139,9 @@ pub fn run_crowd(url: &str) {
             all.refused += answers.refused;
         }
         all.turns.iter().for_each(|turn| println!("turn {turn}"));
-        union(all.full).iter().for_each(|(from, to)| println!("full {from} {to}"));
+        union(all.full)
+            .iter()
+            .for_each(|(from, to)| println!("full {from} {to}"));
         println!("refused {}", all.refused);
         println!("done");
         // The parent reads the output and then ends this process.
@@ -135,11 +149,20 @@ pub fn run_crowd(url: &str) {
     });
 }
 
-async fn ask_until(until: Instant, limiter: Limiter, max_wait: Duration, pause: Duration) -> Answers {
+async fn ask_until(
+    until: Instant,
+    limiter: Limiter,
+    max_wait: Duration,
+    pause: Duration,
+) -> Answers {
     let mut answers = Answers::default();
     while Instant::now() < until {
         let asked = now_us();
-        let decision = limiter.check("hot").wait(max_wait).await.expect("a decision");
+        let decision = limiter
+            .check("hot")
+            .wait(max_wait)
+            .await
+            .expect("a decision");
         let (came, delay) = (now_us(), decision.delay().as_micros() as u64);
         let Some(retry) = decision.retry_after() else {
             answers.turns.push(asked + delay);
@@ -148,7 +171,9 @@ async fn ask_until(until: Instant, limiter: Limiter, max_wait: Duration, pause: 
             continue;
         };
         // A caller is refused while its turn would come after its longest wait.
-        answers.full.push((came, asked + (retry + max_wait).as_micros() as u64));
+        answers
+            .full
+            .push((came, asked + (retry + max_wait).as_micros() as u64));
         answers.refused += 1;
         tokio::time::sleep(retry).await;
     }
@@ -170,19 +195,28 @@ fn union(mut spans: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 fn wait_for_input() {
-    io::stdin().read_line(&mut String::new()).expect("a line or the end");
+    io::stdin()
+        .read_line(&mut String::new())
+        .expect("a line or the end");
 }
 
 fn variable<T: FromStr>(name: &str) -> T {
     let value = env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
-    value.parse().unwrap_or_else(|_| panic!("{name} is {value}"))
+    value
+        .parse()
+        .unwrap_or_else(|_| panic!("{name} is {value}"))
 }
 
 impl Turns {
     fn read(&mut self, process: usize, line: &str) {
         let mut words = line.split(' ');
         let word = words.next();
-        let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number");
+        let mut number = || {
+            words
+                .next()
+                .and_then(|word| word.parse().ok())
+                .expect("a number")
+        };
         match word {
             Some("turn") => self.turns.push((number(), process)),
             Some("full") => self.full.push((number(), number())),
@@ -217,7 +251,11 @@ impl Turns {
     /// Returns the share of the turns between the first and the last one that somebody used, in percent.
     #[must_use]
     pub fn share_of_time(&self) -> f64 {
-        let span = self.turns.last().zip(self.turns.first()).map_or(0, |((last, _), (first, _))| last - first);
+        let span = self
+            .turns
+            .last()
+            .zip(self.turns.first())
+            .map_or(0, |((last, _), (first, _))| last - first);
         100.0 * self.used() as f64 * TURN_US as f64 / (span + TURN_US) as f64
     }
 
@@ -226,15 +264,28 @@ impl Turns {
     #[must_use]
     pub fn least_share(&self, span: Duration) -> f64 {
         let span_us = span.as_micros() as u64;
-        let is_whole = |from: u64| self.turns.last().is_some_and(|(last, _)| last - from >= span_us);
+        let is_whole = |from: u64| {
+            self.turns
+                .last()
+                .is_some_and(|(last, _)| last - from >= span_us)
+        };
         let within = |at: usize, from: u64| {
-            let end = self.turns.partition_point(|(turn, _)| *turn < from + span_us);
+            let end = self
+                .turns
+                .partition_point(|(turn, _)| *turn < from + span_us);
             let within = &self.turns[at..end];
             let of = |process: usize| within.iter().filter(|(_, of)| *of == process).count();
             let least = (0..self.processes).map(of).min().unwrap_or_default();
             100.0 * least as f64 / within.len() as f64
         };
-        let spans = self.turns.iter().enumerate().filter(|(_, (from, _))| is_whole(*from));
-        spans.map(|(at, (from, _))| within(at, *from)).reduce(f64::min).unwrap_or_default()
+        let spans = self
+            .turns
+            .iter()
+            .enumerate()
+            .filter(|(_, (from, _))| is_whole(*from));
+        spans
+            .map(|(at, (from, _))| within(at, *from))
+            .reduce(f64::min)
+            .unwrap_or_default()
     }
 }

@@ -61,7 +61,10 @@ impl Deployment {
     /// When a server refuses to make the user.
     pub fn builder_as(&self, user: &str, prefix: &str) -> RedisStoreBuilder {
         self.on_every_server(&["ACL", "SETUSER", user, "on", "nopass", "~*", "+@all"]);
-        let urls = self.urls().into_iter().map(|url| url.replacen("redis://", &format!("redis://{user}:any@"), 1));
+        let urls = self
+            .urls()
+            .into_iter()
+            .map(|url| url.replacen("redis://", &format!("redis://{user}:any@"), 1));
         self.builder_at(urls.collect(), prefix)
     }
 
@@ -132,14 +135,22 @@ impl Deployment {
     /// Counts the calls of these commands at all masters.
     #[must_use]
     pub fn calls(&self, commands: &[&str]) -> u64 {
-        self.masters().iter().flat_map(|master| commands.iter().map(|command| master.calls(command))).sum()
+        self.masters()
+            .iter()
+            .flat_map(|master| commands.iter().map(|command| master.calls(command)))
+            .sum()
     }
 
     /// Counts the keys at all masters, and those that expire.
     #[must_use]
     pub fn keys_and_expires(&self) -> (u64, u64) {
-        let each = self.masters().into_iter().map(RedisServer::keys_and_expires);
-        each.fold((0, 0), |sum, (keys, expires)| (sum.0 + keys, sum.1 + expires))
+        let each = self
+            .masters()
+            .into_iter()
+            .map(RedisServer::keys_and_expires);
+        each.fold((0, 0), |sum, (keys, expires)| {
+            (sum.0 + keys, sum.1 + expires)
+        })
     }
 
     /// Checks that there are keys, and that all of them expire.
@@ -149,7 +160,10 @@ impl Deployment {
     /// When there is none, or one that does not expire.
     pub fn assert_every_key_expires(&self) {
         let (keys, expires) = self.keys_and_expires();
-        assert!(keys > 0 && keys == expires, "{keys} keys, of which {expires} expire");
+        assert!(
+            keys > 0 && keys == expires,
+            "{keys} keys, of which {expires} expire"
+        );
     }
 }
 
@@ -157,14 +171,23 @@ impl Deployment {
 fn valkey(test: &str) -> Option<RedisServer> {
     let Some(binary) = env::var_os("VALKEY_SERVER").filter(|chosen| !chosen.is_empty()) else {
         let is_ci = env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
-        assert!(!is_ci, "VALKEY_SERVER names no binary, and CI is set: `cargo xtask test` finds or installs Valkey");
+        assert!(
+            !is_ci,
+            "VALKEY_SERVER names no binary, and CI is set: `cargo xtask test` finds or installs Valkey"
+        );
         // Written to the standard output itself, which the capture of a test's output does not hold back.
         let line = format!("\n*** SKIPPED: {test}: VALKEY_SERVER names no binary ***\n");
-        stdout().write_all(line.as_bytes()).expect("the standard output is open");
+        stdout()
+            .write_all(line.as_bytes())
+            .expect("the standard output is open");
         return None;
     };
     let server = RedisServer::builder().binary(PathBuf::from(binary)).start();
     let info = server.info("server");
-    assert_eq!(info.get("server_name").map(String::as_str), Some("valkey"), "VALKEY_SERVER names another server");
+    assert_eq!(
+        info.get("server_name").map(String::as_str),
+        Some("valkey"),
+        "VALKEY_SERVER names another server"
+    );
     Some(server)
 }

@@ -40,8 +40,19 @@ impl Map {
     /// Creates an empty map.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        let content = Content { values: BTreeMap::new(), reads: 0, writes: 0, refused: 0, dice: Dice::new(1) };
-        Self { clock, conflicts: 0, fails: None, content: Arc::new(Mutex::new(content)) }
+        let content = Content {
+            values: BTreeMap::new(),
+            reads: 0,
+            writes: 0,
+            refused: 0,
+            dice: Dice::new(1),
+        };
+        Self {
+            clock,
+            conflicts: 0,
+            fails: None,
+            content: Arc::new(Mutex::new(content)),
+        }
     }
 
     /// Returns the same map, in which one of so many writes finds a change that others have made.
@@ -64,7 +75,10 @@ impl Map {
         self.content()
             .values
             .get(key)
-            .map(|(value, expires_ms, _)| Stored { value: value.clone(), expires_ms: *expires_ms })
+            .map(|(value, expires_ms, _)| Stored {
+                value: value.clone(),
+                expires_ms: *expires_ms,
+            })
     }
 
     /// Replaces the bytes of a key.
@@ -104,7 +118,10 @@ impl KeyValue for Map {
     type Read = Vec<(Vec<u8>, Option<u64>)>;
 
     async fn read(&self, keys: &[Vec<u8>]) -> Result<Snapshot<Self::Read>, Error> {
-        assert!(keys.is_sorted_by(|one, next| one < next), "keys are sorted and different");
+        assert!(
+            keys.is_sorted_by(|one, next| one < next),
+            "keys are sorted and different"
+        );
         // Others run between a read and its write.
         tokio::task::yield_now().await;
         if let Some(kind) = self.fails {
@@ -113,17 +130,29 @@ impl KeyValue for Map {
         let mut content = self.content();
         content.reads += 1;
         let found = keys.iter().map(|key| content.values.get(key));
-        let (values, writes): (Vec<_>, Vec<_>) =
-            found.map(|found| (found.map(|found| found.0.clone()), found.map(|found| found.2))).unzip();
+        let (values, writes): (Vec<_>, Vec<_>) = found
+            .map(|found| {
+                (
+                    found.map(|found| found.0.clone()),
+                    found.map(|found| found.2),
+                )
+            })
+            .unzip();
         let read = keys.iter().cloned().zip(writes).collect();
-        Ok(Snapshot { now_us: self.clock.now_us(), values, read })
+        Ok(Snapshot {
+            now_us: self.clock.now_us(),
+            values,
+            read,
+        })
     }
 
     async fn write(&self, read: Self::Read, writes: Vec<Write>) -> Result<bool, Error> {
         tokio::task::yield_now().await;
         let mut content = self.content();
         let is_injected = self.conflicts > 0 && content.dice.below(self.conflicts) == 0;
-        let is_changed = |(key, write): &(Vec<u8>, Option<u64>)| content.values.get(key).map(|found| found.2) != *write;
+        let is_changed = |(key, write): &(Vec<u8>, Option<u64>)| {
+            content.values.get(key).map(|found| found.2) != *write
+        };
         if is_injected || read.iter().any(is_changed) {
             content.refused += 1;
             return Ok(false);
@@ -132,7 +161,9 @@ impl KeyValue for Map {
         let at = content.writes;
         for write in writes {
             match write.value {
-                Some(value) => content.values.insert(write.key, (value, write.expires_ms, at)),
+                Some(value) => content
+                    .values
+                    .insert(write.key, (value, write.expires_ms, at)),
                 None => content.values.remove(&write.key),
             };
         }
@@ -158,8 +189,15 @@ impl InMap {
     #[must_use]
     pub fn new() -> Self {
         let map = Map::new(Clock::manual(START_US)).with_conflicts(4);
-        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
-        Self { store: KeyValueStore::new(map.clone()), map, runtime }
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        Self {
+            store: KeyValueStore::new(map.clone()),
+            map,
+            runtime,
+        }
     }
 
     fn call<T: Unpin>(
@@ -194,28 +232,63 @@ impl Subject for InMap {
         self.map.clock.now_us()
     }
 
-    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision {
-        self.call(policies, key, costs, None, |store, check| store.check(check.with_tag(tag.as_bytes())))
+    fn check_costs(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        tag: &str,
+    ) -> Decision {
+        self.call(policies, key, costs, None, |store, check| {
+            store.check(check.with_tag(tag.as_bytes()))
+        })
     }
 
-    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
-        self.call(policies, key, costs, Some(ceilings), |store, check| store.check(check))
+    fn check_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
+        self.call(policies, key, costs, Some(ceilings), |store, check| {
+            store.check(check)
+        })
     }
 
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
         self.call(policies, key, costs, None, |store, check| store.look(check))
     }
 
-    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
-        self.call(policies, key, costs, Some(ceilings), |store, check| store.look(check))
+    fn look_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
+        self.call(policies, key, costs, Some(ceilings), |store, check| {
+            store.look(check)
+        })
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
-        self.call(policies, key, costs, None, |store, check| testing::refund_kept(store, check, spent_us));
+        self.call(policies, key, costs, None, |store, check| {
+            testing::refund_kept(store, check, spent_us)
+        });
     }
 
-    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, _spent_us: u64) {
-        self.call(policies, key, costs, None, |store, check| store.refund(check, Some(decision)));
+    fn refund_decision(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        decision: &Decision,
+        _spent_us: u64,
+    ) {
+        self.call(policies, key, costs, None, |store, check| {
+            store.refund(check, Some(decision))
+        });
     }
 
     fn reserve_under(
@@ -228,7 +301,9 @@ impl Subject for InMap {
         life_us: u64,
     ) -> Decision {
         let life = std::time::Duration::from_micros(life_us);
-        self.call(policies, key, costs, ceilings, |store, check| store.reserve(check, id, life))
+        self.call(policies, key, costs, ceilings, |store, check| {
+            store.reserve(check, id, life)
+        })
     }
 
     fn commit(
@@ -239,11 +314,19 @@ impl Subject for InMap {
         costs: &Costs,
         _number: u64,
     ) -> Settlement {
-        self.call(policies, key, costs, None, |store, check| store.commit(check, id))
+        self.call(policies, key, costs, None, |store, check| {
+            store.commit(check, id)
+        })
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        self.call(policies, key, &Costs::new(Cost::ZERO), None, |store, check| store.reset(check));
+        self.call(
+            policies,
+            key,
+            &Costs::new(Cost::ZERO),
+            None,
+            |store, check| store.reset(check),
+        );
     }
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {

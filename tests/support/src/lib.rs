@@ -32,9 +32,12 @@ pub use described::described;
 pub use dice::Dice;
 pub use in_map::{InMap, Map};
 pub use leases::{
-    Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms, most_above,
-    run_lease_replica,
+    Admission, LEASED_PER_SECOND, LeaseReplicas, MOST_LEASED, compare_leases, leased_algorithms,
+    most_above, run_lease_replica,
 };
 pub use limiters::{PATIENCE, patient_limiter, remaining, remaining_of_each};
 pub use stores::SilentStore;
-pub use subject::{InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands, stored_state};
+pub use subject::{
+    InMemory, InRedis, START_US, Subject, integers, own_keys, reserved, state_commands,
+    stored_state,
+};

@@ -11,7 +11,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// standstill, a store takes its server for slower than it is, and refuses what it would not answer within one minute.
 #[must_use]
 pub fn patient_limiter(store: impl Store + 'static, policies: impl Into<PolicySet>) -> Limiter {
-    Limiter::builder(store).policies(policies).deadline(5 * PATIENCE).on_outage(Outage::Closed).build()
+    Limiter::builder(store)
+        .policies(policies)
+        .deadline(5 * PATIENCE)
+        .on_outage(Outage::Closed)
+        .build()
 }
 
 /// Returns how many units are left under the first policy.

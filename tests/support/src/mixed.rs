@@ -8,7 +8,9 @@ use tollgate::{
     testing::{self, MixedBatch, MixedSubject, Script},
 };
 
-use crate::{Dice, InRedis, START_US, Subject, policies, state_commands, stored_state, stream::figures};
+use crate::{
+    Dice, InRedis, START_US, Subject, policies, state_commands, stored_state, stream::figures,
+};
 
 /// The number of keys that the batches are drawn from.
 const KEYS: u64 = 10;
@@ -29,13 +31,22 @@ impl MixedStream {
     /// Creates the stream of this seed. The first policy of its sets is of this algorithm.
     #[must_use]
     pub fn new(seed: u64, first: Algorithm) -> Self {
-        Self { dice: Dice::new(seed), first, algorithms: Vec::new(), is_capped: false, held: HashMap::new() }
+        Self {
+            dice: Dice::new(seed),
+            first,
+            algorithms: Vec::new(),
+            is_capped: false,
+            held: HashMap::new(),
+        }
     }
 
     /// Creates a stream in which every second batch has ceilings, below the burst and above.
     #[must_use]
     pub fn capped(seed: u64, first: Algorithm) -> Self {
-        Self { is_capped: true, ..Self::new(seed, first) }
+        Self {
+            is_capped: true,
+            ..Self::new(seed, first)
+        }
     }
 
     /// Draws a ceiling for each policy of each subject. None is below the cost of a run. Checks under ceilings have no
@@ -47,13 +58,17 @@ impl MixedStream {
         let draw = |subject: &mut MixedSubject| {
             subject.tag.clear();
             let most = |policy: &Policy| {
-                let of_run = |(costs, _): &(Costs, usize)| costs.cost_of(policy.name()).unwrap_or(Cost::ZERO);
+                let of_run = |(costs, _): &(Costs, usize)| {
+                    costs.cost_of(policy.name()).unwrap_or(Cost::ZERO)
+                };
                 subject.runs.iter().map(of_run).max().unwrap_or(Cost::ZERO)
             };
             let costs = subject
                 .policies
                 .iter()
-                .fold(Costs::new(Cost::ZERO), |costs, policy| costs.with(policy.name().to_owned(), most(policy)));
+                .fold(Costs::new(Cost::ZERO), |costs, policy| {
+                    costs.with(policy.name().to_owned(), most(policy))
+                });
             policies::ceilings(&mut self.dice, &subject.policies, &costs)
         };
         Some(subjects.iter_mut().map(draw).collect())
@@ -77,22 +92,46 @@ impl MixedStream {
             if dice.below(4) == 0 {
                 self.held.remove(&at);
             }
-            let policies = self.held.entry(at).or_insert_with(|| policies::set_of(dice, &self.algorithms)).clone();
-            let most = policies.iter().map(|policy| policy.quota().burst()).min().expect("a policy");
-            let runs = if is_tagged { 1 } else { 1 + dice.below(if is_long { 400 } else { 5 }) };
+            let policies = self
+                .held
+                .entry(at)
+                .or_insert_with(|| policies::set_of(dice, &self.algorithms))
+                .clone();
+            let most = policies
+                .iter()
+                .map(|policy| policy.quota().burst())
+                .min()
+                .expect("a policy");
+            let runs = if is_tagged {
+                1
+            } else {
+                1 + dice.below(if is_long { 400 } else { 5 })
+            };
             let runs = (0..runs).map(|_| {
                 let costs = Costs::new(draw_cost(dice, most, is_tagged));
                 let costs = match dice.below(2) {
                     0 => costs,
                     _ => policies.iter().fold(costs, |costs, policy| {
-                        costs.with(policy.name().to_owned(), draw_cost(dice, policy.quota().burst(), is_tagged))
+                        costs.with(
+                            policy.name().to_owned(),
+                            draw_cost(dice, policy.quota().burst(), is_tagged),
+                        )
                     }),
                 };
-                let count = if is_long { 1 } else { dice.pick(&[1, 1, 1, 2, 5, 30]) };
+                let count = if is_long {
+                    1
+                } else {
+                    dice.pick(&[1, 1, 1, 2, 5, 30])
+                };
                 (costs, count)
             });
             let runs = runs.collect();
-            subjects.push(MixedSubject { policies, key: Key::from(at), tag: format!("caller {at}"), runs });
+            subjects.push(MixedSubject {
+                policies,
+                key: Key::from(at),
+                tag: format!("caller {at}"),
+                runs,
+            });
         }
         subjects
     }
@@ -104,7 +143,14 @@ impl MixedStream {
         let period = quota.period().as_micros() as u64;
         let some = dice.below(period);
         let step = dice.pick(&[0, 1, period / quota.amount(), period, some]);
-        (step, if dice.below(10) == 0 { 2 * step.min(1_000_000_000) } else { 0 })
+        (
+            step,
+            if dice.below(10) == 0 {
+                2 * step.min(1_000_000_000)
+            } else {
+                0
+            },
+        )
     }
 
     /// Plants what is no state at one key of the subject, and removes the states that `single` holds for it.
@@ -124,7 +170,20 @@ impl MixedStream {
 fn draw_cost(dice: &mut Dice, most: u64, is_tagged: bool) -> Cost {
     let few = 1 + dice.below(most.min(5));
     let some = 1 + dice.below(most);
-    let cost = dice.pick(&[0, 1, 1, 1, few, few, some, most, (1 << 32) - 1, 999_999_999_999_999]).min(most);
+    let cost = dice
+        .pick(&[
+            0,
+            1,
+            1,
+            1,
+            few,
+            few,
+            some,
+            most,
+            (1 << 32) - 1,
+            999_999_999_999_999,
+        ])
+        .min(most);
     // A log stores each unit, so large costs would take most of the time.
     let is_cut = is_tagged && cost > 1_000 && dice.below(8) > 0;
     Cost::new(if is_cut { 1 + cost % 1_000 } else { cost })
@@ -154,7 +213,9 @@ pub fn compare(
     for round in 0..rounds {
         let mut subjects = stream.draw();
         let ceilings = stream.draw_ceilings(&mut subjects);
-        let Some(first) = subjects.first() else { continue };
+        let Some(first) = subjects.first() else {
+            continue;
+        };
         let (step, back) = stream.step(&first.policies);
         let now = (single.now() + step - back).min(START_US + 1_000_000_000_000_000);
         single.set_now(now);
@@ -166,7 +227,12 @@ pub fn compare(
             }
         }
         if stream.dice.below(8) == 0 {
-            let most = first.policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
+            let most = first
+                .policies
+                .iter()
+                .map(|policy| policy.quota().burst())
+                .max()
+                .unwrap_or(1);
             let units = stream.dice.below(3 * most);
             redis.set_now(now);
             redis.owe(&first.policies, &first.key, units);
@@ -176,7 +242,11 @@ pub fn compare(
         let mut call = batch.call(Some(now));
         let sha = names.entry(batch.sha().to_owned()).or_insert_with(|| {
             let reply = redis.run(&["SCRIPT", "LOAD", &alter(batch.text())]);
-            assert!(!reply.is_error(), "the script does not compile: {}", reply.text());
+            assert!(
+                !reply.is_error(),
+                "the script does not compile: {}",
+                reply.text()
+            );
             reply.text()
         });
         call[1] = sha.as_bytes().to_vec();
@@ -184,7 +254,9 @@ pub fn compare(
         if reply.is_error() {
             return Err(format!("round {round}: {}", reply.text()));
         }
-        let decided = batch.decisions(reply.bytes()).map_err(|error| format!("round {round}: {error}"))?;
+        let decided = batch
+            .decisions(reply.bytes())
+            .map_err(|error| format!("round {round}: {error}"))?;
         for (at, (subject, decided)) in subjects.iter().zip(decided).enumerate() {
             let ceilings = ceilings.as_ref().map(|ceilings| &*ceilings[at]);
             let place = || format!("round {round} at {now}: {subject:?} under {ceilings:?}");
@@ -192,22 +264,31 @@ pub fn compare(
                 assert_eq!(decided.len(), *count);
                 for (at, decision) in decided.iter().enumerate() {
                     let expected = match ceilings {
-                        Some(ceilings) => single.check_under(&subject.policies, &subject.key, costs, ceilings),
-                        None => single.check_costs(&subject.policies, &subject.key, costs, &subject.tag),
+                        Some(ceilings) => {
+                            single.check_under(&subject.policies, &subject.key, costs, ceilings)
+                        }
+                        None => {
+                            single.check_costs(&subject.policies, &subject.key, costs, &subject.tag)
+                        }
                     };
                     checks += 1;
-                    let is_alike = figures(decision) == figures(&expected) && decision.delay() == expected.delay();
+                    let is_alike = figures(decision) == figures(&expected)
+                        && decision.delay() == expected.delay();
                     if !is_alike || testing::at_us(decision) != now {
                         let place = place();
-                        return Err(format!("{place}: check {at} of {costs:?}: {decision:?}, not {expected:?}"));
+                        return Err(format!(
+                            "{place}: check {at} of {costs:?}: {decision:?}, not {expected:?}"
+                        ));
                     }
                 }
             }
             let names = Script::new(subject.policies.clone()).keys(&subject.key);
             let states = subject.policies.iter().zip(names.clone());
-            let states = redis.run_all(states.flat_map(|(policy, name)| state_commands(policy, name)));
+            let states =
+                redis.run_all(states.flat_map(|(policy, name)| state_commands(policy, name)));
             let states = states.as_chunks().0;
-            for ((policy, name), [value, expires]) in subject.policies.iter().zip(names).zip(states) {
+            for ((policy, name), [value, expires]) in subject.policies.iter().zip(names).zip(states)
+            {
                 let expected = single.stored(policy, &subject.key);
                 if expected.is_none() && damaged.contains(&subject.key) {
                     redis.run(&["DEL", &name]);

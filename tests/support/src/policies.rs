@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Priority, Quota, store::Ceiling, testing,
+    Algorithm, CalendarUnit, Cost, Costs, Key, Policy, PolicySet, Priority, Quota, store::Ceiling,
+    testing,
 };
 
 use crate::Dice;
@@ -16,7 +17,10 @@ pub const ALGORITHMS: &[Algorithm] = &tollgate::testing::ALGORITHMS;
 #[must_use]
 pub fn accrues_exactly(algorithm: Algorithm) -> bool {
     use Algorithm::{Lockout, SlidingBuckets, SlidingWindow};
-    !matches!(algorithm, SlidingWindow | SlidingBuckets { .. } | Lockout { .. })
+    !matches!(
+        algorithm,
+        SlidingWindow | SlidingBuckets { .. } | Lockout { .. }
+    )
 }
 
 /// Amounts and periods in µs: round, odd, tiny, prime, huge.
@@ -63,13 +67,21 @@ const LARGE_QUOTAS: &[(u64, u64)] = &[
 ///
 /// Never: every quota of the list is valid.
 pub fn policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
-    let quotas = if dice.below(4) == 0 { LARGE_QUOTAS } else { QUOTAS };
+    let quotas = if dice.below(4) == 0 {
+        LARGE_QUOTAS
+    } else {
+        QUOTAS
+    };
     drawn(dice, name, algorithm, quotas)
 }
 
 /// Draws a policy of this algorithm with a large quota. A sliding log has no large quota.
 pub fn large_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy {
-    let quotas = if algorithm == Algorithm::SlidingLog { QUOTAS } else { LARGE_QUOTAS };
+    let quotas = if algorithm == Algorithm::SlidingLog {
+        QUOTAS
+    } else {
+        LARGE_QUOTAS
+    };
     drawn(dice, name, algorithm, quotas)
 }
 
@@ -88,12 +100,23 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
         let mut quota = Quota::try_new(amount, Duration::from_micros(period_us)).expect("a quota");
         if algorithm.has_burst() && dice.below(2) == 0 {
             let few = 1 + dice.below(2 * amount.min(40));
-            let burst = dice.pick(&[few, few, few, few, amount - amount.min(2) + 1, 1 << 31, 1 << 32, amount / 7 + 1]);
+            let burst = dice.pick(&[
+                few,
+                few,
+                few,
+                few,
+                amount - amount.min(2) + 1,
+                1 << 31,
+                1 << 32,
+                amount / 7 + 1,
+            ]);
             quota = quota.try_with_burst(burst).unwrap_or(quota);
         }
         let algorithm = match algorithm {
             Algorithm::SlidingBuckets { buckets } if dice.below(2) == 0 => {
-                Algorithm::SlidingBuckets { buckets: dice.pick(&[1, 2, 3, 7, buckets, 60]) }
+                Algorithm::SlidingBuckets {
+                    buckets: dice.pick(&[1, 2, 3, 7, buckets, 60]),
+                }
             }
             Algorithm::Lockout { .. } => lockout(dice, period_us),
             other => other,
@@ -107,9 +130,19 @@ fn drawn(dice: &mut Dice, name: &str, algorithm: Algorithm, quotas: &[(u64, u64)
 
 /// Draws a lockout whose times are near the period of its quota.
 fn lockout(dice: &mut Dice, period_us: u64) -> Algorithm {
-    let first = dice.pick(&[1, period_us.div_ceil(3), period_us, period_us + 1, 1_000, 60_000_000]);
+    let first = dice.pick(&[
+        1,
+        period_us.div_ceil(3),
+        period_us,
+        period_us + 1,
+        1_000,
+        60_000_000,
+    ]);
     let longest = first * dice.pick(&[1, 1, 2, 3, 5, 1_000]);
-    Algorithm::Lockout { first: Duration::from_micros(first), longest: Duration::from_micros(longest) }
+    Algorithm::Lockout {
+        first: Duration::from_micros(first),
+        longest: Duration::from_micros(longest),
+    }
 }
 
 /// Returns a policy whose other times, if it has some, are its period.
@@ -120,10 +153,15 @@ fn lockout(dice: &mut Dice, period_us: u64) -> Algorithm {
 #[must_use]
 pub fn of_one_period(algorithm: Algorithm, quota: Quota) -> PolicySet {
     let algorithm = match algorithm {
-        Algorithm::Lockout { .. } => Algorithm::Lockout { first: quota.period(), longest: quota.period() },
+        Algorithm::Lockout { .. } => Algorithm::Lockout {
+            first: quota.period(),
+            longest: quota.period(),
+        },
         other => other,
     };
-    Policy::try_new("p", algorithm, quota).expect("a policy").into()
+    Policy::try_new("p", algorithm, quota)
+        .expect("a policy")
+        .into()
 }
 
 /// Returns the period of a policy in microseconds, or the longest time of its lockout if that is longer.
@@ -143,8 +181,18 @@ pub fn longest_us(policy: &Policy) -> u64 {
 ///
 /// Never: every zone of the list exists.
 pub fn calendar(dice: &mut Dice) -> Algorithm {
-    let zones = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Pacific/Kiritimati", "-09:30"];
-    Algorithm::CalendarWindow { unit: dice.pick(&CalendarUnit::ALL), zone: dice.pick(&zones).parse().expect("a zone") }
+    let zones = [
+        "UTC",
+        "Europe/Berlin",
+        "Australia/Lord_Howe",
+        "America/Havana",
+        "Pacific/Kiritimati",
+        "-09:30",
+    ];
+    Algorithm::CalendarWindow {
+        unit: dice.pick(&CalendarUnit::ALL),
+        zone: dice.pick(&zones).parse().expect("a zone"),
+    }
 }
 
 /// Draws a policy whose quota can be spent one unit at a time, and whose period is so short that many of them fit into
@@ -153,7 +201,10 @@ pub fn small_policy(dice: &mut Dice, name: &str, algorithm: Algorithm) -> Policy
     loop {
         let policy = policy(dice, name, algorithm);
         let quota = policy.quota();
-        if quota.burst() <= 1_000 && quota.amount() <= 1_000 && quota.period() <= Duration::from_secs(86_400) {
+        if quota.burst() <= 1_000
+            && quota.amount() <= 1_000
+            && quota.period() <= Duration::from_secs(86_400)
+        {
             return policy;
         }
     }
@@ -166,13 +217,25 @@ pub fn same_rate(policy: &Policy) -> Policy {
     let quota = policy.quota();
     let (amount, period_us) = (quota.amount(), quota.period().as_micros() as u64);
     let is_even = amount % 2 == 0 && period_us % 2 == 0;
-    let (amount, period_us) = if is_even { (amount / 2, period_us / 2) } else { (amount * 2, period_us * 2) };
+    let (amount, period_us) = if is_even {
+        (amount / 2, period_us / 2)
+    } else {
+        (amount * 2, period_us * 2)
+    };
     let scaled = Quota::try_new(amount, Duration::from_micros(period_us))
-        .and_then(
-            |scaled| if quota.burst() == quota.amount() { Ok(scaled) } else { scaled.try_with_burst(quota.burst()) },
-        )
+        .and_then(|scaled| {
+            if quota.burst() == quota.amount() {
+                Ok(scaled)
+            } else {
+                scaled.try_with_burst(quota.burst())
+            }
+        })
         .and_then(|scaled| Policy::try_new(policy.name(), policy.algorithm(), scaled))
-        .and_then(|scaled| policy.level().map_or(Ok(scaled.clone()), |level| scaled.try_at_level(level)))
+        .and_then(|scaled| {
+            policy
+                .level()
+                .map_or(Ok(scaled.clone()), |level| scaled.try_at_level(level))
+        })
         .and_then(|scaled| scaled.try_at_branch(policy.branch()));
     scaled.unwrap_or_else(|_| policy.clone())
 }
@@ -189,7 +252,10 @@ pub fn set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
 
 /// Draws a set of these algorithms, in this order, with other quotas each time.
 pub fn set_of(dice: &mut Dice, algorithms: &[Algorithm]) -> PolicySet {
-    let drawn = algorithms.iter().enumerate().map(|(at, &algorithm)| policy(dice, &format!("p{at}"), algorithm));
+    let drawn = algorithms
+        .iter()
+        .enumerate()
+        .map(|(at, &algorithm)| policy(dice, &format!("p{at}"), algorithm));
     PolicySet::from(drawn.collect::<Vec<_>>())
 }
 
@@ -208,7 +274,11 @@ pub fn branched_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
     let flat = set(dice, first, most);
     let policies = flat.iter().map(|policy| {
         let policy = policy.clone().at_branch(1 + dice.below(3) as u8);
-        if dice.below(4) == 0 { policy.at_level(1) } else { policy }
+        if dice.below(4) == 0 {
+            policy.at_level(1)
+        } else {
+            policy
+        }
     });
     PolicySet::from(policies.collect::<Vec<_>>())
 }
@@ -218,7 +288,11 @@ pub fn branched_set(dice: &mut Dice, first: Algorithm, most: u64) -> PolicySet {
 pub fn branched_key(dice: &mut Dice) -> Key {
     let branch = |dice: &mut Dice| {
         let outer = Key::from(dice.below(3));
-        if dice.below(3) == 0 { outer.child(dice.below(2)) } else { outer }
+        if dice.below(3) == 0 {
+            outer.child(dice.below(2))
+        } else {
+            outer
+        }
     };
     let key = branch(dice);
     let key = key.with_branch(branch(dice));
@@ -232,15 +306,36 @@ pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling>
     let priority = (dice.below(3) == 0).then(|| Priority::percent(1 + dice.below(100) as u8));
     let draw = |policy: &Policy| {
         let (quota, burst) = (policy.quota(), policy.quota().burst());
-        let cost = costs.cost_of(policy.name()).map_or(0, Cost::units).min(burst);
+        let cost = costs
+            .cost_of(policy.name())
+            .map_or(0, Cost::units)
+            .min(burst);
         if let Some(priority) = priority {
             return testing::ceiling(priority.units_of(burst).max(cost), 0);
         }
         let period = quota.period().as_micros() as u64;
         let unit = period / quota.amount();
-        let units = [cost, burst, cost + (burst - cost) / 2, burst - dice.below(burst - cost + 1)];
-        let waits = [0, 1, unit, unit + 1, period - 1, period, dice.below(9 * period), 1 << 60];
-        let wait_us = if policy.algorithm().has_burst() { dice.pick(&waits) } else { 0 };
+        let units = [
+            cost,
+            burst,
+            cost + (burst - cost) / 2,
+            burst - dice.below(burst - cost + 1),
+        ];
+        let waits = [
+            0,
+            1,
+            unit,
+            unit + 1,
+            period - 1,
+            period,
+            dice.below(9 * period),
+            1 << 60,
+        ];
+        let wait_us = if policy.algorithm().has_burst() {
+            dice.pick(&waits)
+        } else {
+            0
+        };
         testing::ceiling(dice.pick(&units), wait_us)
     };
     set.iter().map(draw).collect()
@@ -255,7 +350,10 @@ pub fn ceilings(dice: &mut Dice, set: &PolicySet, costs: &Costs) -> Vec<Ceiling>
 /// For an algorithm without a formula.
 #[must_use]
 pub fn net_bound(policy: &Policy, span_us: u64) -> u64 {
-    let is_started = matches!(policy.algorithm(), Algorithm::IntervalBucket | Algorithm::WindowFromFirstHit);
+    let is_started = matches!(
+        policy.algorithm(),
+        Algorithm::IntervalBucket | Algorithm::WindowFromFirstHit
+    );
     bound(policy, span_us) + u64::from(is_started)
 }
 
@@ -267,7 +365,11 @@ pub fn net_bound(policy: &Policy, span_us: u64) -> u64 {
 #[must_use]
 pub fn bound(policy: &Policy, span_us: u64) -> u64 {
     let (quota, span) = (policy.quota(), u128::from(span_us));
-    let (amount, burst, period) = (u128::from(quota.amount()), u128::from(quota.burst()), quota.period().as_micros());
+    let (amount, burst, period) = (
+        u128::from(quota.amount()),
+        u128::from(quota.burst()),
+        quota.period().as_micros(),
+    );
     // n in W.
     let strict = amount * span.div_ceil(period);
     let most = match policy.algorithm() {
@@ -277,9 +379,13 @@ pub fn bound(policy: &Policy, span_us: u64) -> u64 {
         // n in each window that the interval touches: two, and one more for each further period.
         Algorithm::FixedWindow => strict + amount,
         // A window holds its first hit; the rest of it and another whole one fit beside that.
-        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => strict + amount - u128::from(span <= period),
+        Algorithm::WindowFromFirstHit | Algorithm::SlidingWindow => {
+            strict + amount - u128::from(span <= period)
+        }
         Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog => strict,
-        Algorithm::Lockout { first, .. } => amount * ((span - 1).div_ceil(period.min(first.as_micros())) + 1),
+        Algorithm::Lockout { first, .. } => {
+            amount * ((span - 1).div_ceil(period.min(first.as_micros())) + 1)
+        }
         algorithm => panic!("no bound is known for {algorithm:?}"),
     };
     u64::try_from(most).expect("a bound")

@@ -41,10 +41,11 @@ pub fn named(name: &str) -> PolicySet {
         "sliding-window" => Policy::sliding_window("one", quota).into(),
         "sliding-buckets" => Policy::sliding_buckets("one", quota, 10).into(),
         "sliding-log" => Policy::sliding_log("one", quota).into(),
-        "set" => {
-            [Policy::token_bucket("burst", burst), Policy::sliding_log("log", Quota::new(9, Duration::from_millis(50)))]
-                .into()
-        }
+        "set" => [
+            Policy::token_bucket("burst", burst),
+            Policy::sliding_log("log", Quota::new(9, Duration::from_millis(50))),
+        ]
+        .into(),
         other => panic!("POLICIES is {other}"),
     }
 }

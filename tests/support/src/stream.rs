@@ -13,7 +13,8 @@ use tollgate::{
 use tollgate_tests::expiry_command;
 
 use crate::{
-    Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, reserved, state_commands, stored_state,
+    Dice, InMemory, InRedis, START_US, Subject, integers, own_keys, policies, reserved,
+    state_commands, stored_state,
 };
 
 /// The number of steps that one comparison takes.
@@ -33,7 +34,9 @@ const AT_ONCE: usize = 200;
 /// When the variable is no number.
 #[must_use]
 pub fn steps() -> usize {
-    env::var("STREAM_STEPS").map_or(100_000, |steps| steps.parse().expect("STREAM_STEPS is a number of steps"))
+    env::var("STREAM_STEPS").map_or(100_000, |steps| {
+        steps.parse().expect("STREAM_STEPS is a number of steps")
+    })
 }
 
 /// Returns the seeds of the streams with each algorithm.
@@ -53,9 +56,17 @@ pub fn figures(decision: &Decision) -> Figures {
 
 /// Returns the figures of each policy.
 #[must_use]
-pub fn states<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Vec<(u64, Option<Duration>, Duration, Duration)> {
-    let figures =
-        |state: PolicyState<'_>| (state.remaining(), state.retry_after(), state.reset_after(), state.next_unit_after());
+pub fn states<'a>(
+    states: impl Iterator<Item = PolicyState<'a>>,
+) -> Vec<(u64, Option<Duration>, Duration, Duration)> {
+    let figures = |state: PolicyState<'_>| {
+        (
+            state.remaining(),
+            state.retry_after(),
+            state.reset_after(),
+            state.next_unit_after(),
+        )
+    };
     states.map(figures).collect()
 }
 
@@ -112,7 +123,10 @@ impl Step {
 
 /// Returns the costs of each policy in a decision.
 fn costs_of(decision: &Decision) -> Vec<u64> {
-    decision.states().map(|state| state.cost().units()).collect()
+    decision
+        .states()
+        .map(|state| state.cost().units())
+        .collect()
 }
 
 /// Returns the number of the commit in a record.
@@ -165,26 +179,39 @@ impl Stream {
     /// Creates a stream that also reserves and commits, so that keys fall into debt.
     #[must_use]
     pub fn reserving(seed: u64, first: Algorithm) -> Self {
-        Self { ids: 5, ..Self::new(seed, first) }
+        Self {
+            ids: 5,
+            ..Self::new(seed, first)
+        }
     }
 
     /// Creates a stream that also looks at what checks would decide. Some checks, looks and reservations have ceilings,
     /// below the burst and above: the kind of the step, the costs and the ceilings are drawn by themselves.
     #[must_use]
     pub fn capped(seed: u64, first: Algorithm) -> Self {
-        Self { is_capped: true, ..Self::reserving(seed, first) }
+        Self {
+            is_capped: true,
+            ..Self::reserving(seed, first)
+        }
     }
 
     /// Creates a stream as [`capped`](Self::capped) does, with many changes of the quotas.
     #[must_use]
     pub fn changing(seed: u64, first: Algorithm) -> Self {
-        Self { changes: true, ..Self::capped(seed, first) }
+        Self {
+            changes: true,
+            ..Self::capped(seed, first)
+        }
     }
 
     /// Creates a stream over keys of three levels, and policies that meter the whole key or outer levels.
     #[must_use]
     pub fn nested(seed: u64, first: Algorithm) -> Self {
-        let key = |dice: &mut Dice| Key::from(dice.below(2)).child(dice.below(2)).child(dice.below(2));
+        let key = |dice: &mut Dice| {
+            Key::from(dice.below(2))
+                .child(dice.below(2))
+                .child(dice.below(2))
+        };
         Self::over(seed, first, policies::nested_set, key)
     }
 
@@ -225,7 +252,12 @@ impl Stream {
             // Another configuration, over the states that the old one left.
             let policies = match dice.below(2) {
                 0 => (self.draw_set)(dice, self.first, 5),
-                _ => self.policies.iter().map(policies::same_rate).collect::<Vec<_>>().into(),
+                _ => self
+                    .policies
+                    .iter()
+                    .map(policies::same_rate)
+                    .collect::<Vec<_>>()
+                    .into(),
             };
             self.former = mem::replace(&mut self.policies, policies);
         }
@@ -236,7 +268,11 @@ impl Stream {
         let aim = self.last.as_ref().and_then(|(at, decision)| {
             let states: Vec<_> = decision.states().collect();
             let state = dice.pick(&states);
-            let waits = [state.retry_after(), Some(state.reset_after()), Some(state.next_unit_after())];
+            let waits = [
+                state.retry_after(),
+                Some(state.reset_after()),
+                Some(state.next_unit_after()),
+            ];
             let wait = dice.pick(&waits)?.as_micros() as u64;
             Some(at.saturating_add(wait).saturating_sub(dice.below(2)))
         });
@@ -252,24 +288,40 @@ impl Stream {
             10 => now + period + 1,
             11 => now + dice.below(2 * period),
             12 => now - dice.below(period.min(1_000_000_000)),
-            13 => now - [1, unit, period, 2 * period][dice.below(4) as usize].min(1_000_000_000_000),
+            13 => {
+                now - [1, unit, period, 2 * period][dice.below(4) as usize].min(1_000_000_000_000)
+            }
             _ => aim.filter(|&aim| aim >= now).unwrap_or(now + 1_000),
         };
         // The clock wanders within some 60 years around the start.
-        let now_us = next.clamp(START_US - 1_000_000_000_000_000, START_US + 1_000_000_000_000_000);
+        let now_us = next.clamp(
+            START_US - 1_000_000_000_000_000,
+            START_US + 1_000_000_000_000_000,
+        );
         self.oracle.set_now(now_us);
         let key = (self.draw_key)(&mut self.dice);
         let mut costs = self.draw_costs();
         let mut policies = self.policies.clone();
-        let drawn = if self.ids > 0 && self.dice.below(3) == 0 { 64 } else { self.dice.below(64) };
+        let drawn = if self.ids > 0 && self.dice.below(3) == 0 {
+            64
+        } else {
+            self.dice.below(64)
+        };
         let step = match drawn {
             5..24 if self.is_capped => {
                 let ceilings = self.draw_ceilings(&costs);
                 let look = match &ceilings {
-                    Some(ceilings) => self.oracle.look_under(&self.policies, &key, &costs, ceilings),
+                    Some(ceilings) => {
+                        self.oracle
+                            .look_under(&self.policies, &key, &costs, ceilings)
+                    }
                     None => self.oracle.look_costs(&self.policies, &key, &costs),
                 };
-                Step::Look { costs, ceilings, expected: figures(&look) }
+                Step::Look {
+                    costs,
+                    ceilings,
+                    expected: figures(&look),
+                }
             }
             64 => {
                 // A reservation is settled by the policies that made it.
@@ -279,14 +331,28 @@ impl Stream {
                 }
                 self.take_held(&policies, &key, costs, now_us, period)
             }
-            4 if self.ids > 0 => match self.last.clone().filter(|_| self.last_key.as_ref() == Some(&key)) {
+            4 if self.ids > 0 => match self
+                .last
+                .clone()
+                .filter(|_| self.last_key.as_ref() == Some(&key))
+            {
                 Some((_, decision)) if decision.is_allowed() => {
                     if *decision.policies() != policies {
                         policies = decision.policies().clone();
                         costs = Costs::new(Cost::new(1 + self.dice.below(12)));
                     }
-                    self.oracle.refund_decision(&policies, &key, &costs, &decision, testing::at_us(&decision));
-                    Step::RefundDecision { costs, ceilings: self.last_ceilings.clone(), decision }
+                    self.oracle.refund_decision(
+                        &policies,
+                        &key,
+                        &costs,
+                        &decision,
+                        testing::at_us(&decision),
+                    );
+                    Step::RefundDecision {
+                        costs,
+                        ceilings: self.last_ceilings.clone(),
+                        decision,
+                    }
                 }
                 _ => {
                     self.oracle.reset(&self.policies, &key);
@@ -294,8 +360,10 @@ impl Stream {
                 }
             },
             0..=2 => {
-                let spent_us = now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));
-                self.oracle.refund_costs(&self.policies, &key, &costs, spent_us);
+                let spent_us =
+                    now_us - self.dice.below(2) * self.dice.below(period.min(1_000_000_000));
+                self.oracle
+                    .refund_costs(&self.policies, &key, &costs, spent_us);
                 Step::Refund { costs, spent_us }
             }
             3 => {
@@ -305,47 +373,99 @@ impl Stream {
             _ => {
                 let ceilings = self.draw_ceilings(&costs);
                 let decision = match &ceilings {
-                    Some(ceilings) => self.oracle.check_under(&self.policies, &key, &costs, ceilings),
+                    Some(ceilings) => {
+                        self.oracle
+                            .check_under(&self.policies, &key, &costs, ceilings)
+                    }
                     None => self.oracle.check_costs(&self.policies, &key, &costs, ""),
                 };
                 let expected = figures(&decision);
                 self.last = Some((now_us, decision));
                 self.last_key = Some(key.clone());
                 self.last_ceilings.clone_from(&ceilings);
-                Step::Check { costs, ceilings, expected }
+                Step::Check {
+                    costs,
+                    ceilings,
+                    expected,
+                }
             }
         };
-        let states = policies.iter().map(|policy| self.oracle.stored(policy, &key)).collect();
-        let record = step.id().and_then(|id| self.oracle.record(&policies, &key, id));
-        Taken { step, policies, key, now_us, states, record }
+        let states = policies
+            .iter()
+            .map(|policy| self.oracle.stored(policy, &key))
+            .collect();
+        let record = step
+            .id()
+            .and_then(|id| self.oracle.record(&policies, &key, id));
+        Taken {
+            step,
+            policies,
+            key,
+            now_us,
+            states,
+            record,
+        }
     }
 
     /// Reserves, or commits at costs that may be far above the burst.
-    fn take_held(&mut self, policies: &PolicySet, key: &Key, costs: Costs, now_us: u64, period: u64) -> Step {
+    fn take_held(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: Costs,
+        now_us: u64,
+        period: u64,
+    ) -> Step {
         let id = ReservationId::try_new(self.dice.below(self.ids).to_string()).expect("an id");
         if *policies == self.policies && self.dice.below(2) == 0 {
             let lives = [1, 1_000, period, 2 * period, 600_000_000];
             let life_us = self.dice.pick(&lives).min(1_000_000_000_000);
             let ceilings = self.draw_ceilings(&costs);
-            let decision = self.oracle.reserve_under(&self.policies, key, &id, &costs, ceilings.as_deref(), life_us);
+            let decision = self.oracle.reserve_under(
+                &self.policies,
+                key,
+                &id,
+                &costs,
+                ceilings.as_deref(),
+                life_us,
+            );
             let expected = (figures(&decision), costs_of(&decision));
             self.last = Some((now_us, decision));
             self.last_key = Some(key.clone());
             self.last_ceilings.clone_from(&ceilings);
-            return Step::Reserve { id, costs, ceilings, life_us, expected };
+            return Step::Reserve {
+                id,
+                costs,
+                ceilings,
+                life_us,
+                expected,
+            };
         }
-        let is_logged = policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
-        let burst = policies.iter().map(|policy| policy.quota().burst()).max().unwrap_or(1);
+        let is_logged = policies
+            .iter()
+            .any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let burst = policies
+            .iter()
+            .map(|policy| policy.quota().burst())
+            .max()
+            .unwrap_or(1);
         let costs = match self.dice.below(8) {
             0 if !is_logged => Costs::new(Cost::new(u64::MAX)),
-            1 | 2 if !is_logged || burst < 1_000 => Costs::new(Cost::new(self.dice.below(10 * burst))),
+            1 | 2 if !is_logged || burst < 1_000 => {
+                Costs::new(Cost::new(self.dice.below(10 * burst)))
+            }
             3 => Costs::new(Cost::new(burst.min(2_000) + self.dice.below(3))),
             4 => Costs::new(Cost::ZERO),
             _ => costs,
         };
         let number = 1 + self.dice.below(3);
         let expected = self.oracle.commit(policies, key, &id, &costs, number);
-        Step::Commit { id, costs, number, expected }
+        Step::Commit {
+            id,
+            costs,
+            number,
+            expected,
+        }
     }
 
     /// Draws a ceiling for each policy, for every second check, look or reservation of a stream that has ceilings.
@@ -359,17 +479,32 @@ impl Stream {
         let policies = self.policies.clone();
         let states = || self.last.iter().flat_map(|(_, decision)| decision.states());
         let left: Vec<u64> = states().map(|state| state.remaining()).collect();
-        let burst = policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
+        let burst = policies
+            .iter()
+            .map(|policy| policy.quota().burst())
+            .min()
+            .unwrap_or(1);
         let is_logged = |policy: &Policy| policy.algorithm() == Algorithm::SlidingLog;
-        let one = self.draw_cost(burst, left.iter().min().copied(), policies.iter().any(is_logged));
+        let one = self.draw_cost(
+            burst,
+            left.iter().min().copied(),
+            policies.iter().any(is_logged),
+        );
         let costs = Costs::new(Cost::new(one));
         if self.dice.below(2) == 0 {
             return costs;
         }
-        policies.iter().enumerate().fold(costs, |costs, (at, policy)| {
-            let cost = self.draw_cost(policy.quota().burst(), left.get(at).copied(), is_logged(policy));
-            costs.with(policy.name().to_owned(), cost)
-        })
+        policies
+            .iter()
+            .enumerate()
+            .fold(costs, |costs, (at, policy)| {
+                let cost = self.draw_cost(
+                    policy.quota().burst(),
+                    left.get(at).copied(),
+                    is_logged(policy),
+                );
+                costs.with(policy.name().to_owned(), cost)
+            })
     }
 
     /// Draws a cost for a burst of which this was left at the last check. `is_logged` tells whether a log stores the
@@ -387,7 +522,12 @@ impl Stream {
         };
         // A log stores each unit, so large costs would take most of the time.
         let is_dear = cost > 1_000 && is_logged;
-        if is_dear && self.dice.below(8) > 0 { 1 + cost % 1_000 } else { cost }.min(burst)
+        if is_dear && self.dice.below(8) > 0 {
+            1 + cost % 1_000
+        } else {
+            cost
+        }
+        .min(burst)
     }
 }
 
@@ -397,23 +537,46 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     let keys = script.keys(&taken.key);
     let under = |ceilings: &Option<Vec<Ceiling>>| script.clone().under(ceilings.clone());
     let mut step = match &taken.step {
-        Step::Check { costs, ceilings, .. } => under(ceilings).check(&taken.key, costs.clone(), Some(taken.now_us)),
-        Step::Look { costs, ceilings, .. } => under(ceilings).look(&taken.key, costs.clone(), Some(taken.now_us)),
-        Step::Refund { costs, spent_us } => script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us),
-        Step::RefundDecision { costs, ceilings, decision } => {
+        Step::Check {
+            costs, ceilings, ..
+        } => under(ceilings).check(&taken.key, costs.clone(), Some(taken.now_us)),
+        Step::Look {
+            costs, ceilings, ..
+        } => under(ceilings).look(&taken.key, costs.clone(), Some(taken.now_us)),
+        Step::Refund { costs, spent_us } => {
+            script.refund(&taken.key, costs.clone(), Some(taken.now_us), *spent_us)
+        }
+        Step::RefundDecision {
+            costs,
+            ceilings,
+            decision,
+        } => {
             let spent_us = testing::at_us(decision);
-            under(ceilings).refund_decision(&taken.key, costs.clone(), Some(taken.now_us), decision, spent_us)
+            under(ceilings).refund_decision(
+                &taken.key,
+                costs.clone(),
+                Some(taken.now_us),
+                decision,
+                spent_us,
+            )
         }
-        Step::Reserve { id, costs, ceilings, life_us, .. } => {
-            under(ceilings).reserve(&taken.key, id, costs.clone(), *life_us, Some(taken.now_us))
-        }
-        Step::Commit { id, costs, number, .. } => {
-            script.commit(&taken.key, id, costs.clone(), *number, Some(taken.now_us))
-        }
+        Step::Reserve {
+            id,
+            costs,
+            ceilings,
+            life_us,
+            ..
+        } => under(ceilings).reserve(&taken.key, id, costs.clone(), *life_us, Some(taken.now_us)),
+        Step::Commit {
+            id, costs, number, ..
+        } => script.commit(&taken.key, id, costs.clone(), *number, Some(taken.now_us)),
         Step::Reset => {
             // `DEL` needs a key, also where no state belongs to the key alone.
             let names = ["DEL", "absent"].map(str::to_owned).into_iter();
-            names.chain(own_keys(&taken.policies, &taken.key)).map(String::into_bytes).collect()
+            names
+                .chain(own_keys(&taken.policies, &taken.key))
+                .map(String::into_bytes)
+                .collect()
         }
     };
     if let Some(name) = names.get(&*String::from_utf8_lossy(&step[1])) {
@@ -421,9 +584,15 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
     }
     let record = taken.step.id().map(|id| script.record_key(&taken.key, id));
     let record = record.map(|at| [vec!["GET".to_owned(), at.clone()], expiry_command(at)]);
-    let looks = taken.policies.iter().zip(keys).flat_map(|(policy, key)| state_commands(policy, key));
+    let looks = taken
+        .policies
+        .iter()
+        .zip(keys)
+        .flat_map(|(policy, key)| state_commands(policy, key));
     let looks = looks.chain(record.into_iter().flatten());
-    std::iter::once(step).chain(looks.map(|look| look.into_iter().map(String::into_bytes).collect())).collect()
+    std::iter::once(step)
+        .chain(looks.map(|look| look.into_iter().map(String::into_bytes).collect()))
+        .collect()
 }
 
 /// Repeats the next [`BATCH`] steps of a stream at the server, with scripts that `alter` may change.
@@ -436,12 +605,18 @@ fn commands(taken: &Taken, names: &HashMap<String, String>) -> Vec<Vec<Vec<u8>>>
 ///
 /// When a script does not compile or the server does not answer.
 // Not generic, so that it is compiled here, with optimisation, and not into each test program.
-pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) -> String) -> Result<(), String> {
+pub fn compare(
+    redis: &mut InRedis,
+    stream: &mut Stream,
+    alter: &dyn Fn(&str) -> String,
+) -> Result<(), String> {
     redis.run(&["FLUSHALL".to_owned()]);
     let mut names = HashMap::new();
     for first in (0..BATCH).step_by(AT_ONCE) {
         let taken: Vec<Taken> = (0..AT_ONCE).map(|_| stream.take()).collect();
-        taken.iter().for_each(|taken| load(redis, taken, alter, &mut names));
+        taken
+            .iter()
+            .for_each(|taken| load(redis, taken, alter, &mut names));
         compare_taken(redis, first, &taken, &names)?;
     }
     Ok(())
@@ -452,38 +627,75 @@ pub fn compare(redis: &mut InRedis, stream: &mut Stream, alter: &dyn Fn(&str) ->
 /// # Errors
 ///
 /// Describes the first step at which the store and the Rust functions disagree.
-pub fn compare_on(subject: &mut dyn Subject, stream: &mut Stream, steps: usize) -> Result<(), String> {
+pub fn compare_on(
+    subject: &mut dyn Subject,
+    stream: &mut Stream,
+    steps: usize,
+) -> Result<(), String> {
     for at in 0..steps {
-        let Taken { step, policies, key, now_us, states, .. } = stream.take();
+        let Taken {
+            step,
+            policies,
+            key,
+            now_us,
+            states,
+            ..
+        } = stream.take();
         subject.set_now(now_us);
         let place = || format!("step {at} now {now_us} {step:?} {policies:?}");
         let is_as_expected = match &step {
-            Step::Check { costs, ceilings, expected } => {
+            Step::Check {
+                costs,
+                ceilings,
+                expected,
+            } => {
                 let decision = match ceilings {
                     Some(ceilings) => subject.check_under(&policies, &key, costs, ceilings),
                     None => subject.check_costs(&policies, &key, costs, ""),
                 };
                 figures(&decision) == *expected
             }
-            Step::Look { costs, ceilings, expected } => {
+            Step::Look {
+                costs,
+                ceilings,
+                expected,
+            } => {
                 let decision = match ceilings {
                     Some(ceilings) => subject.look_under(&policies, &key, costs, ceilings),
                     None => subject.look_costs(&policies, &key, costs),
                 };
                 figures(&decision) == *expected
             }
-            Step::Reserve { id, costs, ceilings, life_us, expected } => {
-                let decision = subject.reserve_under(&policies, &key, id, costs, ceilings.as_deref(), *life_us);
+            Step::Reserve {
+                id,
+                costs,
+                ceilings,
+                life_us,
+                expected,
+            } => {
+                let decision = subject.reserve_under(
+                    &policies,
+                    &key,
+                    id,
+                    costs,
+                    ceilings.as_deref(),
+                    *life_us,
+                );
                 (figures(&decision), costs_of(&decision)) == *expected
             }
-            Step::Commit { id, costs, number, expected } => {
-                subject.commit(&policies, &key, id, costs, *number) == *expected
-            }
+            Step::Commit {
+                id,
+                costs,
+                number,
+                expected,
+            } => subject.commit(&policies, &key, id, costs, *number) == *expected,
             Step::Refund { costs, spent_us } => {
                 subject.refund_costs(&policies, &key, costs, *spent_us);
                 true
             }
-            Step::RefundDecision { costs, decision, .. } => {
+            Step::RefundDecision {
+                costs, decision, ..
+            } => {
                 subject.refund_decision(&policies, &key, costs, decision, testing::at_us(decision));
                 true
             }
@@ -506,7 +718,12 @@ pub fn compare_on(subject: &mut dyn Subject, stream: &mut Stream, steps: usize) 
 }
 
 /// Loads the scripts of a step that the server does not have, and notes their names.
-fn load(redis: &mut InRedis, taken: &Taken, alter: &dyn Fn(&str) -> String, names: &mut HashMap<String, String>) {
+fn load(
+    redis: &mut InRedis,
+    taken: &Taken,
+    alter: &dyn Fn(&str) -> String,
+    names: &mut HashMap<String, String>,
+) {
     let script = Script::new(taken.policies.clone());
     let ceilings = match &taken.step {
         Step::Check { ceilings, .. }
@@ -516,7 +733,10 @@ fn load(redis: &mut InRedis, taken: &Taken, alter: &dyn Fn(&str) -> String, name
         _ => None,
     };
     let script = script.under(ceilings);
-    let mut scripts = vec![(script.sha(), script.text()), (script.refund_sha(), script.refund_text())];
+    let mut scripts = vec![
+        (script.sha(), script.text()),
+        (script.refund_sha(), script.refund_text()),
+    ];
     if taken.step.id().is_some() {
         scripts.push((script.reserve_sha(), script.reserve_text()));
         scripts.push((script.commit_sha(), script.commit_text()));
@@ -527,7 +747,11 @@ fn load(redis: &mut InRedis, taken: &Taken, alter: &dyn Fn(&str) -> String, name
     for (sha, text) in scripts {
         if !names.contains_key(sha) {
             let reply = redis.run(&["SCRIPT".to_owned(), "LOAD".to_owned(), alter(text)]);
-            assert!(!reply.is_error(), "the script does not compile: {}", reply.text());
+            assert!(
+                !reply.is_error(),
+                "the script does not compile: {}",
+                reply.text()
+            );
             names.insert(sha.to_owned(), reply.text());
         }
     }
@@ -540,50 +764,95 @@ fn compare_taken(
     taken: &[Taken],
     names: &HashMap<String, String>,
 ) -> Result<(), String> {
-    let calls: Vec<Vec<Vec<u8>>> = taken.iter().flat_map(|taken| commands(taken, names)).collect();
+    let calls: Vec<Vec<Vec<u8>>> = taken
+        .iter()
+        .flat_map(|taken| commands(taken, names))
+        .collect();
     let mut replies = redis.client.pipeline(&calls).expect("replies").into_iter();
     for (at, taken) in taken.iter().enumerate() {
-        let place = || format!("step {} now {} {:?} {:?}", first + at, taken.now_us, taken.step, taken.policies);
+        let place = || {
+            format!(
+                "step {} now {} {:?} {:?}",
+                first + at,
+                taken.now_us,
+                taken.step,
+                taken.policies
+            )
+        };
         let reply = replies.next().expect("a reply");
         if reply.is_error() {
             return Err(format!("{}: {}", place(), reply.text()));
         }
         let script = Script::new(taken.policies.clone());
         match &taken.step {
-            Step::Check { costs, ceilings, expected } | Step::Look { costs, ceilings, expected } => {
-                match script.under(ceilings.clone()).decision(costs.clone(), &integers(&reply)) {
+            Step::Check {
+                costs,
+                ceilings,
+                expected,
+            }
+            | Step::Look {
+                costs,
+                ceilings,
+                expected,
+            } => {
+                match script
+                    .under(ceilings.clone())
+                    .decision(costs.clone(), &integers(&reply))
+                {
                     Ok(decision) if figures(&decision) == *expected => {}
                     other => return Err(format!("{}: decided {other:?}", place())),
                 }
             }
-            Step::Reserve { ceilings, expected, .. } => match reserved(&script.under(ceilings.clone()), &reply) {
+            Step::Reserve {
+                ceilings, expected, ..
+            } => match reserved(&script.under(ceilings.clone()), &reply) {
                 Ok(decision) if (figures(&decision), costs_of(&decision)) == *expected => {}
                 other => return Err(format!("{}: reserved {other:?}", place())),
             },
-            Step::Commit { expected, number, .. } => {
+            Step::Commit {
+                expected, number, ..
+            } => {
                 let settlement = script.settlement(reply.int());
                 // A commit that repeats the number of the first one is the same call, sent again.
-                let is_again = *expected == Settlement::AlreadySettled && settled_by(taken) == Some(*number);
-                let expected = if is_again { Settlement::Settled } else { *expected };
-                if !settlement.as_ref().is_ok_and(|settlement| *settlement == expected) {
+                let is_again =
+                    *expected == Settlement::AlreadySettled && settled_by(taken) == Some(*number);
+                let expected = if is_again {
+                    Settlement::Settled
+                } else {
+                    *expected
+                };
+                if !settlement
+                    .as_ref()
+                    .is_ok_and(|settlement| *settlement == expected)
+                {
                     return Err(format!("{}: settled {settlement:?}", place()));
                 }
             }
             Step::Refund { .. } | Step::RefundDecision { .. } | Step::Reset => {}
         }
         for expected in &taken.states {
-            let (bytes, expires) = (replies.next().expect("a reply"), replies.next().expect("a reply"));
+            let (bytes, expires) = (
+                replies.next().expect("a reply"),
+                replies.next().expect("a reply"),
+            );
             let stored = stored_state(&bytes, &expires);
             if stored != *expected {
                 return Err(format!("{}: stored {stored:?}, not {expected:?}", place()));
             }
         }
         if taken.step.id().is_some() {
-            let (bytes, expires) = (replies.next().expect("a reply"), replies.next().expect("a reply"));
+            let (bytes, expires) = (
+                replies.next().expect("a reply"),
+                replies.next().expect("a reply"),
+            );
             let stored = stored_state(&bytes, &expires);
             // A record that has lapsed may still be stored.
             if taken.record.is_some() && stored != taken.record {
-                return Err(format!("{}: recorded {stored:?}, not {:?}", place(), taken.record));
+                return Err(format!(
+                    "{}: recorded {stored:?}, not {:?}",
+                    place(),
+                    taken.record
+                ));
             }
         }
     }

@@ -17,17 +17,42 @@ pub trait Subject {
     /// Returns the time of the clock in microseconds.
     fn now(&self) -> u64;
     /// Checks a key at costs, with a tag for the logs among the policies.
-    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision;
+    fn check_costs(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        tag: &str,
+    ) -> Decision;
     /// Checks a key at costs, under a ceiling for each policy.
-    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision;
+    fn check_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision;
     /// Looks at what a check would decide.
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision;
     /// Looks at what a check under a ceiling for each policy would decide.
-    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision;
+    fn look_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision;
     /// Refunds units that were spent at `spent_us`.
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64);
     /// Refunds what a decision spent at `spent_us`.
-    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, spent_us: u64);
+    fn refund_decision(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        decision: &Decision,
+        spent_us: u64,
+    );
     /// Reserves costs under an id, and under a ceiling for each policy if there are any, for some microseconds.
     fn reserve_under(
         &mut self,
@@ -39,8 +64,14 @@ pub trait Subject {
         life_us: u64,
     ) -> Decision;
     /// Settles a reservation at costs, by the commit of this number.
-    fn commit(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, costs: &Costs, number: u64)
-    -> Settlement;
+    fn commit(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        costs: &Costs,
+        number: u64,
+    ) -> Settlement;
     /// Resets a key.
     fn reset(&mut self, policies: &PolicySet, key: &Key);
     /// Returns the state in the form in which Redis stores it.
@@ -49,7 +80,9 @@ pub trait Subject {
     /// Charges units to every policy as a debt, although they need not fit. At most a thousand units, where a log stores
     /// each.
     fn owe(&mut self, policies: &PolicySet, key: &Key, units: u64) {
-        let is_logged = policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let is_logged = policies
+            .iter()
+            .any(|policy| policy.algorithm() == Algorithm::SlidingLog);
         let units = if is_logged { units.min(1_000) } else { units };
         let id = ReservationId::try_new(format!("debt-{}", self.now())).expect("an id");
         let _ = self.reserve(policies, key, &id, &Costs::new(Cost::ZERO), 1);
@@ -111,7 +144,10 @@ impl InMemory {
     #[must_use]
     pub fn new() -> Self {
         let clock = Clock::manual(START_US);
-        Self { store: MemoryStore::builder().clock(clock.clone()).build(), clock }
+        Self {
+            store: MemoryStore::builder().clock(clock.clone()).build(),
+            clock,
+        }
     }
 }
 
@@ -138,12 +174,27 @@ impl Subject for InMemory {
         self.clock.now_us()
     }
 
-    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision {
+    fn check_costs(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        tag: &str,
+    ) -> Decision {
         let check = |check: Check<'_>| self.store.check(check.with_tag(tag.as_bytes()));
-        testing::with_check(policies, key, costs, check).into_ready().expect("in process").expect("a decision")
+        testing::with_check(policies, key, costs, check)
+            .into_ready()
+            .expect("in process")
+            .expect("a decision")
     }
 
-    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+    fn check_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
         let check = |check: Check<'_>| self.store.check(check);
         let decided = testing::with_check_under(policies, key, costs, ceilings, check).into_ready();
         decided.expect("in process").expect("a decision")
@@ -151,22 +202,43 @@ impl Subject for InMemory {
 
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
         let look = |check: Check<'_>| self.store.look(check);
-        testing::with_check(policies, key, costs, look).into_ready().expect("in process").expect("a decision")
+        testing::with_check(policies, key, costs, look)
+            .into_ready()
+            .expect("in process")
+            .expect("a decision")
     }
 
-    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+    fn look_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
         let look = |check: Check<'_>| self.store.look(check);
         let seen = testing::with_check_under(policies, key, costs, ceilings, look).into_ready();
         seen.expect("in process").expect("a decision")
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
-        testing::with_check(policies, key, costs, |check| testing::refund(&self.store, check, spent_us));
+        testing::with_check(policies, key, costs, |check| {
+            testing::refund(&self.store, check, spent_us)
+        });
     }
 
-    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, _spent_us: u64) {
+    fn refund_decision(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        decision: &Decision,
+        _spent_us: u64,
+    ) {
         let refund = |check: Check<'_>| self.store.refund(check, Some(decision));
-        testing::with_check(policies, key, costs, refund).into_ready().expect("in process").expect("a refund");
+        testing::with_check(policies, key, costs, refund)
+            .into_ready()
+            .expect("in process")
+            .expect("a refund");
     }
 
     fn reserve_under(
@@ -193,11 +265,17 @@ impl Subject for InMemory {
         costs: &Costs,
         number: u64,
     ) -> Settlement {
-        testing::with_check(policies, key, costs, |check| testing::commit(&self.store, check, id, number))
+        testing::with_check(policies, key, costs, |check| {
+            testing::commit(&self.store, check, id, number)
+        })
     }
 
     fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        self.store.reset(Check::new(policies, key, Cost::ZERO)).into_ready().expect("in process").expect("a reset");
+        self.store
+            .reset(Check::new(policies, key, Cost::ZERO))
+            .into_ready()
+            .expect("in process")
+            .expect("a reset");
     }
 
     fn stored(&mut self, policy: &Policy, key: &Key) -> Option<Stored> {
@@ -231,7 +309,12 @@ impl InRedis {
     #[must_use]
     pub fn on(server: RedisServer) -> Self {
         let client = Client::connect(server.addr()).expect("the server that just started");
-        Self { server, client, now_us: START_US, loaded: HashSet::new() }
+        Self {
+            server,
+            client,
+            now_us: START_US,
+            loaded: HashSet::new(),
+        }
     }
 
     /// Sends a command.
@@ -257,7 +340,9 @@ impl InRedis {
     fn look_by(&mut self, script: &Script, key: &Key, costs: &Costs) -> Decision {
         self.load(script.look_text());
         let reply = self.run(&script.look(key, costs.clone(), Some(self.now_us)));
-        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+        script
+            .decision(costs.clone(), &integers(&reply))
+            .expect("a decision")
     }
 
     /// Loads a script, the first time that it is named.
@@ -313,26 +398,52 @@ impl Subject for InRedis {
         self.now_us
     }
 
-    fn check_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, tag: &str) -> Decision {
+    fn check_costs(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        tag: &str,
+    ) -> Decision {
         let script = Script::new(policies.clone());
         self.load(script.text());
         let reply = self.run(&script.check_tagged(key, costs.clone(), tag, Some(self.now_us)));
-        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+        script
+            .decision(costs.clone(), &integers(&reply))
+            .expect("a decision")
     }
 
-    fn check_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
+    fn check_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
         let script = Script::new(policies.clone()).under(Some(ceilings.to_vec()));
         self.load(script.text());
         let reply = self.run(&script.check(key, costs.clone(), Some(self.now_us)));
-        script.decision(costs.clone(), &integers(&reply)).expect("a decision")
+        script
+            .decision(costs.clone(), &integers(&reply))
+            .expect("a decision")
     }
 
     fn look_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs) -> Decision {
         self.look_by(&Script::new(policies.clone()), key, costs)
     }
 
-    fn look_under(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, ceilings: &[Ceiling]) -> Decision {
-        self.look_by(&Script::new(policies.clone()).under(Some(ceilings.to_vec())), key, costs)
+    fn look_under(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        ceilings: &[Ceiling],
+    ) -> Decision {
+        self.look_by(
+            &Script::new(policies.clone()).under(Some(ceilings.to_vec())),
+            key,
+            costs,
+        )
     }
 
     fn refund_costs(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, spent_us: u64) {
@@ -342,10 +453,18 @@ impl Subject for InRedis {
         assert_eq!(reply.int(), 1);
     }
 
-    fn refund_decision(&mut self, policies: &PolicySet, key: &Key, costs: &Costs, decision: &Decision, spent_us: u64) {
+    fn refund_decision(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        costs: &Costs,
+        decision: &Decision,
+        spent_us: u64,
+    ) {
         let script = Script::new(policies.clone());
         self.load(script.refund_text());
-        let call = script.refund_decision(key, costs.clone(), Some(self.now_us), decision, spent_us);
+        let call =
+            script.refund_decision(key, costs.clone(), Some(self.now_us), decision, spent_us);
         assert_eq!(self.run(&call).int(), 1);
     }
 
@@ -396,16 +515,28 @@ impl Subject for InRedis {
 pub fn own_keys(policies: &PolicySet, key: &Key) -> Vec<String> {
     let is_own = |policy: &Policy| {
         let branch = key.branches().get(usize::from(policy.branch()) - 1);
-        branch.is_some_and(|branch| policy.level().is_none_or(|level| usize::from(level) == branch.levels()))
+        branch.is_some_and(|branch| {
+            policy
+                .level()
+                .is_none_or(|level| usize::from(level) == branch.levels())
+        })
     };
     let keys = Script::new(policies.clone()).keys(key);
-    policies.iter().zip(keys).filter(|(policy, _)| is_own(policy)).map(|(_, at)| at).collect()
+    policies
+        .iter()
+        .zip(keys)
+        .filter(|(policy, _)| is_own(policy))
+        .map(|(_, at)| at)
+        .collect()
 }
 
 /// Returns the name of a state, as a store without a prefix has it.
 #[must_use]
 pub(crate) fn name_of(policy: &Policy, key: &Key) -> String {
-    Script::new(policy.clone()).keys(key).remove(0).replacen("tollgate:", "", 1)
+    Script::new(policy.clone())
+        .keys(key)
+        .remove(0)
+        .replacen("tollgate:", "", 1)
 }
 
 /// Returns the commands that show a state and its expiry.
@@ -437,5 +568,8 @@ pub fn stored_state(value: &Reply, expires: &Reply) -> Option<Stored> {
         Reply::Nil | Reply::Array(_) => return None,
         other => panic!("{other:?} is no state"),
     };
-    Some(Stored { value, expires_ms: expires.int() as u64 })
+    Some(Stored {
+        value,
+        expires_ms: expires.int() as u64,
+    })
 }

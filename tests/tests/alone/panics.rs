@@ -14,9 +14,13 @@ use super::alone;
 fn panics_in<T>(run: impl FnOnce() -> T + UnwindSafe) -> String {
     static FILE: Mutex<String> = Mutex::new(String::new());
     panic::set_hook(Box::new(|panic| {
-        *FILE.lock().expect("no panic here") = panic.location().expect("a location").file().to_owned();
+        *FILE.lock().expect("no panic here") =
+            panic.location().expect("a location").file().to_owned();
     }));
-    assert!(panic::catch_unwind(run).is_err(), "the constructor must refuse its arguments");
+    assert!(
+        panic::catch_unwind(run).is_err(),
+        "the constructor must refuse its arguments"
+    );
     let _ = panic::take_hook();
     FILE.lock().expect("no panic here").clone()
 }

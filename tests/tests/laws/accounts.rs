@@ -20,7 +20,10 @@ const BEGIN: u64 = 1_680_000_000_000_000;
 const TERMS: Lease = Lease::new().generation(Duration::from_micros(G)).share(4);
 
 fn policy(algorithm: Algorithm, amount: u64, period: Duration) -> Policy {
-    Policy::try_new("p", algorithm, Quota::new(amount, period)).expect("a policy").try_leased(TERMS).expect("terms")
+    Policy::try_new("p", algorithm, Quota::new(amount, period))
+        .expect("a policy")
+        .try_leased(TERMS)
+        .expect("terms")
 }
 
 fn bucket() -> Policy {
@@ -29,7 +32,9 @@ fn bucket() -> Policy {
 
 /// Returns a policy of every algorithm that can be leased.
 fn every() -> Vec<Policy> {
-    let algorithms = ALGORITHMS.into_iter().filter(|algorithm| algorithm.is_leasable());
+    let algorithms = ALGORITHMS
+        .into_iter()
+        .filter(|algorithm| algorithm.is_leasable());
     let policies = algorithms.map(|algorithm| policy(algorithm, 100, Duration::from_secs(1)));
     policies.chain([calendar_window()]).collect()
 }
@@ -56,12 +61,23 @@ fn settle(account: &mut Account, policy: &Policy, now_us: u64) {
 fn outstanding_units_count_as_used_until_they_are_reported() {
     for policy in every() {
         let (mut account, stamp) = granted(&policy, BEGIN, 20);
-        assert_eq!((account.outstanding(), account.remaining(&policy, BEGIN)), (20, 80), "{policy:?}");
-        assert!(account.fits(&policy, BEGIN, 80) && !account.fits(&policy, BEGIN, 81), "{policy:?}");
+        assert_eq!(
+            (account.outstanding(), account.remaining(&policy, BEGIN)),
+            (20, 80),
+            "{policy:?}"
+        );
+        assert!(
+            account.fits(&policy, BEGIN, 80) && !account.fits(&policy, BEGIN, 81),
+            "{policy:?}"
+        );
         assert!(account.fits(&policy, BEGIN, 0), "a peek fits always");
         // Spent units stay used. Returned units are free.
         assert!(account.report(&policy, BEGIN, stamp, 12, 8));
-        assert_eq!((account.outstanding(), account.remaining(&policy, BEGIN)), (0, 88), "{policy:?}");
+        assert_eq!(
+            (account.outstanding(), account.remaining(&policy, BEGIN)),
+            (0, 88),
+            "{policy:?}"
+        );
         // The units of a report are counted once.
         assert!(!account.report(&policy, BEGIN, stamp, 12, 8));
         assert_eq!(account.remaining(&policy, BEGIN), 88, "{policy:?}");
@@ -74,10 +90,21 @@ fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
         let (account, _) = granted(&policy, BEGIN + 1, 20);
         let mut before = account.clone();
         settle(&mut before, &policy, BEGIN + 2 * G - 1);
-        assert_eq!((before.outstanding(), before.remaining(&policy, BEGIN + 2 * G - 1)), (20, 80), "{policy:?}");
+        assert_eq!(
+            (
+                before.outstanding(),
+                before.remaining(&policy, BEGIN + 2 * G - 1)
+            ),
+            (20, 80),
+            "{policy:?}"
+        );
         let mut after = account.clone();
         settle(&mut after, &policy, BEGIN + 2 * G);
-        assert_eq!((after.outstanding(), after.remaining(&policy, BEGIN + 2 * G)), (0, 80), "{policy:?}");
+        assert_eq!(
+            (after.outstanding(), after.remaining(&policy, BEGIN + 2 * G)),
+            (0, 80),
+            "{policy:?}"
+        );
     }
     // At the end of the generation, and not when the server is asked next: a tenth of a second is worth 10 units.
     let (mut account, _) = granted(&bucket(), BEGIN, 20);
@@ -89,10 +116,31 @@ fn units_are_charged_at_the_end_of_the_generation_after_the_grant() {
 fn a_report_of_another_birth_or_of_a_generation_that_ended_is_ignored() {
     let policy = bucket();
     let (mut account, stamp) = granted(&policy, BEGIN, 20);
-    assert!(!account.report(&policy, BEGIN, Stamp { birth: stamp.birth + 1, ..stamp }, 5, 5));
-    assert!(!account.report(&policy, BEGIN, Stamp { generation: stamp.generation + 1, ..stamp }, 5, 5));
+    assert!(!account.report(
+        &policy,
+        BEGIN,
+        Stamp {
+            birth: stamp.birth + 1,
+            ..stamp
+        },
+        5,
+        5
+    ));
+    assert!(!account.report(
+        &policy,
+        BEGIN,
+        Stamp {
+            generation: stamp.generation + 1,
+            ..stamp
+        },
+        5,
+        5
+    ));
     settle(&mut account, &policy, BEGIN + G);
-    assert!(account.report(&policy, BEGIN + G, stamp, 1, 0), "the generation before");
+    assert!(
+        account.report(&policy, BEGIN + G, stamp, 1, 0),
+        "the generation before"
+    );
     account.grant(3, 2);
     settle(&mut account, &policy, BEGIN + 2 * G);
     let newer = account.grant(10, 2);
@@ -109,14 +157,18 @@ fn a_report_takes_no_more_than_is_outstanding() {
     let policy = bucket();
     let (mut account, stamp) = granted(&policy, BEGIN, 20);
     assert!(account.report(&policy, BEGIN, stamp, 15, u64::MAX));
-    assert_eq!((account.outstanding(), account.remaining(&policy, BEGIN)), (0, 85));
+    assert_eq!(
+        (account.outstanding(), account.remaining(&policy, BEGIN)),
+        (0, 85)
+    );
 }
 
 #[test]
 fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_what_is_out() {
     let mut seed = 1;
     let mut below = |bound: u64| {
-        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % bound
     };
     for round in 0..400 {
@@ -140,13 +192,23 @@ fn the_time_to_retry_is_the_earliest_and_is_exact_where_the_cost_fits_beside_wha
             let retry = account.retry_us(&policy, now, cost);
             let is_beside = cost + account.outstanding() <= 100 || account.outstanding() == 0;
             let exact = is_beside && policy.algorithm() != Algorithm::SlidingWindow;
-            assert!(!exact || fits_at(now + retry), "round {round}, {policy:?}: {cost} after {retry} in {account:?}");
+            assert!(
+                !exact || fits_at(now + retry),
+                "round {round}, {policy:?}: {cost} after {retry} in {account:?}"
+            );
             let is_earliest = retry == 0 || !fits_at(now + retry - 1);
-            assert!(!is_beside || is_earliest, "round {round}, {policy:?}: {cost} before {retry}");
+            assert!(
+                !is_beside || is_earliest,
+                "round {round}, {policy:?}: {cost} before {retry}"
+            );
             // At its end the account equals a fresh one.
             let end = account.fresh_at(&policy).max(now);
             settle(&mut account, &policy, end);
-            assert_eq!((account.outstanding(), account.remaining(&policy, end)), (0, 100), "{policy:?}");
+            assert_eq!(
+                (account.outstanding(), account.remaining(&policy, end)),
+                (0, 100),
+                "{policy:?}"
+            );
         }
     }
 }
@@ -156,7 +218,10 @@ fn a_clock_that_goes_back_by_more_than_a_generation_begins_another_birth() {
     let policy = bucket();
     let (mut account, stamp) = granted(&policy, BEGIN, 20);
     let back = BEGIN - 10 * G;
-    assert!(account.settle(&policy, &policy, TERMS, back), "the state is mended");
+    assert!(
+        account.settle(&policy, &policy, TERMS, back),
+        "the state is mended"
+    );
     assert_eq!(account.outstanding(), 20);
     assert!(!account.report(&policy, back, stamp, 20, 0));
     assert!(account.life_us(back) <= 2 * G);
@@ -187,20 +252,39 @@ fn other_terms_begin_when_nothing_is_outstanding() {
     let longer = TERMS.generation(Duration::from_micros(3 * G));
     account.settle(&policy, &policy, longer, BEGIN + G);
     assert_eq!(account.grantable(&policy, longer, BEGIN + G, 10), 0);
-    assert!(account.report(&policy, BEGIN + G, stamp, 5, 0), "the old terms count the generation");
+    assert!(
+        account.report(&policy, BEGIN + G, stamp, 5, 0),
+        "the old terms count the generation"
+    );
     account.settle(&policy, &policy, longer, BEGIN + 2 * G);
-    assert_eq!((account.outstanding(), account.grantable(&policy, longer, BEGIN + 2 * G, 10)), (0, 10));
+    assert_eq!(
+        (
+            account.outstanding(),
+            account.grantable(&policy, longer, BEGIN + 2 * G, 10)
+        ),
+        (0, 10)
+    );
     let newer = account.grant(10, 2);
     assert_eq!(newer.generation, (BEGIN + 2 * G) / (3 * G));
 }
 
 #[test]
 fn a_set_grants_the_least_of_its_policies_and_a_quarter_of_what_remains() {
-    let (wide, narrow) = (bucket(), policy(Algorithm::FixedWindow, 40, Duration::from_secs(1)));
-    let narrow = Policy::try_new("narrow", narrow.algorithm(), narrow.quota()).unwrap().leased(TERMS);
+    let (wide, narrow) = (
+        bucket(),
+        policy(Algorithm::FixedWindow, 40, Duration::from_secs(1)),
+    );
+    let narrow = Policy::try_new("narrow", narrow.algorithm(), narrow.quota())
+        .unwrap()
+        .leased(TERMS);
     let set = PolicySet::try_new([wide.clone(), narrow.clone()]).unwrap();
     let mut accounts = [&wide, &narrow].map(|policy| granted(policy, BEGIN, 0).0);
-    let call = |cost, want| Call { cost, want, birth: 9, reports: Vec::new() };
+    let call = |cost, want| Call {
+        cost,
+        want,
+        birth: 9,
+        reports: Vec::new(),
+    };
     let mut ask = |cost, want| {
         let answer = step(&mut accounts, &set, BEGIN, &call(cost, want));
         (answer.admitted, answer.grant.map_or(0, |grant| grant.units))
@@ -235,27 +319,39 @@ fn a_debt_outlasts_reports_lapses_and_returns() {
         for (spent, returned) in [(12, 0), (0, 12), (5, 7)] {
             let (account, stamp) = indebted(12);
             let mut reported = at(&account, later_us);
-            assert!(reported.report(&policy, later_us, stamp, spent, returned), "{policy:?}");
+            assert!(
+                reported.report(&policy, later_us, stamp, spent, returned),
+                "{policy:?}"
+            );
             reported.mark_debt(&policy, later_us);
             let mut alone = at(&indebted(0).0, later_us);
             alone.owe(&policy, later_us, spent);
             let wait = alone.retry_us(&policy, later_us, 1);
             assert!(wait > 0, "{policy:?}");
-            assert_eq!(at(&reported, later_us).retry_us(&policy, later_us, 1), wait, "{spent} of 12, {policy:?}");
+            assert_eq!(
+                at(&reported, later_us).retry_us(&policy, later_us, 1),
+                wait,
+                "{spent} of 12, {policy:?}"
+            );
         }
         // Both ends of generations have passed, and the debt of a bucket has not.
         let end_us = BEGIN + 2 * G;
         let (lapsed, mut alone) = (at(&indebted(12).0, end_us), at(&indebted(0).0, end_us));
         alone.owe(&policy, end_us, 12);
         assert_eq!(lapsed.outstanding(), 0);
-        assert_eq!(lapsed.retry_us(&policy, end_us, 1), alone.retry_us(&policy, end_us, 1), "{policy:?}");
+        assert_eq!(
+            lapsed.retry_us(&policy, end_us, 1),
+            alone.retry_us(&policy, end_us, 1),
+            "{policy:?}"
+        );
     }
 }
 
 #[test]
 fn units_that_are_out_owe_no_more_than_the_most() {
     for policy in every() {
-        let [(mut account, stamp), (mut alone, _)] = [12, 0].map(|units| granted(&policy, BEGIN, units));
+        let [(mut account, stamp), (mut alone, _)] =
+            [12, 0].map(|units| granted(&policy, BEGIN, units));
         account.owe(&policy, BEGIN, u64::from(u32::MAX));
         alone.owe(&policy, BEGIN, u64::from(u32::MAX));
         let most = alone.retry_us(&policy, BEGIN, 1);
@@ -269,7 +365,8 @@ fn units_that_are_out_owe_no_more_than_the_most() {
 fn a_caller_that_comes_back_after_its_wait_is_denied_once_more_at_most() {
     let mut seed = 7;
     let mut below = |bound: u64| {
-        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = u64::wrapping_mul(seed, 6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % bound
     };
     for round in 0..400 {
@@ -293,7 +390,10 @@ fn a_caller_that_comes_back_after_its_wait_is_denied_once_more_at_most() {
                 if account.fits(&policy, now, cost) {
                     break;
                 }
-                assert!(denials < 2, "round {round}, {policy:?}: {cost} in {before:?}");
+                assert!(
+                    denials < 2,
+                    "round {round}, {policy:?}: {cost} in {before:?}"
+                );
                 now += account.retry_us(&policy, now, cost);
                 account.mark_debt(&policy, now);
                 settle(&mut account, &policy, now);

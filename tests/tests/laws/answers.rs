@@ -21,7 +21,10 @@ fn law_02_exactly_the_remaining_units_pass() {
             assert!(decision.is_allowed(), "{set:?}: {passed} of {left} passed");
             assert_eq!(remaining(&decision), left - passed - 1);
         }
-        assert!(subject.check(&set, &key(), 1).is_denied(), "{set:?}: more than {left} passed");
+        assert!(
+            subject.check(&set, &key(), 1).is_denied(),
+            "{set:?}: more than {left} passed"
+        );
     });
 }
 
@@ -31,18 +34,28 @@ fn law_02_the_remaining_units_pass_at_once_and_one_more_does_not() {
     on_every_store(|subject, dice, algorithm| {
         let set = PolicySet::from(policies::large_policy(dice, "p", algorithm));
         let burst = least_burst(&set);
-        assert_eq!(remaining(&subject.check(&set, &key(), 1)), burst - 1, "a fresh {set:?}");
+        assert_eq!(
+            remaining(&subject.check(&set, &key(), 1)),
+            burst - 1,
+            "a fresh {set:?}"
+        );
         wander(subject, dice, &set);
         let left = remaining(&subject.peek(&set, &key()));
         if left < burst {
-            assert!(subject.check(&set, &key(), left + 1).is_denied(), "{set:?}: more than {left} passed");
+            assert!(
+                subject.check(&set, &key(), left + 1).is_denied(),
+                "{set:?}: more than {left} passed"
+            );
         }
         if left > 0 {
             let decision = subject.check(&set, &key(), left);
             assert!(decision.is_allowed(), "{set:?}: {left} units did not pass");
             assert_eq!(remaining(&decision), 0, "{set:?}");
         }
-        assert!(subject.check(&set, &key(), 1).is_denied(), "{set:?}: more than {left} passed");
+        assert!(
+            subject.check(&set, &key(), 1).is_denied(),
+            "{set:?}: more than {left} passed"
+        );
     });
 }
 
@@ -59,9 +72,15 @@ fn law_03_the_time_to_retry_is_exact_and_never_zero() {
         let retry = micros(denied.retry_after());
         assert!(retry > 0);
         subject.advance(retry - 1);
-        assert!(subject.check(&set, &key(), cost).is_denied(), "{set:?}: cost {cost} passed 1 µs early");
+        assert!(
+            subject.check(&set, &key(), cost).is_denied(),
+            "{set:?}: cost {cost} passed 1 µs early"
+        );
         subject.advance(1);
-        assert!(subject.check(&set, &key(), cost).is_allowed(), "{set:?}: cost {cost} denied after {retry} µs");
+        assert!(
+            subject.check(&set, &key(), cost).is_allowed(),
+            "{set:?}: cost {cost} denied after {retry} µs"
+        );
     });
 }
 
@@ -78,9 +97,16 @@ fn law_03_the_time_to_one_more_unit_is_exact() {
             return;
         }
         subject.advance(more - 1);
-        assert_eq!(remaining(&subject.peek(&set, &key())), state.remaining(), "{set:?}");
+        assert_eq!(
+            remaining(&subject.peek(&set, &key())),
+            state.remaining(),
+            "{set:?}"
+        );
         subject.advance(1);
-        assert!(remaining(&subject.peek(&set, &key())) > state.remaining(), "{set:?}");
+        assert!(
+            remaining(&subject.peek(&set, &key())) > state.remaining(),
+            "{set:?}"
+        );
     });
 }
 
@@ -97,14 +123,27 @@ fn law_03_a_denial_of_a_higher_cost_tells_the_time_to_one_more_unit() {
         let denied = subject.check(&set, &key(), burst);
         assert!(denied.is_denied(), "{set:?}");
         let (denied, peek) = (figures(&denied), figures(&subject.peek(&set, &key())));
-        for ((left, _, reset, more), (peek_left, _, peek_reset, peek_more)) in denied.1.iter().zip(&peek.1) {
-            assert_eq!((left, reset, more), (peek_left, peek_reset, peek_more), "{set:?}");
+        for ((left, _, reset, more), (peek_left, _, peek_reset, peek_more)) in
+            denied.1.iter().zip(&peek.1)
+        {
+            assert_eq!(
+                (left, reset, more),
+                (peek_left, peek_reset, peek_more),
+                "{set:?}"
+            );
         }
         let more = denied.1[0].3.as_micros() as u64;
         subject.advance(more - 1);
-        assert_eq!(remaining(&subject.peek(&set, &key())), denied.1[0].0, "{set:?}");
+        assert_eq!(
+            remaining(&subject.peek(&set, &key())),
+            denied.1[0].0,
+            "{set:?}"
+        );
         subject.advance(1);
-        assert!(remaining(&subject.peek(&set, &key())) > denied.1[0].0, "{set:?}");
+        assert!(
+            remaining(&subject.peek(&set, &key())) > denied.1[0].0,
+            "{set:?}"
+        );
     });
 }
 

@@ -27,8 +27,15 @@ fn law_01_never_more_than_the_bound_is_admitted() {
             let look = subject.peek(&set, &key());
             let state = look.states().next().expect("a state");
             let more = state.next_unit_after().as_micros() as u64;
-            let waits =
-                [1, more.max(1), edge, edge.saturating_sub(1).max(1), period, period - 1, 1 + dice.below(period)];
+            let waits = [
+                1,
+                more.max(1),
+                edge,
+                edge.saturating_sub(1).max(1),
+                period,
+                period - 1,
+                1 + dice.below(period),
+            ];
             subject.advance(dice.pick(&waits).max(1));
         }
         let times: Vec<(u64, u64)> = admitted.into_iter().collect();
@@ -38,7 +45,11 @@ fn law_01_never_more_than_the_bound_is_admitted() {
                 sum += count;
                 // The shortest half-open interval (s, s + L] that holds both ends has L = to − from + 1.
                 let most = policies::bound(&policy, to - from + 1);
-                assert!(sum <= most, "{policy:?}: {sum} in {} µs, {most} allowed", to - from + 1);
+                assert!(
+                    sum <= most,
+                    "{policy:?}: {sum} in {} µs, {most} allowed",
+                    to - from + 1
+                );
             }
         }
     });
@@ -47,16 +58,25 @@ fn law_01_never_more_than_the_bound_is_admitted() {
 /// The in-process store under eight threads. Four processes at one server: `processes/bound.rs`.
 #[test]
 fn law_01_threads_never_get_more_than_the_burst_together() {
-    let store = MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
-    let set = [Policy::token_bucket("a", Quota::per_hour(1_000)), Policy::fixed_window("b", Quota::per_hour(900))];
+    let store = MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build();
+    let set = [
+        Policy::token_bucket("a", Quota::per_hour(1_000)),
+        Policy::fixed_window("b", Quota::per_hour(900)),
+    ];
     let limiter = Limiter::new(store, set);
     let passed = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..1_000 {
-                    let decision =
-                        limiter.check("hot").into_future().into_ready().expect("in process").expect("a decision");
+                    let decision = limiter
+                        .check("hot")
+                        .into_future()
+                        .into_ready()
+                        .expect("in process")
+                        .expect("a decision");
                     passed.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
                 }
             });
@@ -113,14 +133,21 @@ fn law_07_a_client_that_polls_each_millisecond_gets_its_rate() {
     polls(
         &mut InMemory::new(),
         5,
-        &[Quota::per_second(1), Quota::per_second(3), Quota::new(10, Duration::from_secs(7))],
+        &[
+            Quota::per_second(1),
+            Quota::per_second(3),
+            Quota::new(10, Duration::from_secs(7)),
+        ],
     );
     polls(&mut InRedis::new(), 2, &[Quota::per_second(3)]);
 }
 
 /// Polls each millisecond for so many periods, and counts the units.
 fn polls(subject: &mut dyn Subject, rounds: u64, quotas: &[Quota]) {
-    for algorithm in ALGORITHMS.into_iter().filter(|&algorithm| policies::accrues_exactly(algorithm)) {
+    for algorithm in ALGORITHMS
+        .into_iter()
+        .filter(|&algorithm| policies::accrues_exactly(algorithm))
+    {
         for &quota in quotas {
             let set = PolicySet::from(Policy::try_new("p", algorithm, quota).expect("a policy"));
             let period = quota.period().as_micros() as u64;
@@ -147,7 +174,12 @@ fn law_08_idling_restores_the_burst_and_no_more() {
         wander(subject, dice, &set);
         drain(subject, &set);
         let drained = subject.peek(&set, &key());
-        let reset = drained.states().next().expect("a state").reset_after().as_micros() as u64;
+        let reset = drained
+            .states()
+            .next()
+            .expect("a state")
+            .reset_after()
+            .as_micros() as u64;
         let period = policy.quota().period().as_micros() as u64;
         subject.advance(reset + dice.below(10 * period + 10));
         assert_eq!(drain(subject, &set), policy.quota().burst(), "{policy:?}");

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, TimeZone,
-    store::Clock, testing::Script,
+    Algorithm, CalendarUnit, Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    RedisStore, TimeZone, store::Clock, testing::Script,
 };
-use tollgate_test_support::{Dice, InMemory, InRedis, Subject, integers, patient_limiter, policies};
+use tollgate_test_support::{
+    Dice, InMemory, InRedis, Subject, integers, patient_limiter, policies,
+};
 
 use crate::{drain, key, micros, remaining};
 
@@ -20,7 +22,9 @@ const FEBRUARY_US: u64 = 3_978_892_800_000_000;
 fn policy(amount: u64, unit: CalendarUnit, zone: &str) -> PolicySet {
     let zone = zone.parse::<TimeZone>().expect("a zone");
     let quota = Quota::new(amount, unit.nominal());
-    Policy::try_new("p", Algorithm::CalendarWindow { unit, zone }, quota).expect("a policy").into()
+    Policy::try_new("p", Algorithm::CalendarWindow { unit, zone }, quota)
+        .expect("a policy")
+        .into()
 }
 
 /// Tries a law with drawn calendars on both stores, more often in process, where a try is cheap.
@@ -28,7 +32,9 @@ fn on_both(law: impl Fn(&mut dyn Subject, &mut Dice, &PolicySet)) {
     let mut redis = InRedis::new();
     for seed in 0..300 {
         let draw = |dice: &mut Dice| {
-            let Algorithm::CalendarWindow { unit, zone } = policies::calendar(dice) else { unreachable!() };
+            let Algorithm::CalendarWindow { unit, zone } = policies::calendar(dice) else {
+                unreachable!()
+            };
             policy(1 + dice.below(20), unit, &zone.to_string())
         };
         let start = |dice: &mut Dice| FEBRUARY_US + dice.below(400 * DAY_US);
@@ -53,30 +59,75 @@ fn a_period_ends_at_its_local_midnight_on_every_store() {
         (CalendarUnit::Month, "UTC", 0, 29 * DAY_US),
         (CalendarUnit::Month, "UTC", 29 * DAY_US - 1, 29 * DAY_US),
         (CalendarUnit::Month, "UTC", 29 * DAY_US, 60 * DAY_US),
-        (CalendarUnit::Month, "+05:30", 29 * DAY_US - 6 * HOUR_US, 29 * DAY_US - 5 * HOUR_US - HOUR_US / 2),
+        (
+            CalendarUnit::Month,
+            "+05:30",
+            29 * DAY_US - 6 * HOUR_US,
+            29 * DAY_US - 5 * HOUR_US - HOUR_US / 2,
+        ),
         (CalendarUnit::Year, "UTC", DAY_US, 335 * DAY_US),
         // The 1st of February 2096 is a Wednesday.
         (CalendarUnit::Week, "UTC", DAY_US, 5 * DAY_US),
-        (CalendarUnit::Day, "-09:30", DAY_US, DAY_US + 9 * HOUR_US + HOUR_US / 2),
+        (
+            CalendarUnit::Day,
+            "-09:30",
+            DAY_US,
+            DAY_US + 9 * HOUR_US + HOUR_US / 2,
+        ),
         // The clocks of Berlin go forward on the 25th of March, and those of Lord Howe back by half an hour on the 1st of
         // April, if their rules of 2026 still hold.
-        (CalendarUnit::Day, "Europe/Berlin", 53 * DAY_US, 54 * DAY_US - 2 * HOUR_US),
-        (CalendarUnit::Month, "Europe/Berlin", 40 * DAY_US, 60 * DAY_US - 2 * HOUR_US),
-        (CalendarUnit::Day, "Australia/Lord_Howe", 60 * DAY_US, 60 * DAY_US + 13 * HOUR_US + HOUR_US / 2),
+        (
+            CalendarUnit::Day,
+            "Europe/Berlin",
+            53 * DAY_US,
+            54 * DAY_US - 2 * HOUR_US,
+        ),
+        (
+            CalendarUnit::Month,
+            "Europe/Berlin",
+            40 * DAY_US,
+            60 * DAY_US - 2 * HOUR_US,
+        ),
+        (
+            CalendarUnit::Day,
+            "Australia/Lord_Howe",
+            60 * DAY_US,
+            60 * DAY_US + 13 * HOUR_US + HOUR_US / 2,
+        ),
     ] {
         let set = policy(3, unit, zone);
-        for subject in [&mut InMemory::new() as &mut dyn Subject, &mut InRedis::new()] {
+        for subject in [
+            &mut InMemory::new() as &mut dyn Subject,
+            &mut InRedis::new(),
+        ] {
             subject.set_now(FEBRUARY_US + at);
             assert_eq!(drain(subject, &set), 3, "{unit} {zone}");
             let denied = subject.check(&set, &key(), 1);
             assert_eq!(micros(denied.retry_after()), end - at, "{unit} {zone} {at}");
-            assert_eq!(denied.strictest().expect("a state").reset_after(), Duration::from_micros(end - at));
-            let expires_ms = subject.stored(set.iter().next().expect("a policy"), &key()).expect("a state").expires_ms;
-            assert_eq!(expires_ms, (FEBRUARY_US + end) / 1_000 + 1, "{unit} {zone}: the key expires with its period");
+            assert_eq!(
+                denied.strictest().expect("a state").reset_after(),
+                Duration::from_micros(end - at)
+            );
+            let expires_ms = subject
+                .stored(set.iter().next().expect("a policy"), &key())
+                .expect("a state")
+                .expires_ms;
+            assert_eq!(
+                expires_ms,
+                (FEBRUARY_US + end) / 1_000 + 1,
+                "{unit} {zone}: the key expires with its period"
+            );
             subject.advance(end - at - 1);
-            assert!(subject.check(&set, &key(), 1).is_denied(), "{unit} {zone}: one microsecond early");
+            assert!(
+                subject.check(&set, &key(), 1).is_denied(),
+                "{unit} {zone}: one microsecond early"
+            );
             subject.advance(1);
-            assert_eq!(remaining(&subject.peek(&set, &key())), 3, "{unit} {zone}: nothing is carried over");
+            assert_eq!(
+                remaining(&subject.peek(&set, &key())),
+                3,
+                "{unit} {zone}: nothing is carried over"
+            );
         }
     }
 }
@@ -121,7 +172,12 @@ fn law_10_a_clock_that_goes_back_across_the_end_of_a_period_admits_nothing_twice
     on_both(|subject, dice, set| {
         let amount = set.iter().next().expect("a policy").quota().amount();
         assert!(subject.check(set, &key(), 1).is_allowed());
-        let left = subject.peek(set, &key()).strictest().expect("a state").reset_after().as_micros() as u64;
+        let left = subject
+            .peek(set, &key())
+            .strictest()
+            .expect("a state")
+            .reset_after()
+            .as_micros() as u64;
         // All units of the next period are spent just after its start. The clock goes back into this one.
         subject.advance(left + dice.below(1_000));
         let next = subject.now();
@@ -146,14 +202,19 @@ fn law_10_a_clock_that_goes_back_across_the_end_of_a_period_admits_nothing_twice
 fn law_11_another_unit_or_zone_is_in_force_at_once() {
     on_both(|subject, dice, set| {
         let calendar = policies::calendar(dice);
-        let Algorithm::CalendarWindow { unit, zone } = calendar else { unreachable!() };
+        let Algorithm::CalendarWindow { unit, zone } = calendar else {
+            unreachable!()
+        };
         drain(subject, set);
         let other = policy(30, unit, &zone.to_string());
         // At most the units of the old calendar count, and the new amount is usable at once.
         assert!(subject.check(&other, &key(), 1).is_allowed());
         assert!(drain(subject, &other) <= 29);
         let wait = micros(subject.check(&other, &key(), 1).retry_after());
-        assert!(wait <= unit.nominal().as_micros() as u64 + 2 * DAY_US, "{unit} {zone}: {wait}");
+        assert!(
+            wait <= unit.nominal().as_micros() as u64 + 2 * DAY_US,
+            "{unit} {zone}: {wait}"
+        );
         subject.advance(wait);
         assert!(subject.check(&other, &key(), 30).is_allowed());
     });
@@ -162,12 +223,20 @@ fn law_11_another_unit_or_zone_is_in_force_at_once() {
 /// The first day of a month and the month begin at the same time.
 #[test]
 fn law_09_a_state_of_another_unit_with_the_same_start_expires_with_its_own_period() {
-    let (day, month) = (policy(5, CalendarUnit::Day, "UTC"), policy(5, CalendarUnit::Month, "UTC"));
-    for subject in [&mut InMemory::new() as &mut dyn Subject, &mut InRedis::new()] {
+    let (day, month) = (
+        policy(5, CalendarUnit::Day, "UTC"),
+        policy(5, CalendarUnit::Month, "UTC"),
+    );
+    for subject in [
+        &mut InMemory::new() as &mut dyn Subject,
+        &mut InRedis::new(),
+    ] {
         subject.set_now(FEBRUARY_US + HOUR_US);
         assert!(subject.check(&day, &key(), 1).is_allowed());
         assert!(subject.check(&month, &key(), 1).is_allowed());
-        let stored = subject.stored(month.iter().next().expect("a policy"), &key()).expect("a state");
+        let stored = subject
+            .stored(month.iter().next().expect("a policy"), &key())
+            .expect("a state");
         assert_eq!(stored.expires_ms, (FEBRUARY_US + 29 * DAY_US) / 1_000 + 1);
         assert_eq!(remaining(&subject.peek(&month, &key())), 3);
     }
@@ -180,7 +249,9 @@ fn a_process_whose_clock_is_a_period_off_gets_the_same_decisions() {
     for seed in 0..200 {
         redis.run(&["FLUSHALL"]);
         let (mut dice, mut exact) = (Dice::new(seed), InMemory::new());
-        let Algorithm::CalendarWindow { unit, zone } = policies::calendar(&mut dice) else { unreachable!() };
+        let Algorithm::CalendarWindow { unit, zone } = policies::calendar(&mut dice) else {
+            unreachable!()
+        };
         let set = policy(1 + dice.below(5), unit, &zone.to_string());
         let script = Script::new(set.clone());
         redis.load(script.text());
@@ -191,11 +262,21 @@ fn a_process_whose_clock_is_a_period_off_gets_the_same_decisions() {
             exact.set_now(now);
             // A period may be shorter than the nominal one by two days and an hour.
             let off = dice.below(nominal - nominal / 12);
-            let seen = if dice.below(2) == 0 { now - off } else { now + off };
+            let seen = if dice.below(2) == 0 {
+                now - off
+            } else {
+                now + off
+            };
             let expected = exact.check(&set, &key(), 1);
             let reply = redis.run(&script.check_seen(&key(), Cost::ONE, now, seen));
-            let found = script.decision(Cost::ONE, &integers(&reply)).expect("a decision");
-            assert_eq!(format!("{found:?}"), format!("{expected:?}"), "seed {seed}, {unit} {zone}, off by {off}");
+            let found = script
+                .decision(Cost::ONE, &integers(&reply))
+                .expect("a decision");
+            assert_eq!(
+                format!("{found:?}"),
+                format!("{expected:?}"),
+                "seed {seed}, {unit} {zone}, off by {off}"
+            );
         }
     }
 }
@@ -204,7 +285,12 @@ fn a_process_whose_clock_is_a_period_off_gets_the_same_decisions() {
 #[test]
 fn a_process_whose_clock_is_years_off_is_still_limited() {
     let mut redis = InRedis::new();
-    for off in [-9_000 * DAY_US as i64, -800 * DAY_US as i64, 800 * DAY_US as i64, 9_000 * DAY_US as i64] {
+    for off in [
+        -9_000 * DAY_US as i64,
+        -800 * DAY_US as i64,
+        800 * DAY_US as i64,
+        9_000 * DAY_US as i64,
+    ] {
         for unit in CalendarUnit::ALL {
             redis.run(&["FLUSHALL"]);
             let set = policy(3, unit, "Europe/Berlin");
@@ -213,13 +299,17 @@ fn a_process_whose_clock_is_years_off_is_still_limited() {
             let seen = FEBRUARY_US.checked_add_signed(off).expect("a time");
             let mut check = || {
                 let reply = redis.run(&script.check_seen(&key(), Cost::ONE, FEBRUARY_US, seen));
-                script.decision(Cost::ONE, &integers(&reply)).expect("a decision")
+                script
+                    .decision(Cost::ONE, &integers(&reply))
+                    .expect("a decision")
             };
             let admitted = (0..10).filter(|_| check().is_allowed()).count();
             assert_eq!(admitted, 3, "{unit}, off by {off}");
             let wait = micros(check().retry_after());
             assert!(wait <= 366 * DAY_US, "{unit}: {wait}");
-            let stored = redis.stored(set.iter().next().expect("a policy"), &key()).expect("a state");
+            let stored = redis
+                .stored(set.iter().next().expect("a policy"), &key())
+                .expect("a state");
             assert!(stored.expires_ms > FEBRUARY_US / 1_000);
         }
     }
@@ -229,15 +319,40 @@ fn a_process_whose_clock_is_years_off_is_still_limited() {
 #[tokio::test]
 async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock() {
     let redis = InRedis::new();
-    let store = RedisStore::connect(&redis.server.url()).await.expect("a store");
+    let store = RedisStore::connect(&redis.server.url())
+        .await
+        .expect("a store");
     let year = Policy::calendar_window("year", 5, CalendarUnit::Year, TimeZone::UTC);
-    let limiter = patient_limiter(store, [year.clone(), Policy::token_bucket("burst", Quota::per_second(1_000))]);
+    let limiter = patient_limiter(
+        store,
+        [
+            year.clone(),
+            Policy::token_bucket("burst", Quota::per_second(1_000)),
+        ],
+    );
     let exact = Limiter::new(MemoryStore::new(), year);
-    let decision = limiter.check("acme").cost(Cost::new(2)).await.expect("a decision");
-    let _ = exact.check("acme").cost(Cost::new(2)).await.expect("a decision");
-    let expected = exact.peek("acme").await.expect("a state").state("year").expect("a policy").reset_after();
+    let decision = limiter
+        .check("acme")
+        .cost(Cost::new(2))
+        .await
+        .expect("a decision");
+    let _ = exact
+        .check("acme")
+        .cost(Cost::new(2))
+        .await
+        .expect("a decision");
+    let expected = exact
+        .peek("acme")
+        .await
+        .expect("a state")
+        .state("year")
+        .expect("a policy")
+        .reset_after();
     let found = decision.state("year").expect("a policy").reset_after();
-    assert!(found.abs_diff(expected) < Duration::from_secs(60), "{found:?} {expected:?}");
+    assert!(
+        found.abs_diff(expected) < Duration::from_secs(60),
+        "{found:?} {expected:?}"
+    );
     assert_eq!(decision.state("year").expect("a policy").remaining(), 3);
 
     let checks = (0..8).map(|_| limiter.check("acme").into_future());
@@ -246,21 +361,52 @@ async fn a_limiter_over_redis_counts_in_the_current_period_of_the_servers_clock(
         admitted += u64::from(check.await.expect("a decision").is_allowed());
     }
     assert_eq!(admitted, 3);
-    limiter.refund("acme", Cost::new(2)).of(&decision).await.expect("a refund");
-    assert_eq!(limiter.peek("acme").await.expect("a state").state("year").expect("a policy").remaining(), 2);
+    limiter
+        .refund("acme", Cost::new(2))
+        .of(&decision)
+        .await
+        .expect("a refund");
+    assert_eq!(
+        limiter
+            .peek("acme")
+            .await
+            .expect("a state")
+            .state("year")
+            .expect("a policy")
+            .remaining(),
+        2
+    );
     limiter.reset("acme").await.expect("a reset");
-    assert_eq!(limiter.peek("acme").await.expect("a state").state("year").expect("a policy").remaining(), 5);
+    assert_eq!(
+        limiter
+            .peek("acme")
+            .await
+            .expect("a state")
+            .state("year")
+            .expect("a policy")
+            .remaining(),
+        5
+    );
 }
 
 #[tokio::test]
 async fn an_outage_limits_a_replica_to_its_share_of_the_period() {
     let clock = Clock::manual(FEBRUARY_US);
     let month = Policy::calendar_window("month", 12, CalendarUnit::Month, TimeZone::UTC);
-    let store = RedisStore::builder("redis://127.0.0.1:1").clock(clock).build().expect("a store");
-    let limiter = Limiter::builder(store).policies(month).on_outage(Outage::local(4)).build();
+    let store = RedisStore::builder("redis://127.0.0.1:1")
+        .clock(clock)
+        .build()
+        .expect("a store");
+    let limiter = Limiter::builder(store)
+        .policies(month)
+        .on_outage(Outage::local(4))
+        .build();
     let mut admitted = 0;
     for _ in 0..6 {
-        let decision = limiter.check_key(&Key::new("acme")).await.expect("a decision");
+        let decision = limiter
+            .check_key(&Key::new("acme"))
+            .await
+            .expect("a decision");
         assert!(decision.is_degraded());
         admitted += u64::from(decision.is_allowed());
     }

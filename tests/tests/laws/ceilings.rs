@@ -8,7 +8,10 @@ use super::{key, micros, on_every_store};
 /// Returns a ceiling for each policy that is not below the cost, and leaves no room for a wait.
 fn below_the_burst(dice: &mut Dice, policies: &PolicySet, cost: u64) -> Vec<Ceiling> {
     let burst = |policy: &tollgate::Policy| policy.quota().burst();
-    policies.iter().map(|policy| ceiling(cost + dice.below(burst(policy) - cost + 1), 0)).collect()
+    policies
+        .iter()
+        .map(|policy| ceiling(cost + dice.below(burst(policy) - cost + 1), 0))
+        .collect()
 }
 
 #[test]
@@ -24,7 +27,10 @@ fn law_19_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_a
             let decision = subject.check_under(&policies, &key(), &costs, &ceilings);
             if decision.is_allowed() {
                 let spent = burst - decision.states().next().expect("a state").remaining();
-                assert!(spent <= ceilings[0].units(), "{policy:?} {ceilings:?}: {spent}");
+                assert!(
+                    spent <= ceilings[0].units(),
+                    "{policy:?} {ceilings:?}: {spent}"
+                );
                 subject.advance(dice.below(1_000));
                 continue;
             }
@@ -35,7 +41,11 @@ fn law_19_a_check_under_a_ceiling_leaves_no_more_spent_and_its_denial_is_exact_a
                 let early = subject.check_under(&policies, &key(), &costs, &ceilings);
                 assert!(early.is_denied(), "{policy:?} {ceilings:?} {retry}");
             }
-            assert_eq!(subject.stored(&policy, &key()), stored, "a denial charges nothing");
+            assert_eq!(
+                subject.stored(&policy, &key()),
+                stored,
+                "a denial charges nothing"
+            );
             subject.set_now(begin + retry);
             let due = subject.check_under(&policies, &key(), &costs, &ceilings);
             assert!(due.is_allowed(), "{policy:?} {ceilings:?} {retry}");
@@ -58,9 +68,15 @@ fn law_19_a_queue_takes_exactly_the_requests_that_leave_in_time() {
             let asked = [ceiling(cost, wait_us)];
             let before = subject.peek(&policies, &key());
             let state = before.states().next().expect("a state");
-            let fits = state.reset_after().as_micros() as u64 <= wait_us && state.remaining() >= cost;
-            let decision = subject.check_under(&policies, &key(), &Costs::new(Cost::new(cost)), &asked);
-            assert_eq!(decision.is_allowed(), fits, "{quota:?} cost {cost} within {wait_us}");
+            let fits =
+                state.reset_after().as_micros() as u64 <= wait_us && state.remaining() >= cost;
+            let decision =
+                subject.check_under(&policies, &key(), &Costs::new(Cost::new(cost)), &asked);
+            assert_eq!(
+                decision.is_allowed(),
+                fits,
+                "{quota:?} cost {cost} within {wait_us}"
+            );
             assert!(decision.delay().as_micros() as u64 <= wait_us);
             subject.advance(dice.below(unit + 1));
         }

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, Cost, Costs, Limiter, Policy, PolicySet, Quota, reservation::ReservationId, testing::ALGORITHMS,
+    Algorithm, Cost, Costs, Limiter, Policy, PolicySet, Quota, reservation::ReservationId,
+    testing::ALGORITHMS,
 };
 use tollgate_test_support::{Deployment, InMap, Kind, START_US, Subject, patient_limiter};
 use tollgate_tests::{RedisServer, Reply};
@@ -52,7 +53,10 @@ fn foreign(key: &[u8]) -> Vec<Plant> {
         command("an empty string", [b"SET", key, b""]),
         command("a digit", [b"SET", key, b"7"]),
         command("nan in text", [b"SET", key, b"nan"]),
-        command("text as long as a state", [b"SET", key, b"abcdefghijklmnopqrstuvwx"]),
+        command(
+            "text as long as a state",
+            [b"SET", key, b"abcdefghijklmnopqrstuvwx"],
+        ),
         command("zeros", [b"SET", key, &[0; 24]]),
         command("ones", [b"SET", key, &[0xff; 24]]),
         command("a megabyte", [b"SET", key, &vec![b'x'; 1 << 20]]),
@@ -66,10 +70,22 @@ fn foreign(key: &[u8]) -> Vec<Plant> {
 
 /// The state that a script wrote: cut, lengthened, and with one number replaced.
 fn damaged(key: &[u8], state: &[u8], now_us: f64) -> Vec<Plant> {
-    let mut plants: Vec<Plant> =
-        (0..state.len()).map(|len| command(format!("its first {len} bytes"), [b"SET", key, &state[..len]])).collect();
-    plants.push(command("it, twice", [b"SET", key, &[state, state].concat()]));
-    plants.push(command("it and a byte", [b"SET", key, &[state, b"x"].concat()]));
+    let mut plants: Vec<Plant> = (0..state.len())
+        .map(|len| {
+            command(
+                format!("its first {len} bytes"),
+                [b"SET", key, &state[..len]],
+            )
+        })
+        .collect();
+    plants.push(command(
+        "it, twice",
+        [b"SET", key, &[state, state].concat()],
+    ));
+    plants.push(command(
+        "it and a byte",
+        [b"SET", key, &[state, b"x"].concat()],
+    ));
     for at in (0..state.len() / 8 * 8).step_by(8) {
         for (what, double) in doubles(now_us) {
             let mut state = state.to_vec();
@@ -88,13 +104,25 @@ fn entries(key: &[u8], now_us: f64) -> Vec<Plant> {
             let entry = double.to_le_bytes();
             [
                 command(format!("a log of {what}"), [b"RPUSH", key, &entry]),
-                command(format!("a log that begins with {what}"), [b"RPUSH", key, &entry, &now_us.to_le_bytes()]),
-                command(format!("a log that ends with {what}"), [b"RPUSH", key, &now_us.to_le_bytes(), &entry]),
+                command(
+                    format!("a log that begins with {what}"),
+                    [b"RPUSH", key, &entry, &now_us.to_le_bytes()],
+                ),
+                command(
+                    format!("a log that ends with {what}"),
+                    [b"RPUSH", key, &now_us.to_le_bytes(), &entry],
+                ),
             ]
         })
         .collect();
-    plants.push(command("half an entry", [b"RPUSH", key, &now_us.to_le_bytes()[..4]]));
-    plants.push(command("an entry and half of one", [b"RPUSH", key, &now_us.to_le_bytes(), b"1234"]));
+    plants.push(command(
+        "half an entry",
+        [b"RPUSH", key, &now_us.to_le_bytes()[..4]],
+    ));
+    plants.push(command(
+        "an entry and half of one",
+        [b"RPUSH", key, &now_us.to_le_bytes(), b"1234"],
+    ));
     plants
 }
 
@@ -113,7 +141,10 @@ fn plants(state: Option<&[u8]>, key: &[u8], now_us: f64) -> impl Iterator<Item =
 async fn spend(limiter: &Limiter, server: &RedisServer, key: &str) -> Result<(), String> {
     let mut passed = 0;
     loop {
-        let decision = limiter.check("acme").await.map_err(|error| format!("{error} after {passed}"))?;
+        let decision = limiter
+            .check("acme")
+            .await
+            .map_err(|error| format!("{error} after {passed}"))?;
         let Some(wait) = decision.retry_after() else {
             passed += 1;
             if passed > AMOUNT {
@@ -125,7 +156,11 @@ async fn spend(limiter: &Limiter, server: &RedisServer, key: &str) -> Result<(),
             }
             continue;
         };
-        return if wait.is_zero() || wait > LONGEST_WAIT { Err(format!("a wait of {wait:?}")) } else { Ok(()) };
+        return if wait.is_zero() || wait > LONGEST_WAIT {
+            Err(format!("a wait of {wait:?}"))
+        } else {
+            Ok(())
+        };
     }
 }
 
@@ -145,12 +180,24 @@ async fn law_13_damaged_and_foreign_state_counts_as_absent_on_valkey() {
 
 async fn plant_on(deployment: &Deployment) {
     let server = deployment.masters()[0];
-    let store = deployment.builder("damage").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let store = deployment
+        .builder("damage")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let (mut planted, mut wrong) = (0, Vec::new());
     for algorithm in ALGORITHMS {
-        let policy = Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("a policy");
+        let policy =
+            Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("a policy");
         let limiter = patient_limiter(store.clone(), policy);
-        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
         let key = server.command(&["KEYS", "*"]).items()[0].text();
         let time = server.command(&["TIME"]);
         let now_us = time.items()[0].text().parse::<f64>().expect("seconds") * 1e6;
@@ -173,23 +220,34 @@ async fn plant_on(deployment: &Deployment) {
         server.command(&["FLUSHALL"]);
     }
     println!("{planted} states planted");
-    assert!(wrong.is_empty(), "{} of {planted}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {planted}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     let stats = server.info("commandstats");
     // No script fails, and each is sent by its body once.
     for command in ["cmdstat_eval", "cmdstat_evalsha"] {
         assert!(stats[command].ends_with("failed_calls=0"), "{stats:?}");
     }
     let once_per_algorithm = format!("calls={},", ALGORITHMS.len());
-    assert!(stats["cmdstat_eval"].starts_with(&once_per_algorithm), "{stats:?}");
+    assert!(
+        stats["cmdstat_eval"].starts_with(&once_per_algorithm),
+        "{stats:?}"
+    );
 }
 
 /// Returns the bytes that a command plants, in which each entry of a list follows its length. `None` where there are none.
 fn bytes(words: &[Vec<u8>]) -> Option<Vec<u8>> {
     match words[0].as_slice() {
         b"SET" => Some(words[2].clone()),
-        b"RPUSH" => {
-            Some(words[2..].iter().flat_map(|entry| [&[entry.len() as u8], entry.as_slice()].concat()).collect())
-        }
+        b"RPUSH" => Some(
+            words[2..]
+                .iter()
+                .flat_map(|entry| [&[entry.len() as u8], entry.as_slice()].concat())
+                .collect(),
+        ),
         _ => None,
     }
 }
@@ -198,7 +256,9 @@ fn bytes(words: &[Vec<u8>]) -> Option<Vec<u8>> {
 fn law_13_damaged_bytes_count_as_absent_over_a_map() {
     let mut planted = 0;
     for algorithm in ALGORITHMS {
-        let policies = PolicySet::from(Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("one"));
+        let policies = PolicySet::from(
+            Policy::try_new("planted", algorithm, Quota::new(AMOUNT, PERIOD)).expect("one"),
+        );
         let (mut subject, costs) = (InMap::new(), Costs::new(Cost::ONE));
         let name = format!("{{subject}}:planted:{}", algorithm.tag());
         // A reservation leaves the longest form of a state.
@@ -228,10 +288,17 @@ fn law_13_damaged_bytes_count_as_absent_over_a_map() {
                 }
             };
             assert!(passed <= AMOUNT, "{algorithm:?}: {what}: {passed} passed");
-            assert!(!wait.is_zero() && wait <= LONGEST_WAIT, "{algorithm:?}: {what}: a wait of {wait:?}");
+            assert!(
+                !wait.is_zero() && wait <= LONGEST_WAIT,
+                "{algorithm:?}: {what}: a wait of {wait:?}"
+            );
             if let Some(stored) = subject.map.get(name.as_bytes()).filter(|_| passed > 0) {
                 let most_ms = subject.now() / 1_000 + 3 * PERIOD.as_millis() as u64;
-                assert!(stored.expires_ms <= most_ms, "{algorithm:?}: {what}: it expires at {}", stored.expires_ms);
+                assert!(
+                    stored.expires_ms <= most_ms,
+                    "{algorithm:?}: {what}: it expires at {}",
+                    stored.expires_ms
+                );
             }
         }
     }

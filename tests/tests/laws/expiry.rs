@@ -19,11 +19,19 @@ fn law_09_every_key_expires_when_it_is_fresh_and_at_most_a_second_later() {
             return;
         }
         for state in decision.states() {
-            let stored = subject.stored(state.policy(), &key()).expect("a state that was charged");
+            let stored = subject
+                .stored(state.policy(), &key())
+                .expect("a state that was charged");
             let fresh_us = subject.now() + state.reset_after().as_micros() as u64;
             let expires_us = stored.expires_ms * 1_000;
-            assert!((fresh_us..=fresh_us + 1_000_000).contains(&expires_us.max(fresh_us)), "{state:?}");
-            assert!(expires_us + 1_000 > fresh_us, "{state:?}: expires {expires_us}, fresh {fresh_us}");
+            assert!(
+                (fresh_us..=fresh_us + 1_000_000).contains(&expires_us.max(fresh_us)),
+                "{state:?}"
+            );
+            assert!(
+                expires_us + 1_000 > fresh_us,
+                "{state:?}: expires {expires_us}, fresh {fresh_us}"
+            );
         }
     });
 }
@@ -33,9 +41,16 @@ fn law_09_an_absent_state_equals_a_fresh_one() {
     on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         let absent = figures(&subject.peek(&set, &key()));
-        assert!(set.iter().all(|policy| subject.stored(policy, &key()).is_none()));
+        assert!(
+            set.iter()
+                .all(|policy| subject.stored(policy, &key()).is_none())
+        );
         wander(subject, dice, &set);
-        let fresh_after = subject.peek(&set, &key()).states().map(|state| state.reset_after()).max();
+        let fresh_after = subject
+            .peek(&set, &key())
+            .states()
+            .map(|state| state.reset_after())
+            .max();
         subject.advance(fresh_after.expect("a set has a policy").as_micros() as u64);
         let absent_now = figures(&subject.peek(&set, &Key::from("another")));
         assert_eq!(figures(&subject.peek(&set, &key())), absent_now, "{set:?}");
@@ -48,7 +63,9 @@ fn law_09_an_absent_state_equals_a_fresh_one() {
 fn law_09_a_planted_key_without_an_expiry_heals() {
     let mut redis = InRedis::new();
     for algorithm in ALGORITHMS {
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::per_minute(10)).expect("a policy"));
+        let set = PolicySet::from(
+            Policy::try_new("p", algorithm, Quota::per_minute(10)).expect("a policy"),
+        );
         redis.run(&["FLUSHALL"]);
         redis.set_now(START_US - START_US % 3_600_000_000);
         let _ = redis.check(&set, &key(), 1);

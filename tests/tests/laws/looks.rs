@@ -13,26 +13,49 @@ use crate::{drain, key, least_burst, micros, on_every_store, remaining, wander};
 
 /// Returns the time until there is one unit more, in microseconds.
 fn more_us(look: &Decision) -> u64 {
-    look.states().map(|state| state.next_unit_after().as_micros() as u64).max().expect("a state")
+    look.states()
+        .map(|state| state.next_unit_after().as_micros() as u64)
+        .max()
+        .expect("a state")
 }
 
 /// Looks at a cost, and shows that the check is denied one microsecond before the wait has passed and admitted then.
 fn assert_exact(subject: &mut dyn Subject, policies: &PolicySet, cost: u64) {
-    let stored =
-        |subject: &mut dyn Subject| policies.iter().map(|policy| subject.stored(policy, &key())).collect::<Vec<_>>();
+    let stored = |subject: &mut dyn Subject| {
+        policies
+            .iter()
+            .map(|policy| subject.stored(policy, &key()))
+            .collect::<Vec<_>>()
+    };
     let before = stored(subject);
     let look = subject.look(policies, &key(), cost);
     if look.is_denied() {
         let wait = micros(look.retry_after());
         subject.advance(wait - 1);
-        assert!(subject.look(policies, &key(), cost).is_denied(), "{policies:?}: {cost} fits before {wait} µs");
+        assert!(
+            subject.look(policies, &key(), cost).is_denied(),
+            "{policies:?}: {cost} fits before {wait} µs"
+        );
         subject.advance(1);
-        assert!(subject.look(policies, &key(), cost).is_allowed(), "{policies:?}: {cost} does not fit after {wait} µs");
+        assert!(
+            subject.look(policies, &key(), cost).is_allowed(),
+            "{policies:?}: {cost} does not fit after {wait} µs"
+        );
     }
     let left = remaining(&subject.look(policies, &key(), cost));
-    assert_eq!(stored(subject), before, "{policies:?}: a look at {cost} changed the state");
-    assert!(subject.check(policies, &key(), cost).is_allowed(), "{policies:?}");
-    assert!(left >= cost, "{policies:?}: {left} units remain where {cost} fit");
+    assert_eq!(
+        stored(subject),
+        before,
+        "{policies:?}: a look at {cost} changed the state"
+    );
+    assert!(
+        subject.check(policies, &key(), cost).is_allowed(),
+        "{policies:?}"
+    );
+    assert!(
+        left >= cost,
+        "{policies:?}: {left} units remain where {cost} fit"
+    );
 }
 
 #[test]
@@ -55,9 +78,17 @@ fn law_12_a_look_answers_as_a_check_does() {
             let cost = dice.below(least_burst(&policies) + 1);
             let look = subject.look(&policies, &key(), cost);
             let decision = subject.check(&policies, &key(), cost);
-            assert_eq!((look.is_allowed(), look.retry_after()), (decision.is_allowed(), decision.retry_after()));
+            assert_eq!(
+                (look.is_allowed(), look.retry_after()),
+                (decision.is_allowed(), decision.retry_after())
+            );
             if decision.is_denied() || cost == 0 {
-                let of = |decision: &Decision| decision.states().map(|state| format!("{state:?}")).collect::<Vec<_>>();
+                let of = |decision: &Decision| {
+                    decision
+                        .states()
+                        .map(|state| format!("{state:?}"))
+                        .collect::<Vec<_>>()
+                };
                 assert_eq!(of(&look), of(&decision), "{policies:?}");
             }
             subject.advance(dice.below(1_000_000));
@@ -72,17 +103,29 @@ fn law_12_a_stored_state_tells_when_a_cost_fits_as_a_look_does() {
         let policy = policies.iter().next().expect("a policy");
         wander(subject, dice, &policies);
         let cost = 1 + dice.below(least_burst(&policies));
-        let Some(Stored { value, .. }) = subject.stored(policy, &key()) else { return };
+        let Some(Stored { value, .. }) = subject.stored(policy, &key()) else {
+            return;
+        };
         if algorithm == Algorithm::SlidingLog {
             return;
         }
         let name = Script::new(policies.clone()).keys(&key()).remove(0);
         let tag = name.rsplit(':').next().expect("a tag");
         let state = StoredState::decode(tag, &value).expect("a state");
-        let wait = subject.look(&policies, &key(), cost).retry_after().unwrap_or_default();
+        let wait = subject
+            .look(&policies, &key(), cost)
+            .retry_after()
+            .unwrap_or_default();
         let quota = policy.quota();
-        assert_eq!(state.fits_after(subject.now(), cost, &quota), Some(wait), "{policy:?} {cost} {state:?}");
-        assert_eq!(state.fits_after(subject.now(), quota.burst() + 1, &quota), None);
+        assert_eq!(
+            state.fits_after(subject.now(), cost, &quota),
+            Some(wait),
+            "{policy:?} {cost} {state:?}"
+        );
+        assert_eq!(
+            state.fits_after(subject.now(), quota.burst() + 1, &quota),
+            None
+        );
     });
 }
 
@@ -93,7 +136,9 @@ fn lowered(dice: &mut Dice, algorithm: Algorithm) -> [PolicySet; 2] {
         true => Quota::per_second(10).with_burst(units),
         false => Quota::new(units, Duration::from_secs(1)),
     };
-    [10, burst.min(9)].map(|units| PolicySet::from(Policy::try_new("p", algorithm, quota(units)).expect("a policy")))
+    [10, burst.min(9)].map(|units| {
+        PolicySet::from(Policy::try_new("p", algorithm, quota(units)).expect("a policy"))
+    })
 }
 
 #[test]
@@ -109,9 +154,16 @@ fn law_12_a_look_after_a_lowered_quota_tells_when_there_is_one_unit_more() {
                 return;
             }
             subject.advance(more - 1);
-            assert_eq!(remaining(&subject.look(&low, &key(), 0)), left, "{algorithm:?}: a unit before {more} µs");
+            assert_eq!(
+                remaining(&subject.look(&low, &key(), 0)),
+                left,
+                "{algorithm:?}: a unit before {more} µs"
+            );
             subject.advance(1);
-            assert!(remaining(&subject.look(&low, &key(), 0)) > left, "{algorithm:?}: no unit after {more} µs");
+            assert!(
+                remaining(&subject.look(&low, &key(), 0)) > left,
+                "{algorithm:?}: no unit after {more} µs"
+            );
         }
         let cost = 1 + dice.below(least_burst(&low));
         assert_exact(subject, &low, cost);
@@ -120,13 +172,23 @@ fn law_12_a_look_after_a_lowered_quota_tells_when_there_is_one_unit_more() {
 
 #[test]
 fn law_12_a_bucket_of_ten_that_becomes_one_of_five_has_a_unit_after_550_ms() {
-    let [ten, five] =
-        [10, 5].map(|burst| PolicySet::from(Policy::token_bucket("p", Quota::per_second(10).with_burst(burst))));
-    for subject in [&mut InMemory::new() as &mut dyn Subject, &mut InRedis::new()] {
+    let [ten, five] = [10, 5].map(|burst| {
+        PolicySet::from(Policy::token_bucket(
+            "p",
+            Quota::per_second(10).with_burst(burst),
+        ))
+    });
+    for subject in [
+        &mut InMemory::new() as &mut dyn Subject,
+        &mut InRedis::new(),
+    ] {
         drain(subject, &ten);
         subject.advance(50_000);
         let look = subject.look(&five, &key(), 1);
-        assert_eq!((more_us(&look), micros(look.retry_after())), (550_000, 550_000));
+        assert_eq!(
+            (more_us(&look), micros(look.retry_after())),
+            (550_000, 550_000)
+        );
         subject.advance(550_000);
         assert!(subject.check(&five, &key(), 1).is_allowed());
     }

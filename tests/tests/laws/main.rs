@@ -56,12 +56,20 @@ fn micros(wait: Option<Duration>) -> u64 {
 
 /// Returns the smallest burst of the set.
 fn least_burst(policies: &PolicySet) -> u64 {
-    policies.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy")
+    policies
+        .iter()
+        .map(|policy| policy.quota().burst())
+        .min()
+        .expect("a set has a policy")
 }
 
 /// Returns the units left, under the policy that has the fewest.
 fn remaining(decision: &Decision) -> u64 {
-    decision.states().map(|state| state.remaining()).min().expect("a decision has a state")
+    decision
+        .states()
+        .map(|state| state.remaining())
+        .min()
+        .expect("a decision has a state")
 }
 
 /// Spends until the next unit is denied, and returns how many units passed.
@@ -81,7 +89,13 @@ fn drain(subject: &mut dyn Subject, policies: &PolicySet) -> u64 {
 
 /// Moves to a random place in the life of a state: spends some units and waits, several times.
 fn wander(subject: &mut dyn Subject, dice: &mut Dice, policies: &PolicySet) {
-    let period = policies.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
+    let period = policies
+        .iter()
+        .next()
+        .expect("a set has a policy")
+        .quota()
+        .period()
+        .as_micros() as u64;
     for _ in 0..dice.below(12) {
         let cost = 1 + dice.below(least_burst(policies));
         let _ = subject.check(policies, &key(), cost);

@@ -20,7 +20,9 @@ fn draw(dice: &mut Dice, algorithm: tollgate::Algorithm) -> Option<(Policy, Prio
 fn ranked(subject: &mut dyn Subject, policies: &PolicySet, priority: Priority, cost: u64) -> bool {
     let burst = policies.iter().next().expect("a policy").quota().burst();
     let share = [ceiling(priority.units_of(burst), 0)];
-    subject.check_under(policies, &key(), &Costs::new(Cost::new(cost)), &share).is_allowed()
+    subject
+        .check_under(policies, &key(), &Costs::new(Cost::new(cost)), &share)
+        .is_allowed()
 }
 
 /// Spends all that a priority may spend at this instant.
@@ -36,15 +38,26 @@ fn saturate(subject: &mut dyn Subject, policies: &PolicySet, priority: Priority)
 #[test]
 fn law_21_a_lower_rank_leaves_the_units_above_its_share() {
     on_every_store(|subject, dice, algorithm| {
-        let Some((policy, priority)) = draw(dice, algorithm) else { return };
-        let (burst, period) = (policy.quota().burst(), policy.quota().period().as_micros() as u64);
+        let Some((policy, priority)) = draw(dice, algorithm) else {
+            return;
+        };
+        let (burst, period) = (
+            policy.quota().burst(),
+            policy.quota().period().as_micros() as u64,
+        );
         let policies: PolicySet = policy.clone().into();
         for _ in 0..4 {
             saturate(subject, &policies, priority);
             let state = subject.peek(&policies, &key());
             let remaining = state.states().next().expect("a state").remaining();
-            assert!(remaining >= burst - priority.units_of(burst), "{policy:?} {priority:?}: {remaining}");
-            assert!(!ranked(subject, &policies, priority, 1), "{policy:?} {priority:?}: not saturated");
+            assert!(
+                remaining >= burst - priority.units_of(burst),
+                "{policy:?} {priority:?}: {remaining}"
+            );
+            assert!(
+                !ranked(subject, &policies, priority, 1),
+                "{policy:?} {priority:?}: not saturated"
+            );
             subject.advance(1 + dice.below(period));
         }
     });
@@ -53,14 +66,17 @@ fn law_21_a_lower_rank_leaves_the_units_above_its_share() {
 #[test]
 fn law_21_critical_checks_within_what_is_left_are_never_denied() {
     on_every_store(|subject, dice, algorithm| {
-        let Some((policy, priority)) = draw(dice, algorithm) else { return };
+        let Some((policy, priority)) = draw(dice, algorithm) else {
+            return;
+        };
         let quota = policy.quota();
         // An interval bucket is filled with its burst at most.
         let (burst, amount) = (quota.burst(), quota.amount().min(quota.burst()));
         let period = policies::longest_us(&policy);
         let left = burst - priority.units_of(burst);
         // Half of what is left, so that an algorithm which counts more than the last period has room too.
-        let pace = u128::from(period) * u128::from(burst) * 2 / (u128::from(amount) * u128::from(left));
+        let pace =
+            u128::from(period) * u128::from(burst) * 2 / (u128::from(amount) * u128::from(left));
         let pace = pace as u64 + 1;
         if pace > LONGEST_US {
             return;
@@ -70,7 +86,10 @@ fn law_21_critical_checks_within_what_is_left_are_never_denied() {
             // All that the others ask for, before and after.
             saturate(subject, &policies, priority);
             let decision = subject.check(&policies, &key(), 1);
-            assert!(decision.is_allowed(), "{policy:?} {priority:?}: {decision:?}");
+            assert!(
+                decision.is_allowed(),
+                "{policy:?} {priority:?}: {decision:?}"
+            );
             saturate(subject, &policies, priority);
             subject.advance(pace);
         }

@@ -16,8 +16,11 @@ fn law_12_a_peek_changes_nothing() {
     on_every_store(|subject, dice, algorithm| {
         let set = policies::set(dice, algorithm, 5);
         wander(subject, dice, &set);
-        let stored =
-            |subject: &mut dyn Subject| -> Vec<_> { set.iter().map(|policy| subject.stored(policy, &key())).collect() };
+        let stored = |subject: &mut dyn Subject| -> Vec<_> {
+            set.iter()
+                .map(|policy| subject.stored(policy, &key()))
+                .collect()
+        };
         let before = stored(subject);
         let first = figures(&subject.peek(&set, &key()));
         assert!(first.0, "a peek is never denied");
@@ -26,7 +29,10 @@ fn law_12_a_peek_changes_nothing() {
         // A key that was never checked is not stored by a peek.
         let other = Key::from("another");
         let _ = subject.peek(&set, &other);
-        assert!(set.iter().all(|policy| subject.stored(policy, &other).is_none()));
+        assert!(
+            set.iter()
+                .all(|policy| subject.stored(policy, &other).is_none())
+        );
     });
 }
 
@@ -41,18 +47,29 @@ fn law_12_a_refund_gives_back_what_was_spent_and_no_more() {
         subject.refund(&set, &key(), 1, spent_us);
         let look = subject.peek(&set, &key());
         for state in look.states() {
-            assert_eq!(state.remaining(), state.policy().quota().burst() - cost + 1, "{state:?}");
+            assert_eq!(
+                state.remaining(),
+                state.policy().quota().burst() - cost + 1,
+                "{state:?}"
+            );
         }
         subject.refund(&set, &key(), least, spent_us);
         subject.refund(&set, &key(), least, spent_us);
         let look = subject.peek(&set, &key());
         for state in look.states() {
-            assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
+            assert_eq!(
+                state.remaining(),
+                state.policy().quota().burst(),
+                "{state:?}"
+            );
             assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
         // Nothing was spent, so nothing is given back.
         subject.refund(&set, &Key::from("stranger"), 1, spent_us);
-        assert!(set.iter().all(|policy| subject.stored(policy, &Key::from("stranger")).is_none()));
+        assert!(
+            set.iter()
+                .all(|policy| subject.stored(policy, &Key::from("stranger")).is_none())
+        );
     });
 }
 
@@ -62,7 +79,9 @@ fn law_12_a_refund_never_crosses_into_a_newer_window() {
         if algorithm.has_burst() {
             return;
         }
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::per_minute(5)).expect("a policy"));
+        let set = PolicySet::from(
+            Policy::try_new("p", algorithm, Quota::per_minute(5)).expect("a policy"),
+        );
         let _ = subject.check(&set, &key(), 3);
         let spent_us = subject.now();
         subject.advance(60_000_000);
@@ -81,7 +100,11 @@ fn law_12_a_reset_makes_the_state_fresh() {
         subject.reset(&set, &key());
         let look = subject.peek(&set, &key());
         for state in look.states() {
-            assert_eq!(state.remaining(), state.policy().quota().burst(), "{state:?}");
+            assert_eq!(
+                state.remaining(),
+                state.policy().quota().burst(),
+                "{state:?}"
+            );
             assert_eq!(state.reset_after(), Duration::ZERO, "{state:?}");
         }
     });
@@ -95,16 +118,30 @@ fn law_20_late_refunds_give_no_unit_twice() {
         let set = policies::of_one_period(algorithm, Quota::new(10, period));
         let (all, life_us) = (Costs::new(Cost::new(10)), 3_600_000_000);
         for at in 0..60 {
-            if let Some(wait) = subject.reserve(&set, &key(), &id(at), &all, life_us).retry_after() {
+            if let Some(wait) = subject
+                .reserve(&set, &key(), &id(at), &all, life_us)
+                .retry_after()
+            {
                 subject.advance(micros(Some(wait)));
-                assert!(subject.reserve(&set, &key(), &id(at), &all, life_us).is_allowed());
+                assert!(
+                    subject
+                        .reserve(&set, &key(), &id(at), &all, life_us)
+                        .is_allowed()
+                );
             }
             subject.advance(if at < 59 { 10_000_000 } else { 0 });
         }
         let mut net = 10;
         for at in 0..60 {
-            assert_eq!(subject.commit(&set, &key(), &id(at), &Costs::new(Cost::ZERO), 1), Settlement::Settled);
-            net += if subject.check(&set, &key(), 10).is_allowed() { 10 } else { 0 };
+            assert_eq!(
+                subject.commit(&set, &key(), &id(at), &Costs::new(Cost::ZERO), 1),
+                Settlement::Settled
+            );
+            net += if subject.check(&set, &key(), 10).is_allowed() {
+                10
+            } else {
+                0
+            };
         }
         // The last reservation was cancelled as well.
         assert!(net <= 20, "{algorithm:?}: {net}");
@@ -149,12 +186,23 @@ fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
                 0 | 1 => {
                     let decision = subject.check(&set, &key(), cost);
                     if decision.is_allowed() {
-                        charges.push(Charge { at_us, units: cost, by: By::Check(decision) });
+                        charges.push(Charge {
+                            at_us,
+                            units: cost,
+                            by: By::Check(decision),
+                        });
                     }
                 }
                 2 | 3 => {
-                    if subject.reserve(&set, &key(), &id(step), &costs(cost), 3_600_000_000).is_allowed() {
-                        charges.push(Charge { at_us, units: cost, by: By::Reservation(id(step)) });
+                    if subject
+                        .reserve(&set, &key(), &id(step), &costs(cost), 3_600_000_000)
+                        .is_allowed()
+                    {
+                        charges.push(Charge {
+                            at_us,
+                            units: cost,
+                            by: By::Reservation(id(step)),
+                        });
                     }
                 }
                 4..=6 if !charges.is_empty() => {
@@ -163,7 +211,13 @@ fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
                     let back = dice.below(charge.units + 1);
                     match &charge.by {
                         By::Check(decision) => {
-                            subject.refund_decision(&set, &key(), &costs(back), decision, charge.at_us);
+                            subject.refund_decision(
+                                &set,
+                                &key(),
+                                &costs(back),
+                                decision,
+                                charge.at_us,
+                            );
                             charge.units -= back;
                         }
                         By::Reservation(id) => {
@@ -181,7 +235,11 @@ fn law_20_what_is_not_returned_is_within_the_bound_in_any_interval() {
             for charge in charges.iter().rev() {
                 net += charge.units;
                 let most = policies::net_bound(&policy, subject.now() - charge.at_us + 1);
-                assert!(net <= most, "{policy:?}, step {step}: {net} in {} us", subject.now() - charge.at_us);
+                assert!(
+                    net <= most,
+                    "{policy:?}, step {step}: {net} in {} us",
+                    subject.now() - charge.at_us
+                );
             }
         }
     });
@@ -194,14 +252,24 @@ fn law_20_a_token_bucket_that_was_busy_gets_everything_back() {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
-        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(100, Duration::from_secs(10))));
-        assert!(subject.reserve(&set, &key(), &id(0), &costs(40), 600_000_000).is_allowed());
+        let set = PolicySet::from(Policy::token_bucket(
+            "p",
+            Quota::new(100, Duration::from_secs(10)),
+        ));
+        assert!(
+            subject
+                .reserve(&set, &key(), &id(0), &costs(40), 600_000_000)
+                .is_allowed()
+        );
         for _ in 0..200 {
             drain(subject, &set);
             subject.advance(100_000);
         }
         drain(subject, &set);
-        assert_eq!(subject.commit(&set, &key(), &id(0), &costs(15), 1), Settlement::Settled);
+        assert_eq!(
+            subject.commit(&set, &key(), &id(0), &costs(15), 1),
+            Settlement::Settled
+        );
         assert_eq!(remaining(&subject.peek(&set, &key())), 25);
     });
 }
@@ -213,9 +281,14 @@ fn law_20_a_token_bucket_that_was_drained_gets_everything_back_without_a_reserva
         if algorithm != Algorithm::TokenBucket {
             return;
         }
-        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(100, Duration::from_secs(10))));
+        let set = PolicySet::from(Policy::token_bucket(
+            "p",
+            Quota::new(100, Duration::from_secs(10)),
+        ));
         let _ = subject.check(&set, &key(), 60);
-        let spent: Vec<_> = (0..4).map(|_| (subject.check(&set, &key(), 10), subject.now())).collect();
+        let spent: Vec<_> = (0..4)
+            .map(|_| (subject.check(&set, &key(), 10), subject.now()))
+            .collect();
         subject.advance(5_000_000);
         drain(subject, &set);
         for (decision, spent_us) in &spent {
@@ -239,10 +312,19 @@ fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
-        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(80, Duration::from_secs(10))));
+        let set = PolicySet::from(Policy::token_bucket(
+            "p",
+            Quota::new(80, Duration::from_secs(10)),
+        ));
         let (unit_us, half_us, life_us) = (125_000, 5_000_000, 3_600_000_000);
         let missing_us = |subject: &mut dyn Subject| {
-            micros(subject.peek(&set, &key()).states().next().map(|state| state.reset_after()))
+            micros(
+                subject
+                    .peek(&set, &key())
+                    .states()
+                    .next()
+                    .map(|state| state.reset_after()),
+            )
         };
         for at in 0..dice.below(12) as usize {
             let _ = subject.reserve(&set, &key(), &id(at), &costs(1 + dice.below(30)), life_us);
@@ -253,9 +335,17 @@ fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
         let units = 1 + dice.below(10);
         while missing_us(subject) < half_us || remaining(&subject.peek(&set, &key())) < units {
             let is_low = missing_us(subject) < half_us;
-            if is_low { drop(subject.check(&set, &key(), 1)) } else { subject.advance(unit_us) }
+            if is_low {
+                drop(subject.check(&set, &key(), 1))
+            } else {
+                subject.advance(unit_us)
+            }
         }
-        assert!(subject.reserve(&set, &key(), &id(100), &costs(units), life_us).is_allowed());
+        assert!(
+            subject
+                .reserve(&set, &key(), &id(100), &costs(units), life_us)
+                .is_allowed()
+        );
         for at in 0..dice.below(60) as usize {
             let above_us = missing_us(subject) - half_us;
             subject.advance(dice.below(above_us + 1));
@@ -266,7 +356,10 @@ fn law_20_a_token_bucket_that_was_half_drained_gets_an_eighth_back() {
             };
         }
         let before_us = missing_us(subject);
-        assert_eq!(subject.commit(&set, &key(), &id(100), &costs(0), 1), Settlement::Settled);
+        assert_eq!(
+            subject.commit(&set, &key(), &id(100), &costs(0), 1),
+            Settlement::Settled
+        );
         assert_eq!(before_us - missing_us(subject), units * unit_us);
     });
 }
@@ -278,9 +371,16 @@ fn law_20_a_token_bucket_remembers_two_times() {
         if algorithm != Algorithm::TokenBucket {
             return;
         }
-        let set = PolicySet::from(Policy::token_bucket("p", Quota::new(100, Duration::from_secs(10))));
+        let set = PolicySet::from(Policy::token_bucket(
+            "p",
+            Quota::new(100, Duration::from_secs(10)),
+        ));
         let reserve = |subject: &mut dyn Subject, at, units| {
-            assert!(subject.reserve(&set, &key(), &id(at), &costs(units), 600_000_000).is_allowed());
+            assert!(
+                subject
+                    .reserve(&set, &key(), &id(at), &costs(units), 600_000_000)
+                    .is_allowed()
+            );
         };
         reserve(subject, 0, 10);
         subject.advance(100_000);
@@ -299,9 +399,20 @@ fn law_20_a_token_bucket_remembers_two_times() {
         let least = dice.pick(&[5, 95]);
         subject.advance((100 - least) * 100_000);
         drain(subject, &set);
-        for (at, back) in [(0, 0), (1, least.min(10)), (2, if least < 10 { 0 } else { 5 })] {
-            assert_eq!(subject.commit(&set, &key(), &id(at), &costs(0), 1), Settlement::Settled);
-            assert_eq!(drain(subject, &set), back, "reservation {at}, {least} missing");
+        for (at, back) in [
+            (0, 0),
+            (1, least.min(10)),
+            (2, if least < 10 { 0 } else { 5 }),
+        ] {
+            assert_eq!(
+                subject.commit(&set, &key(), &id(at), &costs(0), 1),
+                Settlement::Settled
+            );
+            assert_eq!(
+                drain(subject, &set),
+                back,
+                "reservation {at}, {least} missing"
+            );
         }
     });
 }
@@ -355,14 +466,24 @@ fn law_20_what_comes_back_in_its_own_time_is_returned_whatever_others_do() {
         let period_us = dice.pick(&[60_000_000, 3_600_000_000, 700_000_003]);
         let callers = dice.pick(&[1, 2, 16, 64]);
         let amount = 4 * (callers + 5 + dice.below(20));
-        let set = policies::of_one_period(algorithm, Quota::new(amount, Duration::from_micros(period_us)));
+        let set = policies::of_one_period(
+            algorithm,
+            Quota::new(amount, Duration::from_micros(period_us)),
+        );
         let mut out: VecDeque<(Decision, u64)> = VecDeque::new();
         for request in 0..400 {
             subject.advance(dice.below(if callers > 2 { 800 } else { 8_000 }));
             while out.len() >= callers as usize {
-                let (decision, spent_us) = out.remove(dice.below(out.len() as u64) as usize).expect("one is out");
+                let (decision, spent_us) = out
+                    .remove(dice.below(out.len() as u64) as usize)
+                    .expect("one is out");
                 // A token bucket that is alone is told the time at which the check was sent.
-                let spent_us = spent_us - if algorithm == Algorithm::TokenBucket { dice.below(300) } else { 0 };
+                let spent_us = spent_us
+                    - if algorithm == Algorithm::TokenBucket {
+                        dice.below(300)
+                    } else {
+                        0
+                    };
                 subject.refund_decision(&set, &key(), &costs(1), &decision, spent_us);
             }
             let (decision, spent_us) = (subject.check(&set, &key(), 1), subject.now());
@@ -386,7 +507,13 @@ fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
         let quota = Quota::new(amount, Duration::from_micros(amount * unit_us));
         let set = PolicySet::from(Policy::token_bucket("p", quota));
         let missing_us = |subject: &mut dyn Subject| {
-            micros(subject.peek(&set, &key()).states().next().map(|state| state.reset_after()))
+            micros(
+                subject
+                    .peek(&set, &key())
+                    .states()
+                    .next()
+                    .map(|state| state.reset_after()),
+            )
         };
         let mut out: Vec<(Decision, u64, u64)> = Vec::new();
         for _ in 0..80 {
@@ -397,11 +524,18 @@ fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
                 out.push((decision, subject.now(), units));
             }
             if out.len() > 1 && dice.below(2) == 0 {
-                let (decision, spent_us, units) = out.swap_remove(dice.below(out.len() as u64) as usize);
+                let (decision, spent_us, units) =
+                    out.swap_remove(dice.below(out.len() as u64) as usize);
                 let before_us = missing_us(subject);
                 subject.refund_decision(&set, &key(), &costs(units), &decision, spent_us);
-                let owed_us = (units * unit_us).saturating_sub(subject.now() - spent_us).min(before_us);
-                assert!(before_us - missing_us(subject) >= owed_us, "{units} after {} us", subject.now() - spent_us);
+                let owed_us = (units * unit_us)
+                    .saturating_sub(subject.now() - spent_us)
+                    .min(before_us);
+                assert!(
+                    before_us - missing_us(subject) >= owed_us,
+                    "{units} after {} us",
+                    subject.now() - spent_us
+                );
             }
         }
     });
@@ -412,11 +546,18 @@ fn law_20_a_refund_returns_no_less_than_what_cannot_have_accrued_since() {
 #[test]
 fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
     on_every_store(|subject, dice, algorithm| {
-        let (period, has_bursts) = (Duration::from_secs(dice.pick(&[10, 86_400])), dice.below(2) == 0);
+        let (period, has_bursts) = (
+            Duration::from_secs(dice.pick(&[10, 86_400])),
+            dice.below(2) == 0,
+        );
         let of = |quota| policies::of_one_period(algorithm, quota);
         let changed = |dice: &mut Dice| {
             let quota = Quota::new(1 + dice.below(60), period);
-            of(if has_bursts && algorithm.has_burst() { quota.with_burst(1 + dice.below(90)) } else { quota })
+            of(if has_bursts && algorithm.has_burst() {
+                quota.with_burst(1 + dice.below(90))
+            } else {
+                quota
+            })
         };
         // What is spent, as the greatest quota sees it.
         let most = of(Quota::new(1_000, period));
@@ -433,26 +574,45 @@ fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
                         out.push((set.clone(), decision, subject.now(), units, None));
                     } else {
                         let after = left(subject);
-                        assert!(after == before || has_bursts, "{algorithm:?}: a denial took {before} to {after}");
+                        assert!(
+                            after == before || has_bursts,
+                            "{algorithm:?}: a denial took {before} to {after}"
+                        );
                     }
                 }
                 3 => {
-                    let decision = subject.reserve(&set, &key(), &id(at), &costs(units), 3_600_000_000_000);
+                    let decision =
+                        subject.reserve(&set, &key(), &id(at), &costs(units), 3_600_000_000_000);
                     if decision.is_allowed() {
                         out.push((set.clone(), decision, subject.now(), units, Some(id(at))));
                     }
                 }
                 _ if !out.is_empty() => {
-                    let (set, decision, spent_us, units, id) = out.swap_remove(dice.below(out.len() as u64) as usize);
-                    let cost = if id.is_some() { dice.below(units + 4) } else { 0 };
+                    let (set, decision, spent_us, units, id) =
+                        out.swap_remove(dice.below(out.len() as u64) as usize);
+                    let cost = if id.is_some() {
+                        dice.below(units + 4)
+                    } else {
+                        0
+                    };
                     match id {
-                        None => subject.refund_decision(&set, &key(), &costs(units), &decision, spent_us),
+                        None => subject.refund_decision(
+                            &set,
+                            &key(),
+                            &costs(units),
+                            &decision,
+                            spent_us,
+                        ),
                         Some(id) => _ = subject.commit(&set, &key(), &id, &costs(cost), 1),
                     }
                     // A look at another rate is exact to a unit.
-                    let most = before + units.saturating_sub(cost) + u64::from(algorithm.is_continuous());
+                    let most =
+                        before + units.saturating_sub(cost) + u64::from(algorithm.is_continuous());
                     let after = left(subject);
-                    assert!(after <= most, "{algorithm:?}: {units} settled at {cost} took {before} to {after}");
+                    assert!(
+                        after <= most,
+                        "{algorithm:?}: {units} settled at {cost} took {before} to {after}"
+                    );
                 }
                 _ => {}
             }
@@ -465,14 +625,22 @@ fn law_22_a_settlement_by_an_earlier_quota_changes_its_own_units_alone() {
 fn law_22_a_raised_quota_is_not_spent_twice() {
     on_every_store(|subject, dice, algorithm| {
         let day = Duration::from_secs(86_400);
-        let [low, high] = [10, 1_000].map(|amount| policies::of_one_period(algorithm, Quota::new(amount, day)));
+        let [low, high] =
+            [10, 1_000].map(|amount| policies::of_one_period(algorithm, Quota::new(amount, day)));
         for at in 0..8 {
-            assert!(subject.reserve(&low, &key(), &id(at), &costs(1), 3_600_000_000).is_allowed());
+            assert!(
+                subject
+                    .reserve(&low, &key(), &id(at), &costs(1), 3_600_000_000)
+                    .is_allowed()
+            );
         }
         let mut passed = 8 + drain(subject, &high);
         for at in 0..8 {
             let cost = dice.below(4);
-            assert_eq!(subject.commit(&low, &key(), &id(at), &costs(cost), 1), Settlement::Settled);
+            assert_eq!(
+                subject.commit(&low, &key(), &id(at), &costs(cost), 1),
+                Settlement::Settled
+            );
             passed += drain(subject, &high);
         }
         assert!(passed <= 1_008, "{algorithm:?}: {passed}");
@@ -485,7 +653,8 @@ fn law_22_amounts_that_take_turns_admit_no_more_than_the_greater_one() {
     on_every_store(|subject, dice, algorithm| {
         let amounts = [dice.pick(&[1, 10, 900]), 1_000];
         let period = Duration::from_secs(dice.pick(&[60, 86_400]));
-        let sets = amounts.map(|amount| policies::of_one_period(algorithm, Quota::new(amount, period)));
+        let sets =
+            amounts.map(|amount| policies::of_one_period(algorithm, Quota::new(amount, period)));
         let passed: u64 = (0..16).map(|turn| drain(subject, &sets[turn % 2])).sum();
         assert!(passed <= 1_000, "{algorithm:?} {amounts:?}: {passed}");
     });

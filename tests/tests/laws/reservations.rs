@@ -23,13 +23,20 @@ fn reserve(subject: &mut dyn Subject, set: &PolicySet, at: &ReservationId, units
     subject.reserve(set, &key(), at, &costs(units), LIFE_US)
 }
 
-fn commit(subject: &mut dyn Subject, set: &PolicySet, at: &ReservationId, units: u64) -> Settlement {
+fn commit(
+    subject: &mut dyn Subject,
+    set: &PolicySet,
+    at: &ReservationId,
+    units: u64,
+) -> Settlement {
     subject.commit(set, &key(), at, &costs(units), 1)
 }
 
 /// Returns what is stored under each policy.
 fn stored(subject: &mut dyn Subject, set: &PolicySet) -> Vec<Option<tollgate::testing::Stored>> {
-    set.iter().map(|policy| subject.stored(policy, &key())).collect()
+    set.iter()
+        .map(|policy| subject.stored(policy, &key()))
+        .collect()
 }
 
 /// Returns a state without what a token bucket remembers for a late refund.
@@ -54,7 +61,11 @@ fn law_14_a_reservation_charges_what_a_check_charges_and_the_same_id_charges_not
         let checked = subject.check(&set, &other, cost);
         assert_eq!(format!("{reserved:?}"), format!("{checked:?}"));
         for (policy, state) in set.iter().zip(state) {
-            assert_eq!(subject.stored(policy, &other), state.map(without_trace), "{policy:?}");
+            assert_eq!(
+                subject.stored(policy, &other),
+                state.map(without_trace),
+                "{policy:?}"
+            );
         }
     });
 }
@@ -113,7 +124,10 @@ fn law_15_what_is_spent_is_the_sum_of_all_final_costs_and_of_what_was_not_settle
         let left = remaining(&subject.peek(&set, &key()));
         let expected = amount.saturating_sub(spent);
         // A bucket has gained at most one unit in ten minutes of a year.
-        assert!(left <= expected + 1, "{algorithm:?}: {left}, not {expected}");
+        assert!(
+            left <= expected + 1,
+            "{algorithm:?}: {left}, not {expected}"
+        );
         // A queue does not take back a place that is not the last one.
         if algorithm != tollgate::Algorithm::LeakyBucket {
             assert!(left >= expected, "{algorithm:?}: {left}, not {expected}");
@@ -127,7 +141,9 @@ fn law_15_a_commit_refunds_no_window_that_opened_later() {
         if algorithm.has_burst() {
             return;
         }
-        let set = PolicySet::from(Policy::try_new("p", algorithm, Quota::per_minute(50)).expect("a policy"));
+        let set = PolicySet::from(
+            Policy::try_new("p", algorithm, Quota::per_minute(50)).expect("a policy"),
+        );
         let _ = reserve(subject, &set, &id("a"), 30);
         subject.advance(120_000_000 + dice.below(60_000_000));
         let _ = subject.check(&set, &key(), 20);
@@ -146,7 +162,10 @@ fn law_16_in_debt_nothing_is_left_and_waits_are_exact() {
             return;
         }
         let _ = reserve(subject, &set, &id("a"), 1);
-        assert_eq!(commit(subject, &set, &id("a"), burst + 1 + dice.below(2 * burst)), Settlement::Settled);
+        assert_eq!(
+            commit(subject, &set, &id("a"), burst + 1 + dice.below(2 * burst)),
+            Settlement::Settled
+        );
         let look = subject.peek(&set, &key());
         assert!(look.is_allowed(), "a cost of zero is never denied");
         assert_eq!(remaining(&look), 0);
@@ -169,10 +188,24 @@ fn law_16_at_the_reset_time_a_debt_is_paid() {
             return;
         }
         let _ = reserve(subject, &set, &id("a"), 1);
-        assert_eq!(commit(subject, &set, &id("a"), 3 * burst), Settlement::Settled);
-        let reset = subject.peek(&set, &key()).states().map(|state| state.reset_after()).max().expect("a state");
+        assert_eq!(
+            commit(subject, &set, &id("a"), 3 * burst),
+            Settlement::Settled
+        );
+        let reset = subject
+            .peek(&set, &key())
+            .states()
+            .map(|state| state.reset_after())
+            .max()
+            .expect("a state");
         subject.advance(reset.as_micros() as u64 - 1);
-        assert!(subject.peek(&set, &key()).states().any(|state| state.reset_after().as_micros() == 1), "{set:?}");
+        assert!(
+            subject
+                .peek(&set, &key())
+                .states()
+                .any(|state| state.reset_after().as_micros() == 1),
+            "{set:?}"
+        );
         subject.advance(1);
         assert_eq!(remaining(&subject.peek(&set, &key())), burst, "{set:?}");
     });
@@ -185,9 +218,17 @@ fn law_16_a_commit_of_any_cost_spends_at_most_eight_bursts() {
         let set = policies::of_one_period(algorithm, Quota::per_minute(amount));
         for at in 0..3 {
             let _ = reserve(subject, &set, &id(at.to_string()), 0);
-            assert_eq!(commit(subject, &set, &id(at.to_string()), u64::MAX), Settlement::Settled);
+            assert_eq!(
+                commit(subject, &set, &id(at.to_string()), u64::MAX),
+                Settlement::Settled
+            );
         }
-        let reset = subject.peek(&set, &key()).states().map(|state| state.reset_after()).max().expect("a state");
+        let reset = subject
+            .peek(&set, &key())
+            .states()
+            .map(|state| state.reset_after())
+            .max()
+            .expect("a state");
         assert!(reset.as_secs() <= 8 * 60, "{algorithm:?} {reset:?}");
     });
 }
@@ -199,20 +240,33 @@ fn law_18_an_id_belongs_to_a_key_and_its_policies() {
             let quota = Quota::per_day(2 + dice.below(50));
             PolicySet::from(Policy::try_new(name, algorithm, quota).expect("a policy"))
         });
-        let both = PolicySet::from(sets.each_ref().map(|set| set.iter().next().expect("a policy").clone()));
+        let both = PolicySet::from(
+            sets.each_ref()
+                .map(|set| set.iter().next().expect("a policy").clone()),
+        );
         for set in sets.iter().chain([&both]) {
             let before = remaining(&subject.peek(set, &key()));
             assert!(reserve(subject, set, &id("a"), 1).is_allowed());
-            assert_eq!(remaining(&subject.peek(set, &key())), before - 1, "{set:?}: charged for itself");
+            assert_eq!(
+                remaining(&subject.peek(set, &key())),
+                before - 1,
+                "{set:?}: charged for itself"
+            );
         }
         // The second limiter is exhausted: it denies, whatever the first one holds under the id.
         drain(subject, &sets[1]);
         assert!(reserve(subject, &sets[1], &id("b"), 1).is_denied());
         assert!(reserve(subject, &sets[0], &id("b"), 0).is_allowed());
-        assert!(reserve(subject, &sets[1], &id("b"), 1).is_denied(), "{algorithm:?}");
+        assert!(
+            reserve(subject, &sets[1], &id("b"), 1).is_denied(),
+            "{algorithm:?}"
+        );
         for set in sets.iter().chain([&both]) {
             assert_eq!(commit(subject, set, &id("a"), 1), Settlement::Settled);
-            assert_eq!(subject.commit(set, &key(), &id("a"), &costs(1), 2), Settlement::AlreadySettled);
+            assert_eq!(
+                subject.commit(set, &key(), &id("a"), &costs(1), 2),
+                Settlement::AlreadySettled
+            );
         }
     });
 }

@@ -20,7 +20,10 @@ fn a_set_is_charged_whole_or_not_at_all() {
             assert_eq!(state.is_exceeded(), state.remaining() == 0, "{set:?}");
             assert_eq!(state.retry_after().is_some(), state.is_exceeded());
         }
-        let longest = denied.states().filter_map(|state| state.retry_after()).max();
+        let longest = denied
+            .states()
+            .filter_map(|state| state.retry_after())
+            .max();
         assert_eq!(denied.retry_after(), longest);
     });
 }
@@ -33,7 +36,11 @@ fn policies_of_one_name_share_their_counter_across_sets() {
         let other = policies::policy(dice, "other", algorithm);
         let pair = PolicySet::from([other, shared.clone()]);
         let _ = subject.check(&alone, &key(), 1);
-        let left = subject.peek(&pair, &key()).state("shared").expect("the policy").remaining();
+        let left = subject
+            .peek(&pair, &key())
+            .state("shared")
+            .expect("the policy")
+            .remaining();
         assert_eq!(left, shared.quota().burst() - 1);
     });
 }
@@ -46,18 +53,33 @@ fn each_policy_is_charged_its_own_cost_or_none_is() {
         let (together, apart) = (Key::from("together"), Key::from("apart"));
         let alone: Vec<PolicySet> = set.iter().cloned().map(PolicySet::from).collect();
         for _ in 0..8 {
-            let draw = |dice: &mut Dice, policy: &Policy| dice.below(policy.quota().burst().min(1_000) + 1);
+            let draw = |dice: &mut Dice, policy: &Policy| {
+                dice.below(policy.quota().burst().min(1_000) + 1)
+            };
             let costs: Vec<u64> = set.iter().map(|policy| draw(dice, policy)).collect();
             let named = set
                 .iter()
                 .zip(&costs)
-                .fold(Costs::new(Cost::ZERO), |named, (policy, &cost)| named.with(policy.name().to_owned(), cost));
-            let fits: Vec<bool> =
-                alone.iter().zip(&costs).map(|(one, &cost)| cost <= remaining(&subject.peek(one, &apart))).collect();
+                .fold(Costs::new(Cost::ZERO), |named, (policy, &cost)| {
+                    named.with(policy.name().to_owned(), cost)
+                });
+            let fits: Vec<bool> = alone
+                .iter()
+                .zip(&costs)
+                .map(|(one, &cost)| cost <= remaining(&subject.peek(one, &apart)))
+                .collect();
             let decision = subject.check_costs(&set, &together, &named, "");
-            assert_eq!(decision.is_allowed(), fits.iter().all(|&fits| fits), "{costs:?} of {set:?}");
+            assert_eq!(
+                decision.is_allowed(),
+                fits.iter().all(|&fits| fits),
+                "{costs:?} of {set:?}"
+            );
             for ((state, &cost), &fits) in decision.states().zip(&costs).zip(&fits) {
-                assert_eq!((state.cost(), state.is_exceeded()), (Cost::new(cost), !fits), "{costs:?} of {set:?}");
+                assert_eq!(
+                    (state.cost(), state.is_exceeded()),
+                    (Cost::new(cost), !fits),
+                    "{costs:?} of {set:?}"
+                );
             }
             if decision.is_allowed() {
                 for (one, &cost) in alone.iter().zip(&costs) {

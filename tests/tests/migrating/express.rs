@@ -22,13 +22,16 @@ fn express() -> impl FnMut(u64) -> bool {
 
 #[test]
 fn a_window_from_the_first_hit_admits_what_express_rate_limit_admits() {
-    let policy = Policy::window_from_first_hit("api", Quota::new(100, Duration::from_micros(WINDOW)));
+    let policy =
+        Policy::window_from_first_hit("api", Quota::new(100, Duration::from_micros(WINDOW)));
     for seed in 0..10 {
         let gaps = [0, 1_000, 1_000, SECOND, SECOND, 10 * SECOND];
         let mut times = trace(seed, 2_000, &gaps);
         let end = times[times.len() - 1];
         // Pairs of requests at the reset and one millisecond before it.
-        times.extend((1..50).flat_map(|window| [end + window * WINDOW - 1_000, end + window * WINDOW]));
+        times.extend(
+            (1..50).flat_map(|window| [end + window * WINDOW - 1_000, end + window * WINDOW]),
+        );
         assert_same_admissions(&times, express(), in_process(policy.clone()));
     }
 }

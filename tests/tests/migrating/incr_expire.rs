@@ -18,7 +18,12 @@ fn a_window_from_the_first_hit_admits_what_incr_and_expire_admit() {
     let server = RedisServer::builder().clock(&clock).start();
     let mut client = server.client();
     let script = Script::new(Policy::window_from_first_hit("api", Quota::per_hour(5)));
-    assert!(!client.command(&["SCRIPT", "LOAD", script.text()]).expect("a reply").is_error());
+    assert!(
+        !client
+            .command(&["SCRIPT", "LOAD", script.text()])
+            .expect("a reply")
+            .is_error()
+    );
 
     let (mut dice, key) = (Dice::new(1), Key::from("client"));
     let (mut now, mut opened, mut admitted, mut windows) = (0_u64, None::<u64>, 0, 0);
@@ -29,14 +34,26 @@ fn a_window_from_the_first_hit_admits_what_incr_and_expire_admit() {
             now += 60;
         }
         clock.set(Duration::from_secs(2_000_000_000 + now));
-        let theirs = client.command(&["EVAL", SCRIPT, "1", "hits:client", "5", "3600"]).expect("a reply").int() == 1;
-        let reply = client.command(&script.check(&key, Cost::ONE, None)).expect("a reply");
-        let ours = script.decision(Cost::ONE, &integers(&reply)).expect("a decision").is_allowed();
+        let theirs = client
+            .command(&["EVAL", SCRIPT, "1", "hits:client", "5", "3600"])
+            .expect("a reply")
+            .int()
+            == 1;
+        let reply = client
+            .command(&script.check(&key, Cost::ONE, None))
+            .expect("a reply");
+        let ours = script
+            .decision(Cost::ONE, &integers(&reply))
+            .expect("a decision")
+            .is_allowed();
         assert_eq!(ours, theirs, "request {at} at {now} s");
         admitted += u32::from(ours);
         if opened.is_none_or(|opened| now - opened >= 3_600) {
             (opened, windows) = (Some(now), windows + 1);
         }
     }
-    assert!(windows > 20 && admitted < 400 && admitted > 5 * windows / 2, "{admitted} admitted in {windows} windows");
+    assert!(
+        windows > 20 && admitted < 400 && admitted > 5 * windows / 2,
+        "{admitted} admitted in {windows} windows"
+    );
 }

@@ -43,10 +43,17 @@ fn assert_same_admissions(
     let mut admitted = 0;
     for (at, &now) in times.iter().enumerate() {
         let expected = theirs(now);
-        assert_eq!(ours(now), expected, "request {at} at {now} µs, after {admitted} admissions");
+        assert_eq!(
+            ours(now),
+            expected,
+            "request {at} at {now} µs, after {admitted} admissions"
+        );
         admitted += usize::from(expected);
     }
-    assert!(admitted > 0 && admitted < times.len(), "the trace admits some requests and denies some, not {admitted}");
+    assert!(
+        admitted > 0 && admitted < times.len(),
+        "the trace admits some requests and denies some, not {admitted}"
+    );
     admitted
 }
 

@@ -19,13 +19,27 @@ return 1";
 fn a_sliding_log_admits_what_a_sorted_set_admits() {
     const WINDOW: u64 = 60 * SECOND;
     let (mut peer, mut redis) = (InRedis::new(), InRedis::new());
-    let policies = PolicySet::from(Policy::sliding_log("api", Quota::new(10, Duration::from_micros(WINDOW))));
+    let policies = PolicySet::from(Policy::sliding_log(
+        "api",
+        Quota::new(10, Duration::from_micros(WINDOW)),
+    ));
     let mut next = 0;
     let sorted_set = |now: u64| {
         next += 1;
         let [cutoff, score] = [START + now - WINDOW, START + now].map(|time| time.to_string());
         let member = format!("{score}-{next}");
-        peer.run(&["EVAL", SCRIPT, "1", "log:client", "10", &cutoff, &score, &member]).int() == 1
+        peer.run(&[
+            "EVAL",
+            SCRIPT,
+            "1",
+            "log:client",
+            "10",
+            &cutoff,
+            &score,
+            &member,
+        ])
+        .int()
+            == 1
     };
     let ours = |now| {
         redis.set_now(START + now);

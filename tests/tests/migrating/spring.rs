@@ -27,8 +27,15 @@ fn policy(rate: u64, burst: u64, requested: u64) -> Policy {
         "spring.cloud.gateway.routes:\n- id: users\n  filters:\n  - name: RequestRateLimiter\n    args:\n      \
          redis-rate-limiter: {{replenish-rate: {rate}, burst-capacity: {burst}, requested-tokens: {requested}}}\n"
     );
-    let rules = RuleSet::parse(&spring::convert(&text, &[], &|_| None).expect("rules"), Format::Yaml).expect("rules");
-    let policies = rules.rules().find_map(|rule| rule.policies()).expect("a policy");
+    let rules = RuleSet::parse(
+        &spring::convert(&text, &[], &|_| None).expect("rules"),
+        Format::Yaml,
+    )
+    .expect("rules");
+    let policies = rules
+        .rules()
+        .find_map(|rule| rule.policies())
+        .expect("a policy");
     policies.iter().next().expect("a policy").clone()
 }
 
@@ -52,7 +59,10 @@ fn model(rate: u64, burst: u64, requested: u64) -> impl FnMut(u64) -> bool {
 #[test]
 fn a_route_admits_at_whole_seconds_what_the_script_of_the_gateway_admits() {
     // The state of these buckets lives for minutes, so a slow machine changes nothing.
-    for (at, (rate, burst, requested)) in [(1, 60, 1), (1, 60, 60), (3, 200, 7)].into_iter().enumerate() {
+    for (at, (rate, burst, requested)) in [(1, 60, 1), (1, 60, 60), (3, 200, 7)]
+        .into_iter()
+        .enumerate()
+    {
         let (mut peer, mut redis) = (InRedis::new(), InRedis::new());
         let policies = PolicySet::from(policy(rate, burst, requested));
         let script = |now: u64| {
@@ -64,12 +74,16 @@ fn a_route_admits_at_whole_seconds_what_the_script_of_the_gateway_admits() {
                 "request_rate_limiter.{users.u}.tokens",
                 "request_rate_limiter.{users.u}.timestamp",
             ];
-            peer.run(&[&keys[..], &arguments.each_ref().map(String::as_str)].concat()).int() == 1
+            peer.run(&[&keys[..], &arguments.each_ref().map(String::as_str)].concat())
+                .int()
+                == 1
         };
         let mut model = model(rate, burst, requested);
         let ours = |now| {
             redis.set_now(START + now);
-            let allowed = redis.check(&policies, &Key::from("u"), requested).is_allowed();
+            let allowed = redis
+                .check(&policies, &Key::from("u"), requested)
+                .is_allowed();
             assert_eq!(model(now), allowed, "the model");
             allowed
         };
@@ -82,16 +96,24 @@ fn a_route_admits_at_whole_seconds_what_the_script_of_the_gateway_admits() {
 fn a_fast_route_admits_at_whole_seconds_what_the_gateway_admits() {
     let policy = policy(10, 20, 1);
     for seed in 0..20 {
-        let times = trace(seed, 1_000, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, SECOND, 5 * SECOND]);
+        let times = trace(
+            seed,
+            1_000,
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, SECOND, 5 * SECOND],
+        );
         assert_same_admissions(&times, model(10, 20, 1), in_process(policy.clone()));
     }
 }
 
 #[test]
 fn around_the_edge_of_a_second_the_gateway_admits_twice_the_burst_and_the_exact_bucket_once() {
-    let edge: Vec<_> = [SECOND - 1, SECOND].iter().flat_map(|now| [*now; 10]).collect();
+    let edge: Vec<_> = [SECOND - 1, SECOND]
+        .iter()
+        .flat_map(|now| [*now; 10])
+        .collect();
     let (mut theirs, mut ours) = (model(10, 10, 1), in_process(policy(10, 10, 1)));
-    let count = |admits: &mut dyn FnMut(u64) -> bool| edge.iter().filter(|now| admits(**now)).count();
+    let count =
+        |admits: &mut dyn FnMut(u64) -> bool| edge.iter().filter(|now| admits(**now)).count();
     assert_eq!((count(&mut theirs), count(&mut ours)), (20, 10));
 }
 
@@ -99,11 +121,25 @@ fn around_the_edge_of_a_second_the_gateway_admits_twice_the_burst_and_the_exact_
 fn a_client_that_sends_each_second_not_quite_exactly_needs_a_burst_of_two() {
     let mut dice = Dice::new(1);
     // In the middle of a second, up to half a millisecond early or late.
-    let times: Vec<_> =
-        (0..2_000).map(|tick| tick * SECOND + SECOND / 2 + dice.pick(&[0, 250, 500, 750, 1_000])).collect();
-    let count = |mut admits: Box<dyn FnMut(u64) -> bool>| times.iter().filter(|now| admits(**now)).count();
-    let ours = |burst| in_process(Policy::token_bucket("users", Quota::per_second(1).with_burst(burst)));
-    let [spring, one, two] = [count(Box::new(model(1, 1, 1))), count(Box::new(ours(1))), count(Box::new(ours(2)))];
+    let times: Vec<_> = (0..2_000)
+        .map(|tick| tick * SECOND + SECOND / 2 + dice.pick(&[0, 250, 500, 750, 1_000]))
+        .collect();
+    let count =
+        |mut admits: Box<dyn FnMut(u64) -> bool>| times.iter().filter(|now| admits(**now)).count();
+    let ours = |burst| {
+        in_process(Policy::token_bucket(
+            "users",
+            Quota::per_second(1).with_burst(burst),
+        ))
+    };
+    let [spring, one, two] = [
+        count(Box::new(model(1, 1, 1))),
+        count(Box::new(ours(1))),
+        count(Box::new(ours(2))),
+    ];
     assert_eq!([spring, two], [2_000, 2_000]);
-    assert!((1_200..1_500).contains(&one), "{one} of 2 000 came a second or more after the one before");
+    assert!(
+        (1_200..1_500).contains(&one),
+        "{one} of 2 000 came a second or more after the one before"
+    );
 }

@@ -13,8 +13,8 @@ async fn a_window_from_the_first_hit_admits_at_once_what_the_layer_of_tower_admi
     // A poll of a second, and pauses: tokio counts whole milliseconds.
     let gaps = [0, 0, 1_000, SECOND / 4, SECOND, 2 * SECOND, 5 * SECOND];
     for seed in 0..20 {
-        let mut theirs =
-            RateLimitLayer::new(5, Duration::from_secs(2)).layer(service_fn(|(): ()| ready(Ok::<_, Infallible>(()))));
+        let mut theirs = RateLimitLayer::new(5, Duration::from_secs(2))
+            .layer(service_fn(|(): ()| ready(Ok::<_, Infallible>(()))));
         let mut admitted = Vec::new();
         let times = trace(seed, 1_000, &gaps);
         let mut last = 0;
@@ -22,7 +22,11 @@ async fn a_window_from_the_first_hit_admits_at_once_what_the_layer_of_tower_admi
             tokio::time::advance(Duration::from_micros(now - last)).await;
             last = now;
             // A caller that would have to wait gives up.
-            let is_ready = tokio::time::timeout(Duration::ZERO, std::future::poll_fn(|cx| theirs.poll_ready(cx))).await;
+            let is_ready = tokio::time::timeout(
+                Duration::ZERO,
+                std::future::poll_fn(|cx| theirs.poll_ready(cx)),
+            )
+            .await;
             if is_ready.is_ok() {
                 theirs.call(()).await.expect("it cannot fail");
             }

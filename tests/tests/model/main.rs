@@ -2,7 +2,11 @@
 //!
 //! The files are those of the library, with the atomics and locks of loom.
 
-#![allow(dead_code, unreachable_pub, reason = "the library uses what is left over here")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the library uses what is left over here"
+)]
 
 /// The background tasks, with a runtime.
 #[path = "."]

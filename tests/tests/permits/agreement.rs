@@ -11,7 +11,9 @@ use tollgate::{
     store::{Clock, KeyValueStore, PermitGrant},
     testing::{self, Stored},
 };
-use tollgate_test_support::{Deployment, Dice, InRedis, Kind, Map, START_US, integers, stored_state, stream};
+use tollgate_test_support::{
+    Deployment, Dice, InRedis, Kind, Map, START_US, integers, stored_state, stream,
+};
 use tollgate_tests::expiry_command;
 
 /// The calls of a stream.
@@ -67,8 +69,11 @@ impl Stream {
 
     fn next(&mut self, sha: &str) -> Answered {
         let dice = &mut self.dice;
-        let life =
-            Duration::from_millis(if self.is_crowd { 10_000 } else { [100, 1_000, 10_000][dice.below(3) as usize] });
+        let life = Duration::from_millis(if self.is_crowd {
+            10_000
+        } else {
+            [100, 1_000, 10_000][dice.below(3) as usize]
+        });
         let life_us = life.as_micros() as u64;
         self.now_us = match dice.below(if self.is_crowd { 6 } else { 10 }) {
             0..=4 => self.now_us + dice.below(1_000),
@@ -83,9 +88,15 @@ impl Stream {
         let key = Key::from(dice.below(2)).child("inner");
         let needed = [u32::from(self.is_crowd), 0, 1, 2, 5][dice.below(5) as usize];
         let mut request = testing::permit_request(&self.policy, &key);
-        request.limit = (u64::from(self.policy.limit()) + dice.below(3)).saturating_sub(dice.below(3)).max(1) as u32;
+        request.limit = (u64::from(self.policy.limit()) + dice.below(3))
+            .saturating_sub(dice.below(3))
+            .max(1) as u32;
         // The limit is lowered for a while.
-        request.limit = if dice.below(6) == 0 { request.limit.div_ceil(3) } else { request.limit };
+        request.limit = if dice.below(6) == 0 {
+            request.limit.div_ceil(3)
+        } else {
+            request.limit
+        };
         request.replica = dice.below(self.replicas);
         // Late and repeated calls are rare, as are very late ones.
         request.number = self.now_us - START_US / 2 - dice.below(3) * dice.below(2) * 1_000;
@@ -96,14 +107,29 @@ impl Stream {
         request.waits = dice.below(2) == 0 || self.is_crowd;
         request.life = life;
         let words = testing::permit_call(sha, &request, self.now_us);
-        let grant = self.store.permits(request).into_ready().expect("in process").expect("an answer");
+        let grant = self
+            .store
+            .permits(request)
+            .into_ready()
+            .expect("in process")
+            .expect("an answer");
         let stored = testing::stored_permits(&self.store, &key, "streams");
         if let Some((twin, map, runtime)) = &self.twin {
             let at = testing::permit_key("streams", &key).replacen("tollgate:", "", 1);
-            assert_eq!(runtime.block_on(twin.permits(request)).expect("an answer"), grant, "{request:?}");
+            assert_eq!(
+                runtime.block_on(twin.permits(request)).expect("an answer"),
+                grant,
+                "{request:?}"
+            );
             assert_eq!(map.get(at.as_bytes()), stored, "{request:?}");
         }
-        Answered { words, at: testing::permit_key("streams", &key), now_us: self.now_us, grant, stored }
+        Answered {
+            words,
+            at: testing::permit_key("streams", &key),
+            now_us: self.now_us,
+            grant,
+            stored,
+        }
     }
 }
 
@@ -117,7 +143,11 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
         .iter()
         .flat_map(|step| {
             let at = step.at.clone().into_bytes();
-            [step.words.clone(), vec![b"GET".to_vec(), at.clone()], expiry_command(at)]
+            [
+                step.words.clone(),
+                vec![b"GET".to_vec(), at.clone()],
+                expiry_command(at),
+            ]
         })
         .collect();
     let replies = redis.client.pipeline(&commands).expect("replies");
@@ -125,7 +155,8 @@ fn compare(redis: &mut InRedis, seed: u64, text: &str) -> Result<(), String> {
         if replies[0].is_error() {
             return Err(format!("call {number}: {}", replies[0].text()));
         }
-        let grant = testing::read_permits(&integers(&replies[0])).map_err(|error| error.to_string())?;
+        let grant =
+            testing::read_permits(&integers(&replies[0])).map_err(|error| error.to_string())?;
         let stored = stored_state(&replies[1], &replies[2]);
         if grant != step.grant || stored != step.stored {
             return Err(format!(
@@ -152,7 +183,10 @@ fn the_adapter_over_a_map_grants_and_stores_as_in_process() {
     for seed in 0..8 {
         let mut stream = Stream::new(seed);
         let map = Map::new(stream.clock.clone()).with_conflicts(4);
-        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
         stream.twin = Some((KeyValueStore::new(map.clone()), map, runtime));
         (0..BATCH).for_each(|_| drop(stream.next("")));
     }
@@ -160,8 +194,13 @@ fn the_adapter_over_a_map_grants_and_stores_as_in_process() {
 
 #[test]
 fn the_script_agrees_with_the_pure_function_on_valkey() {
-    let deployment = Deployment::start(Kind::Valkey, "the_script_agrees_with_the_pure_function_on_valkey");
-    let Some(Deployment::Single(server)) = deployment else { return };
+    let deployment = Deployment::start(
+        Kind::Valkey,
+        "the_script_agrees_with_the_pure_function_on_valkey",
+    );
+    let Some(Deployment::Single(server)) = deployment else {
+        return;
+    };
     let mut valkey = InRedis::on(server);
     for seed in 1_000..1_005 {
         compare(&mut valkey, seed, testing::permit_text()).expect("agreement");
@@ -171,13 +210,19 @@ fn the_script_agrees_with_the_pure_function_on_valkey() {
 #[test]
 fn a_damaged_state_counts_as_missing() {
     let mut redis = InRedis::new();
-    let sha = redis.run(&["SCRIPT", "LOAD", testing::permit_text()]).text();
+    let sha = redis
+        .run(&["SCRIPT", "LOAD", testing::permit_text()])
+        .text();
     let policy = Concurrency::new("streams", 2);
     let key = Key::new("acme");
     let mut request = testing::permit_request(&policy, &key);
     (request.number, request.needed) = (1, 1);
     let at = testing::permit_key("streams", &key);
-    for damage in [&["SET", &at, "damaged"][..], &["LPUSH", &at, "1"], &["SET", &at, &"x".repeat(47)]] {
+    for damage in [
+        &["SET", &at, "damaged"][..],
+        &["LPUSH", &at, "1"],
+        &["SET", &at, &"x".repeat(47)],
+    ] {
         redis.run(&["DEL", &at]);
         redis.run(damage);
         let reply = redis.run(&testing::permit_call(&sha, &request, START_US));
@@ -192,30 +237,126 @@ const MUTANTS: &[(&str, &str, &str)] = &[
         "local free = limit - others - held",
         "local free = limit - others - held + 1",
     ),
-    ("the permits of others are not counted", "others = others + has", "others = others + 0"),
-    ("a grant exceeds what is free", "math.min(needed - held, free)", "needed - held"),
-    ("idle permits take all that is free", "math.floor(free / 2)", "free"),
-    ("idle permits are kept while others wait", "if wanted == 0 and free > 1 then", "if free > 1 then"),
-    ("lapsed permits are kept", "if lapses > now then", "if true then"),
-    ("permits lapse one microsecond late", "if lapses > now then", "if lapses >= now then"),
-    ("a clock that went back locks permits", "if lapses > now + its_life then", "if false then"),
-    ("what the clock prolonged is not stored", "lapses, changed = now + its_life, true", "lapses = now + its_life"),
-    ("a late call is applied", "if previous >= number then", "if false then"),
-    ("a repeated call is applied", "if previous >= number then", "if previous > number then"),
-    ("a lost state is counted above the limit", "not found and others + used > limit", "false"),
-    ("a lost state loses the last permit that fits", "others + used > limit", "others + used >= limit"),
-    ("permits of a lost state are lost with it", "not found and others + used > limit", "not found"),
-    ("permits that the state has are lost", "used > 0 and not found and", "used > 0 and"),
-    ("a lowered limit leaves idle permits", "  held = math.min(held, kept)\n", ""),
-    ("a lowered limit takes permits in use", "math.min(held, kept)", "math.min(held, used)"),
-    ("a lowered limit takes more than is above it", "math.min(held, kept)", "0"),
-    ("a limit that is reached counts as lowered", "if others + held > limit then", "if others + held >= limit then"),
-    ("a lowered limit does not count the others", "if others + held > limit then", "if held > limit then"),
-    ("a replica that lost its permits gets others", "outcome, needed, extra = 2, 0, 0", "outcome = 2"),
-    ("permits are not given back", "  held = needed + extra\n", "  held = held\n"),
-    ("the caller's own permits count as those of others", "if name == replica then", "if false then"),
-    ("a mark is not left", "if waits == 0 or #parts > 64 then", "if true then"),
-    ("an exact call leaves a mark", "if waits == 0 or #parts > 64 then", "if #parts > 64 then"),
+    (
+        "the permits of others are not counted",
+        "others = others + has",
+        "others = others + 0",
+    ),
+    (
+        "a grant exceeds what is free",
+        "math.min(needed - held, free)",
+        "needed - held",
+    ),
+    (
+        "idle permits take all that is free",
+        "math.floor(free / 2)",
+        "free",
+    ),
+    (
+        "idle permits are kept while others wait",
+        "if wanted == 0 and free > 1 then",
+        "if free > 1 then",
+    ),
+    (
+        "lapsed permits are kept",
+        "if lapses > now then",
+        "if true then",
+    ),
+    (
+        "permits lapse one microsecond late",
+        "if lapses > now then",
+        "if lapses >= now then",
+    ),
+    (
+        "a clock that went back locks permits",
+        "if lapses > now + its_life then",
+        "if false then",
+    ),
+    (
+        "what the clock prolonged is not stored",
+        "lapses, changed = now + its_life, true",
+        "lapses = now + its_life",
+    ),
+    (
+        "a late call is applied",
+        "if previous >= number then",
+        "if false then",
+    ),
+    (
+        "a repeated call is applied",
+        "if previous >= number then",
+        "if previous > number then",
+    ),
+    (
+        "a lost state is counted above the limit",
+        "not found and others + used > limit",
+        "false",
+    ),
+    (
+        "a lost state loses the last permit that fits",
+        "others + used > limit",
+        "others + used >= limit",
+    ),
+    (
+        "permits of a lost state are lost with it",
+        "not found and others + used > limit",
+        "not found",
+    ),
+    (
+        "permits that the state has are lost",
+        "used > 0 and not found and",
+        "used > 0 and",
+    ),
+    (
+        "a lowered limit leaves idle permits",
+        "  held = math.min(held, kept)\n",
+        "",
+    ),
+    (
+        "a lowered limit takes permits in use",
+        "math.min(held, kept)",
+        "math.min(held, used)",
+    ),
+    (
+        "a lowered limit takes more than is above it",
+        "math.min(held, kept)",
+        "0",
+    ),
+    (
+        "a limit that is reached counts as lowered",
+        "if others + held > limit then",
+        "if others + held >= limit then",
+    ),
+    (
+        "a lowered limit does not count the others",
+        "if others + held > limit then",
+        "if held > limit then",
+    ),
+    (
+        "a replica that lost its permits gets others",
+        "outcome, needed, extra = 2, 0, 0",
+        "outcome = 2",
+    ),
+    (
+        "permits are not given back",
+        "  held = needed + extra\n",
+        "  held = held\n",
+    ),
+    (
+        "the caller's own permits count as those of others",
+        "if name == replica then",
+        "if false then",
+    ),
+    (
+        "a mark is not left",
+        "if waits == 0 or #parts > 64 then",
+        "if true then",
+    ),
+    (
+        "an exact call leaves a mark",
+        "if waits == 0 or #parts > 64 then",
+        "if #parts > 64 then",
+    ),
     (
         "a denial writes",
         "local parts, others, wanted, last, changed = { pack('<d', began) }, 0, 0, now, false",
@@ -226,17 +367,61 @@ const MUTANTS: &[(&str, &str, &str)] = &[
         "elseif found then\n  changed = true",
         "elseif found then\n  changed = false",
     ),
-    ("no expiry", ", 'PXAT', format('%d', (last - last % 1000) / 1000 + 1)", ""),
-    ("the state expires with the permits of the caller", "last = math.max(last, now + life)", "last = now + life"),
-    ("the state expires with its first permits", "last = math.max(last, lapses)", "last = math.max(now, now)"),
-    ("an empty state is stored", "call('DEL', KEYS[1])", "local kept = true"),
-    ("the life of the caller is not stored", "number, life, now + life)", "number, 0, now + life)"),
-    ("the number of the caller is not stored", "needed, number, life", "needed, 0, life"),
-    ("a 65th replica holds permits", "if held > 0 and #parts > 64 then", "if held > 0 and #parts > 65 then"),
-    ("a 64th replica is refused", "if held > 0 and #parts > 64 then", "if held > 0 and #parts > 63 then"),
-    ("a 65th replica leaves a mark", "if waits == 0 or #parts > 64 then", "if waits == 0 or #parts > 65 then"),
-    ("a refused replica keeps what it was granted", "outcome, held, needed = 3, 0, 0", "outcome, needed = 3, 0"),
-    ("the state begins with each call", "began = unpack('<d', state)", "began = now"),
+    (
+        "no expiry",
+        ", 'PXAT', format('%d', (last - last % 1000) / 1000 + 1)",
+        "",
+    ),
+    (
+        "the state expires with the permits of the caller",
+        "last = math.max(last, now + life)",
+        "last = now + life",
+    ),
+    (
+        "the state expires with its first permits",
+        "last = math.max(last, lapses)",
+        "last = math.max(now, now)",
+    ),
+    (
+        "an empty state is stored",
+        "call('DEL', KEYS[1])",
+        "local kept = true",
+    ),
+    (
+        "the life of the caller is not stored",
+        "number, life, now + life)",
+        "number, 0, now + life)",
+    ),
+    (
+        "the number of the caller is not stored",
+        "needed, number, life",
+        "needed, 0, life",
+    ),
+    (
+        "a 65th replica holds permits",
+        "if held > 0 and #parts > 64 then",
+        "if held > 0 and #parts > 65 then",
+    ),
+    (
+        "a 64th replica is refused",
+        "if held > 0 and #parts > 64 then",
+        "if held > 0 and #parts > 63 then",
+    ),
+    (
+        "a 65th replica leaves a mark",
+        "if waits == 0 or #parts > 64 then",
+        "if waits == 0 or #parts > 65 then",
+    ),
+    (
+        "a refused replica keeps what it was granted",
+        "outcome, held, needed = 3, 0, 0",
+        "outcome, needed = 3, 0",
+    ),
+    (
+        "the state begins with each call",
+        "began = unpack('<d', state)",
+        "began = now",
+    ),
 ];
 
 #[test]
@@ -245,7 +430,11 @@ fn every_mutant_is_found() {
     let mut survivors = Vec::new();
     for (mistake, right, wrong) in MUTANTS {
         let text = testing::permit_text().replace(right, wrong);
-        assert_ne!(text, testing::permit_text(), "the script has no such text: {mistake}");
+        assert_ne!(
+            text,
+            testing::permit_text(),
+            "the script has no such text: {mistake}"
+        );
         if (0..12).all(|seed| compare(&mut redis, seed, &text).is_ok()) {
             survivors.push(mistake);
         }

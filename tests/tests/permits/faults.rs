@@ -30,8 +30,14 @@ async fn lost_replies() {
     for call in LostReply::ALL {
         for is_exact in [true, false] {
             let after = call.lose(Duration::from_secs(2), is_exact).await;
-            assert!(after.most_held <= 2 && after.most_in_use <= 2, "{call:?}: {after:?}");
-            assert_eq!(after.lost, 0, "{call:?}: a permit is lost though the server holds it");
+            assert!(
+                after.most_held <= 2 && after.most_in_use <= 2,
+                "{call:?}: {after:?}"
+            );
+            assert_eq!(
+                after.lost, 0,
+                "{call:?}: a permit is lost though the server holds it"
+            );
         }
     }
 }
@@ -40,7 +46,9 @@ async fn lost_replies() {
 async fn calls_that_break_with_their_connection_are_never_counted_twice() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::connect(server.url_at(proxy.addr())).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(proxy.addr()))
+        .await
+        .expect("a store");
     let limiter = impatient(store, TWO);
     let mut permits = Vec::new();
     for round in 0..20 {
@@ -59,7 +67,10 @@ async fn calls_that_break_with_their_connection_are_never_counted_twice() {
         permits.pop();
     }
     drop(permits);
-    wait::until_async("no permit to be held", PATIENCE, async || held_by_all(&server) == 0).await;
+    wait::until_async("no permit to be held", PATIENCE, async || {
+        held_by_all(&server) == 0
+    })
+    .await;
 }
 
 #[test]
@@ -71,7 +82,10 @@ async fn a_restart() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let limiter = impatient(store, TWO);
-    let permits = [take(&limiter, "acme").await.expect("a permit"), take(&limiter, "acme").await.expect("a permit")];
+    let permits = [
+        take(&limiter, "acme").await.expect("a permit"),
+        take(&limiter, "acme").await.expect("a permit"),
+    ];
     server.kill();
     assert!(limiter.acquire("acme").await.is_err());
     assert!(permits.iter().all(|permit| !permit.is_lost()));
@@ -90,7 +104,10 @@ fn permits_that_an_older_copy_of_the_state_lacks_are_counted_again_if_they_fit()
 async fn an_older_copy() {
     for is_exact in [true, false] {
         let after = OlderCopy::take_over(Duration::from_secs(3), is_exact).await;
-        assert!(after.lost == 0 && after.most_held <= 5, "exact: {is_exact}: {after:?}");
+        assert!(
+            after.lost == 0 && after.most_held <= 5,
+            "exact: {is_exact}: {after:?}"
+        );
     }
 }
 

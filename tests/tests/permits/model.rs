@@ -98,7 +98,10 @@ impl Replica {
 
     fn live(&self, now_us: u64) -> u32 {
         let now_us = self.now_us(now_us);
-        self.permits.iter().filter(|granted| !granted.is_lost(now_us)).count() as u32
+        self.permits
+            .iter()
+            .filter(|granted| !granted.is_lost(now_us))
+            .count() as u32
     }
 }
 
@@ -137,7 +140,10 @@ impl World {
         let is_pooled = self.dice.below(3) > 0;
         Replica {
             name: self.names,
-            rules: PoolRules { is_pooled, life_us: LIFE_US },
+            rules: PoolRules {
+                is_pooled,
+                life_us: LIFE_US,
+            },
             pool: PermitPool::default(),
             permits: Vec::new(),
             limit: self.most,
@@ -206,7 +212,9 @@ impl World {
             return;
         }
         replica.number += 1;
-        let call = replica.pool.begin(replica.now_us(self.now_us), replica.limit, replica.rules);
+        let call = replica
+            .pool
+            .begin(replica.now_us(self.now_us), replica.limit, replica.rules);
         replica.call = Some((replica.number, call));
         self.network.push(Message::Call {
             name: replica.name,
@@ -230,7 +238,10 @@ impl World {
     fn renew(&mut self) {
         let at = self.at();
         let replica = &self.replicas[at];
-        if replica.pool.is_due(replica.now_us(self.now_us), replica.rules) {
+        if replica
+            .pool
+            .is_due(replica.now_us(self.now_us), replica.rules)
+        {
             self.call(at);
         }
     }
@@ -246,14 +257,33 @@ impl World {
             self.network.swap_remove(at);
         }
         match message {
-            Message::Call { name, number, call, is_pooled } => {
+            Message::Call {
+                name,
+                number,
+                call,
+                is_pooled,
+            } => {
                 let grant = self.decide(name, number, call, is_pooled);
                 if self.dice.below(8) > 0 {
-                    self.network.push(Message::Reply { name, number, grant, look: self.looks });
+                    self.network.push(Message::Reply {
+                        name,
+                        number,
+                        grant,
+                        look: self.looks,
+                    });
                 }
             }
-            Message::Reply { name, number, grant, look } => {
-                if let Some(at) = self.replicas.iter().position(|replica| replica.name == name) {
+            Message::Reply {
+                name,
+                number,
+                grant,
+                look,
+            } => {
+                if let Some(at) = self
+                    .replicas
+                    .iter()
+                    .position(|replica| replica.name == name)
+                {
                     self.receive(at, number, &grant, look);
                 }
             }
@@ -263,17 +293,25 @@ impl World {
     fn decide(&mut self, replica: u64, number: u64, call: PoolCall, waits: bool) -> PermitGrant {
         let mut request = testing::permit_request(&POLICY, &KEY);
         (request.replica, request.number, request.limit) = (replica, number, call.limit);
-        (request.kept, request.used, request.needed, request.extra) = (call.kept, call.used, call.needed, call.extra);
+        (request.kept, request.used, request.needed, request.extra) =
+            (call.kept, call.used, call.needed, call.extra);
         (request.waits, request.life) = (waits, Duration::from_micros(LIFE_US));
         let before = self.server.clone();
         let grant = self.server.decide(self.server_us(), &request);
         self.look();
         let was_held = before.held(replica);
         if grant.outcome != PermitOutcome::Overtaken && u64::from(grant.held) > was_held {
-            assert!(grant.in_flight <= call.limit.into(), "granted above the limit: {request:?} {grant:?}");
+            assert!(
+                grant.in_flight <= call.limit.into(),
+                "granted above the limit: {request:?} {grant:?}"
+            );
         }
-        let is_above = grant.outcome != PermitOutcome::Overtaken && grant.in_flight > call.limit.into();
-        assert!(!is_above || grant.held <= call.kept, "idle permits are left above the limit: {request:?} {grant:?}");
+        let is_above =
+            grant.outcome != PermitOutcome::Overtaken && grant.in_flight > call.limit.into();
+        assert!(
+            !is_above || grant.held <= call.kept,
+            "idle permits are left above the limit: {request:?} {grant:?}"
+        );
         self.withheld += u64::from(is_above && grant.held < call.needed);
         // A lost state may be restored from an older copy.
         if self.dice.below(4) == 0 {
@@ -284,7 +322,9 @@ impl World {
 
     fn receive(&mut self, at: usize, number: u64, grant: &PermitGrant, look: u64) {
         let replica = &mut self.replicas[at];
-        let Some((_, call)) = replica.call.take_if(|(current, _)| *current == number) else { return };
+        let Some((_, call)) = replica.call.take_if(|(current, _)| *current == number) else {
+            return;
+        };
         let now_us = replica.now_us(self.now_us);
         replica.pool.end(call, grant, now_us, replica.rules);
         replica.answered = look;
@@ -312,7 +352,9 @@ impl World {
         let at = self.at();
         let replica = &mut self.replicas[at];
         if replica.call.take().is_some() {
-            replica.pool.fail(replica.now_us(self.now_us), replica.rules);
+            replica
+                .pool
+                .fail(replica.now_us(self.now_us), replica.rules);
             replica.pool.demand = 0;
         }
     }
@@ -356,21 +398,41 @@ impl World {
     /// A replica that has had an answer since more permits are held than its limit hands out none.
     fn law_p2(&mut self, at: usize) {
         self.look();
-        let Replica { limit, answered, .. } = self.replicas[at];
+        let Replica {
+            limit, answered, ..
+        } = self.replicas[at];
         let has_learned = answered >= self.risen[limit as usize];
-        assert!(self.held <= limit.into() || !has_learned, "a permit is handed out, {} of {limit} are held", self.held);
+        assert!(
+            self.held <= limit.into() || !has_learned,
+            "a permit is handed out, {} of {limit} are held",
+            self.held
+        );
     }
 
     fn laws(&mut self) {
         self.look();
-        let in_flight: u32 = self.replicas.iter().map(|replica| replica.live(self.now_us)).sum();
+        let in_flight: u32 = self
+            .replicas
+            .iter()
+            .map(|replica| replica.live(self.now_us))
+            .sum();
         let is_disturbed = self.fault_us > 0 && self.now_us <= self.fault_us + LIFE_US;
-        let most = if is_disturbed { 2 * self.most } else { self.most };
+        let most = if is_disturbed {
+            2 * self.most
+        } else {
+            self.most
+        };
         assert!(in_flight <= most, "{in_flight} in flight, {most} allowed");
         if self.fault_us == 0 {
             for replica in &self.replicas {
-                let (mine, held) = (replica.pool.capacity(replica.now_us(self.now_us)), self.server.held(replica.name));
-                assert!(u64::from(mine) <= held, "a replica counts {mine}, the server {held}");
+                let (mine, held) = (
+                    replica.pool.capacity(replica.now_us(self.now_us)),
+                    self.server.held(replica.name),
+                );
+                assert!(
+                    u64::from(mine) <= held,
+                    "a replica counts {mine}, the server {held}"
+                );
             }
         }
     }
@@ -382,7 +444,9 @@ impl World {
             let replica = &mut self.replicas[at];
             replica.limit = self.most;
             if replica.call.take().is_some() {
-                replica.pool.fail(replica.now_us(self.now_us), replica.rules);
+                replica
+                    .pool
+                    .fail(replica.now_us(self.now_us), replica.rules);
             }
             replica.pool.demand = 0;
             for granted in std::mem::take(&mut replica.permits) {
@@ -399,16 +463,27 @@ impl World {
             self.now_us += LIFE_US / 4;
             for at in 0..3 {
                 let replica = &self.replicas[at];
-                if replica.pool.is_due(replica.now_us(self.now_us), replica.rules) {
+                if replica
+                    .pool
+                    .is_due(replica.now_us(self.now_us), replica.rules)
+                {
                     self.exchange(at);
                 }
             }
             self.laws();
         }
         for (at, replica) in self.replicas.iter().enumerate() {
-            assert!(replica.pool.is_idle(replica.now_us(self.now_us)), "replica {at} is not idle: {:?}", replica.pool);
+            assert!(
+                replica.pool.is_idle(replica.now_us(self.now_us)),
+                "replica {at} is not idle: {:?}",
+                replica.pool
+            );
         }
-        assert!(self.server.is_lapsed(self.server_us()), "permits are left: {:?}", self.server);
+        assert!(
+            self.server.is_lapsed(self.server_us()),
+            "permits are left: {:?}",
+            self.server
+        );
         for count in 0..self.most {
             let at = (count % 3) as usize;
             self.replicas[at].rules.is_pooled = false;
@@ -416,7 +491,11 @@ impl World {
             self.exchange(at);
             self.laws();
         }
-        let in_flight: u32 = self.replicas.iter().map(|replica| replica.live(self.now_us)).sum();
+        let in_flight: u32 = self
+            .replicas
+            .iter()
+            .map(|replica| replica.live(self.now_us))
+            .sum();
         assert_eq!(in_flight, self.most, "all permits can be taken");
     }
 
@@ -425,11 +504,26 @@ impl World {
         self.call(at);
         while let Some(message) = self.network.pop() {
             match message {
-                Message::Call { name, number, call, is_pooled } => {
+                Message::Call {
+                    name,
+                    number,
+                    call,
+                    is_pooled,
+                } => {
                     let grant = self.decide(name, number, call, is_pooled);
-                    self.network.push(Message::Reply { name, number, grant, look: self.looks });
+                    self.network.push(Message::Reply {
+                        name,
+                        number,
+                        grant,
+                        look: self.looks,
+                    });
                 }
-                Message::Reply { number, grant, look, .. } => {
+                Message::Reply {
+                    number,
+                    grant,
+                    look,
+                    ..
+                } => {
                     self.receive(at, number, &grant, look);
                     self.replicas[at].pool.demand = 0;
                 }
@@ -450,8 +544,15 @@ fn no_schedule_holds_more_than_the_limit_and_every_permit_comes_back() {
             world.calm();
         }));
         assert!(outcome.is_ok(), "seed {seed}");
-        (grants, lost, withheld) = (grants + world.grants, lost + world.lost, withheld + world.withheld);
+        (grants, lost, withheld) = (
+            grants + world.grants,
+            lost + world.lost,
+            withheld + world.withheld,
+        );
     }
     // The schedules reach what they are about.
-    assert!(grants > 20_000 && lost > 50 && withheld > 1_000, "{grants} grants, {lost} losses, {withheld} withheld");
+    assert!(
+        grants > 20_000 && lost > 50 && withheld > 1_000,
+        "{grants} grants, {lost} losses, {withheld} withheld"
+    );
 }

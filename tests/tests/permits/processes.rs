@@ -5,7 +5,9 @@ use std::{env, process::Command, time::Duration};
 
 use tollgate_test_support::{
     PATIENCE,
-    permits::{AT_ONCE, LoweredLimit, SharedPermits, most_at_once, most_held_while, run_permit_worker},
+    permits::{
+        AT_ONCE, LoweredLimit, SharedPermits, most_at_once, most_held_while, run_permit_worker,
+    },
 };
 use tollgate_tests::{RedisServer, wait};
 
@@ -25,7 +27,9 @@ fn worker() {
 /// Returns a command that runs [`worker`].
 fn program(server: &RedisServer) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
-    command.args(["--exact", "processes::worker", "--nocapture"]).env(URL, server.url());
+    command
+        .args(["--exact", "processes::worker", "--nocapture"])
+        .env(URL, server.url());
     command
 }
 
@@ -37,10 +41,15 @@ fn others_get_the_permits(disturb: impl Fn(&mut SharedPermits), after: impl Fn(&
         let mut shared = SharedPermits::start(|| program(&server), LIFE, is_exact);
         let held = most_held_while(&server, || {
             disturb(&mut shared);
-            wait::until("the others to work with all permits", PATIENCE, || shared.others_at_work() >= AT_ONCE);
+            wait::until("the others to work with all permits", PATIENCE, || {
+                shared.others_at_work() >= AT_ONCE
+            });
             after(&shared);
             let spans = shared.end();
-            assert!(most_at_once(&spans) <= AT_ONCE, "more than four at once: {spans:?}");
+            assert!(
+                most_at_once(&spans) <= AT_ONCE,
+                "more than four at once: {spans:?}"
+            );
         });
         assert!(held as usize <= AT_ONCE, "{held} permits are held");
     }
@@ -57,7 +66,9 @@ fn a_process_that_was_stopped_for_a_life_cancels_its_work_when_it_goes_on() {
         |shared| shared.stop_first(),
         |shared| {
             shared.resume_first();
-            wait::until("the work to be cancelled", PATIENCE, || shared.cancelled()[0] >= AT_ONCE / 2);
+            wait::until("the work to be cancelled", PATIENCE, || {
+                shared.cancelled()[0] >= AT_ONCE / 2
+            });
         },
     );
 }

@@ -13,10 +13,19 @@ use crate::{replica, take, undisturbed};
 
 async fn replicas_share_one_limit(deployment: &Deployment) {
     let stores = [(); 3].map(|()| deployment.builder("permits").build().expect("a store"));
-    for policy in [Concurrency::new("exact", 5).exact(), Concurrency::new("pooled", 5)] {
+    for policy in [
+        Concurrency::new("exact", 5).exact(),
+        Concurrency::new("pooled", 5),
+    ] {
         let policy = policy.with_life(Duration::from_secs(1));
-        let replicas = stores.each_ref().map(|store| replica(store.clone(), policy.clone()));
-        for key in [Key::new("acme"), Key::new("acme").child("ann"), Key::bytes(b"{x}:\0 \n")] {
+        let replicas = stores
+            .each_ref()
+            .map(|store| replica(store.clone(), policy.clone()));
+        for key in [
+            Key::new("acme"),
+            Key::new("acme").child("ann"),
+            Key::bytes(b"{x}:\0 \n"),
+        ] {
             let mut held = Vec::new();
             let mut all_denied = async || {
                 let mut denied = 0;
@@ -35,7 +44,10 @@ async fn replicas_share_one_limit(deployment: &Deployment) {
             drop(held);
         }
         // Idle permits go back by themselves, and nothing is left.
-        wait::until_async("no key to be left", PATIENCE, async || deployment.keys_and_expires().0 == 0).await;
+        wait::until_async("no key to be left", PATIENCE, async || {
+            deployment.keys_and_expires().0 == 0
+        })
+        .await;
     }
 }
 
@@ -58,8 +70,10 @@ fn replicas_share_one_limit_on_a_cluster() {
 #[test]
 fn replicas_share_one_limit_on_valkey() {
     undisturbed(async || {
-        if let Some(deployment) = Deployment::start(Kind::Valkey, "permits::store::replicas_share_one_limit_on_valkey")
-        {
+        if let Some(deployment) = Deployment::start(
+            Kind::Valkey,
+            "permits::store::replicas_share_one_limit_on_valkey",
+        ) {
             replicas_share_one_limit(&deployment).await;
         }
     });
@@ -69,19 +83,30 @@ fn replicas_share_one_limit_on_valkey() {
 async fn a_65th_replica_is_refused_and_counts_nothing() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    for policy in [Concurrency::new("jobs", 1_000).exact(), Concurrency::new("jobs", 1_000)] {
+    for policy in [
+        Concurrency::new("jobs", 1_000).exact(),
+        Concurrency::new("jobs", 1_000),
+    ] {
         let policy = policy.with_life(PATIENCE);
         // Each limiter is a replica of its own.
-        let replicas: Vec<_> = (0..65).map(|_| replica(store.clone(), policy.clone())).collect();
+        let replicas: Vec<_> = (0..65)
+            .map(|_| replica(store.clone(), policy.clone()))
+            .collect();
         let mut permits = Vec::new();
         for replica in &replicas[..64] {
             permits.push(take(replica, "acme").await.expect("a permit"));
         }
         let before = holders(&server);
         assert_eq!(before.len(), 64);
-        let error = replicas[64].acquire("acme").await.expect_err("64 replicas hold permits");
+        let error = replicas[64]
+            .acquire("acme")
+            .await
+            .expect_err("64 replicas hold permits");
         assert_eq!(error.kind(), ErrorKind::Config);
-        assert_eq!(error.to_string(), "64 other replicas hold permits of this key of concurrency jobs");
+        assert_eq!(
+            error.to_string(),
+            "64 other replicas hold permits of this key of concurrency jobs"
+        );
         assert_eq!(holders(&server), before, "the refused call changes nothing");
         // A replica among the 64 gets more permits, and its place is free when it holds none.
         for _ in 0..10 {
@@ -96,6 +121,9 @@ async fn a_65th_replica_is_refused_and_counts_nothing() {
         })
         .await;
         drop(permits);
-        wait::until_async("no permit to be held", PATIENCE, async || held_by_all(&server) == 0).await;
+        wait::until_async("no permit to be held", PATIENCE, async || {
+            held_by_all(&server) == 0
+        })
+        .await;
     }
 }

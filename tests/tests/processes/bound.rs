@@ -22,8 +22,13 @@ fn spend(algorithm: Algorithm, amount: u64, keys: u64, seconds: u64) -> Outcome 
     let processes: Vec<Process> = (0..PROCESSES)
         .map(|_| {
             let mut command = Process::example("spender");
-            command.env("URL", server.url()).env("ALGORITHM", algorithm.to_string()).env("AMOUNT", amount.to_string());
-            command.env("KEYS", keys.to_string()).env("SECONDS", seconds.to_string());
+            command
+                .env("URL", server.url())
+                .env("ALGORITHM", algorithm.to_string())
+                .env("AMOUNT", amount.to_string());
+            command
+                .env("KEYS", keys.to_string())
+                .env("SECONDS", seconds.to_string());
             command
         })
         .collect::<Vec<_>>()
@@ -52,7 +57,11 @@ fn spend(algorithm: Algorithm, amount: u64, keys: u64, seconds: u64) -> Outcome 
     let first = |times: &[u64]| *times.iter().min().expect("a time");
     let last = |times: &[u64]| *times.iter().max().expect("a time");
     let inner_us = first(&ends).saturating_sub(last(&starts));
-    Outcome { outer_us: last(&ends) - first(&starts), inner_us, admitted }
+    Outcome {
+        outer_us: last(&ends) - first(&starts),
+        inner_us,
+        admitted,
+    }
 }
 
 /// Returns what is left of a time in which the machine stood still for so long.
@@ -64,7 +73,8 @@ fn running(span_us: u64, still: Duration) -> u64 {
 fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
     for algorithm in ALGORITHMS {
         let amount = 200;
-        let policy = Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
+        let policy =
+            Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
         let (hot, still) = machine::watched(|| spend(algorithm, amount, 1, 4));
         let passed: u64 = hot.admitted.values().sum();
         let most = bound(&policy, hot.outer_us);
@@ -74,18 +84,42 @@ fn law_01_four_processes_never_exceed_the_bound_and_use_the_quota() {
             // The demand exceeds the quota, so every unit that accrues while the machine runs is spent.
             _ => amount * running(hot.inner_us, still) / 1_000_000 * 99 / 100,
         };
-        assert!(passed <= most, "{algorithm:?}: {passed} in {} µs", hot.outer_us);
-        assert!(passed >= least, "{algorithm:?}: {passed} in {} µs", hot.inner_us);
+        assert!(
+            passed <= most,
+            "{algorithm:?}: {passed} in {} µs",
+            hot.outer_us
+        );
+        assert!(
+            passed >= least,
+            "{algorithm:?}: {passed} in {} µs",
+            hot.inner_us
+        );
 
         let amount = 3;
-        let policy = Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
+        let policy =
+            Policy::try_new("shared", algorithm, Quota::per_second(amount)).expect("a policy");
         let (zipf, still) = machine::watched(|| spend(algorithm, amount, 10_000, 3));
         let most = bound(&policy, zipf.outer_us);
-        let over: Vec<_> = zipf.admitted.iter().filter(|&(_, &passed)| passed > most).collect();
+        let over: Vec<_> = zipf
+            .admitted
+            .iter()
+            .filter(|&(_, &passed)| passed > most)
+            .collect();
         let is_lockout = matches!(algorithm, Algorithm::Lockout { .. });
-        let full = if is_lockout { amount } else { bound(&policy, running(zipf.inner_us, still)) / 2 + 1 };
-        let at_limit = zipf.admitted.values().filter(|&&passed| passed >= full).count();
+        let full = if is_lockout {
+            amount
+        } else {
+            bound(&policy, running(zipf.inner_us, still)) / 2 + 1
+        };
+        let at_limit = zipf
+            .admitted
+            .values()
+            .filter(|&&passed| passed >= full)
+            .count();
         assert!(over.is_empty(), "{algorithm:?}: above {most}: {over:?}");
-        assert!(at_limit > 0, "{algorithm:?}: the hottest keys reach their limit");
+        assert!(
+            at_limit > 0,
+            "{algorithm:?}: the hottest keys reach their limit"
+        );
     }
 }

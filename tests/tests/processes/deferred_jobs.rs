@@ -26,11 +26,24 @@ struct Arrival {
     due: u64,
 }
 
-fn deferred_jobs(program: &OsStr, redis: &RedisServer, receiver: SocketAddr, arguments: &[&str]) -> Command {
+fn deferred_jobs(
+    program: &OsStr,
+    redis: &RedisServer,
+    receiver: SocketAddr,
+    arguments: &[&str],
+) -> Command {
     let mut command = Command::new(program);
-    command.args(arguments).env("LISTEN", receiver.to_string()).env("RECEIVER", receiver.to_string());
-    command.env("QUOTA", format!("{LIMIT}/{}s", PERIOD.as_secs())).env("MARGIN", format!("{}ms", MARGIN.as_millis()));
-    command.env("CLAIM_AFTER", CLAIM_AFTER).env("WORKERS", WORKERS.to_string()).env("REDIS_URL", redis.url());
+    command
+        .args(arguments)
+        .env("LISTEN", receiver.to_string())
+        .env("RECEIVER", receiver.to_string());
+    command
+        .env("QUOTA", format!("{LIMIT}/{}s", PERIOD.as_secs()))
+        .env("MARGIN", format!("{}ms", MARGIN.as_millis()));
+    command
+        .env("CLAIM_AFTER", CLAIM_AFTER)
+        .env("WORKERS", WORKERS.to_string())
+        .env("REDIS_URL", redis.url());
     command
 }
 
@@ -38,8 +51,14 @@ fn deferred_jobs(program: &OsStr, redis: &RedisServer, receiver: SocketAddr, arg
 fn arrivals(receiver: SocketAddr) -> Vec<Arrival> {
     let lines = http::open(receiver, "GET", "/arrivals", &[], "").text();
     let arrival = |line: &str| {
-        let mut numbers = line.split(' ').map(|number| number.parse::<u64>().expect("a number"));
-        Some(Arrival { job: numbers.next()?, arrived: numbers.next()?, due: numbers.next()? })
+        let mut numbers = line
+            .split(' ')
+            .map(|number| number.parse::<u64>().expect("a number"));
+        Some(Arrival {
+            job: numbers.next()?,
+            arrived: numbers.next()?,
+            due: numbers.next()?,
+        })
     };
     lines.lines().filter_map(arrival).collect()
 }
@@ -48,7 +67,10 @@ fn arrivals(receiver: SocketAddr) -> Vec<Arrival> {
 fn claimed(redis: &RedisServer, process: u32) -> usize {
     let worker = |number| {
         let consumer = format!("{process}-{number}");
-        redis.command(&["XPENDING", "jobs", "workers", "-", "+", "100", &consumer]).items().len()
+        redis
+            .command(&["XPENDING", "jobs", "workers", "-", "+", "100", &consumer])
+            .items()
+            .len()
     };
     (0..WORKERS).map(worker).sum()
 }
@@ -56,7 +78,8 @@ fn claimed(redis: &RedisServer, process: u32) -> usize {
 /// Returns how many of the times lie in one period of this length at most.
 fn most_in(mut times: Vec<u64>, period: u64) -> usize {
     times.sort_unstable();
-    let in_period = |from: usize| times[from..].partition_point(|time| *time < times[from] + period);
+    let in_period =
+        |from: usize| times[from..].partition_point(|time| *time < times[from] + period);
     (0..times.len()).map(in_period).max().unwrap_or(0)
 }
 
@@ -68,8 +91,16 @@ fn deferred_jobs_arrive_at_the_rate_and_none_is_lost_when_a_worker_is_killed() {
     let deferred_jobs = |arguments: &[&str]| deferred_jobs(&program, &redis, receiver, arguments);
     let _receiver = Process::start(deferred_jobs(&["receive"]), "Try");
     let submit = Process::start(deferred_jobs(&["submit", &JOBS.to_string()]), "deferred");
-    assert!(submit.ready_line().contains("jobs were sent at once"), "{}", submit.output());
-    assert!(redis.command(&["XLEN", "jobs"]).int() >= JOBS as i64 / 2, "{}", submit.output());
+    assert!(
+        submit.ready_line().contains("jobs were sent at once"),
+        "{}",
+        submit.output()
+    );
+    assert!(
+        redis.command(&["XLEN", "jobs"]).int() >= JOBS as i64 / 2,
+        "{}",
+        submit.output()
+    );
 
     let start = |_| Process::start(deferred_jobs(&["work"]), "take jobs");
     let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
@@ -78,11 +109,23 @@ fn deferred_jobs_arrive_at_the_rate_and_none_is_lost_when_a_worker_is_killed() {
         arrivals(receiver).len() > LIMIT / 4 && claimed(&redis, killed.pid()) == WORKERS
     });
     killed.kill();
-    assert!(claimed(&redis, killed.pid()) > 0, "the killed workers had no jobs");
+    assert!(
+        claimed(&redis, killed.pid()) > 0,
+        "the killed workers had no jobs"
+    );
 
-    let jobs = |arrivals: &[Arrival]| arrivals.iter().map(|arrival| arrival.job).collect::<HashSet<_>>();
-    wait::until("all jobs", PATIENCE, || jobs(&arrivals(receiver)).len() == JOBS);
-    wait::until("all confirmations", PATIENCE, || redis.command(&["XLEN", "jobs"]).int() == 0);
+    let jobs = |arrivals: &[Arrival]| {
+        arrivals
+            .iter()
+            .map(|arrival| arrival.job)
+            .collect::<HashSet<_>>()
+    };
+    wait::until("all jobs", PATIENCE, || {
+        jobs(&arrivals(receiver)).len() == JOBS
+    });
+    wait::until("all confirmations", PATIENCE, || {
+        redis.command(&["XLEN", "jobs"]).int() == 0
+    });
     assert_eq!(claimed(&redis, killed.pid()), 0);
     for worker in &mut workers {
         assert!(worker.interrupt().success());
@@ -90,11 +133,18 @@ fn deferred_jobs_arrive_at_the_rate_and_none_is_lost_when_a_worker_is_killed() {
 
     let arrivals = arrivals(receiver);
     // `due` is not later than the turn, so this is an upper bound of the time on the way, however slow the machine is.
-    let latest = arrivals.iter().map(|arrival| arrival.arrived.saturating_sub(arrival.due)).max().expect("arrivals");
+    let latest = arrivals
+        .iter()
+        .map(|arrival| arrival.arrived.saturating_sub(arrival.due))
+        .max()
+        .expect("arrivals");
     let times: Vec<_> = arrivals.iter().map(|arrival| arrival.arrived).collect();
     // One job more than the limit leaves a period and a margin after the first. So at least this time lies between their
     // arrivals: more than a period, while no job is late by more than the margin.
     let period = ((PERIOD + MARGIN).as_micros() as u64).saturating_sub(latest);
     let most = most_in(times, period);
-    assert!(most <= LIMIT, "{most} jobs arrived in {period} µs, at most {LIMIT} may");
+    assert!(
+        most <= LIMIT,
+        "{most} jobs arrived in {period} µs, at most {LIMIT} may"
+    );
 }

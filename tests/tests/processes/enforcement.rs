@@ -10,17 +10,28 @@ const TENANTS: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn send(address: SocketAddr, method: &str, path: &str, tenant: usize) -> (u16, String) {
-    http::send(address, method, path, &[("X-Tenant", &format!("tenant-{tenant}"))])
+    http::send(
+        address,
+        method,
+        path,
+        &[("X-Tenant", &format!("tenant-{tenant}"))],
+    )
 }
 
 fn denied(address: SocketAddr) -> Vec<usize> {
-    (0..TENANTS).filter(|tenant| send(address, "GET", "/", *tenant).0 == 429).collect()
+    (0..TENANTS)
+        .filter(|tenant| send(address, "GET", "/", *tenant).0 == 429)
+        .collect()
 }
 
 /// Returns what is published.
 fn published(redis: &RedisServer) -> Vec<String> {
     let texts = redis.command(&["ZRANGE", "tollgate:{replicas}:limits", "0", "-1"]);
-    texts.items().iter().map(|text| text.text().to_owned()).collect()
+    texts
+        .items()
+        .iter()
+        .map(|text| text.text().to_owned())
+        .collect()
 }
 
 #[test]
@@ -34,20 +45,33 @@ fn shares_of_two_instances() {
         .map(|_| {
             let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
             let mut command = Process::example("enforcement");
-            command.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url());
+            command
+                .env("LISTEN", address.to_string())
+                .env("REDIS_URL", redis.url());
             (Process::start(command, "Try"), address)
         })
         .collect();
     let [first, second] = [instances[0].1, instances[1].1];
-    assert_eq!((denied(first), denied(second)), (vec![], vec![]), "in force for none");
+    assert_eq!(
+        (denied(first), denied(second)),
+        (vec![], vec![]),
+        "in force for none"
+    );
     let mut before = Vec::new();
     for (share, expected) in [(50, 8..=32), (100, TENANTS..=TENANTS)] {
         for address in [first, second] {
-            assert_eq!(send(address, "PUT", &format!("/enforcement/{share}"), 0).0, 200);
+            assert_eq!(
+                send(address, "PUT", &format!("/enforcement/{share}"), 0).0,
+                200
+            );
         }
         let now = denied(first);
         assert_eq!(now, denied(second), "{share} %");
-        assert!(expected.contains(&now.len()), "{} tenants at {share} %", now.len());
+        assert!(
+            expected.contains(&now.len()),
+            "{} tenants at {share} %",
+            now.len()
+        );
         assert!(before.iter().all(|tenant| now.contains(tenant)));
         before = now;
     }
@@ -58,14 +82,26 @@ fn shares_of_two_instances() {
         published(&redis) == ["tenant=1/day, fixed_window; enforced 100%; limiter tenant"]
     });
     redis.command(&["HSET", "tollgate:{replicas}:shares", "tenant", "0%"]);
-    wait::until("the share of the operator", PATIENCE, || denied(first).is_empty() && denied(second).is_empty());
+    wait::until("the share of the operator", PATIENCE, || {
+        denied(first).is_empty() && denied(second).is_empty()
+    });
     assert_eq!(send(first, "PUT", "/enforcement/100", 0).0, 200);
     assert!(denied(first).is_empty(), "the code waits");
-    assert!(send(first, "GET", "/rate_limit", 1).1.ends_with(r#"{"resources":{}}"#), "not enforced for the tenant");
+    assert!(
+        send(first, "GET", "/rate_limit", 1)
+            .1
+            .ends_with(r#"{"resources":{}}"#),
+        "not enforced for the tenant"
+    );
     redis.command(&["HDEL", "tollgate:{replicas}:shares", "tenant"]);
-    wait::until("the share of the code", PATIENCE, || denied(first).len() == TENANTS);
+    wait::until("the share of the code", PATIENCE, || {
+        denied(first).len() == TENANTS
+    });
     let state = send(first, "GET", "/rate_limit", 1).1;
-    assert!(state.contains(r#"{"resources":{"tenant":{"limit":1,"used":1,"remaining":0,"reset":"#), "{state}");
+    assert!(
+        state.contains(r#"{"resources":{"tenant":{"limit":1,"used":1,"remaining":0,"reset":"#),
+        "{state}"
+    );
     for (mut process, _) in instances {
         assert!(process.interrupt().success());
     }

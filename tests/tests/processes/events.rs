@@ -21,7 +21,9 @@ fn denials_of_two_instances() {
         .map(|_| {
             let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
             let mut command = Process::example("events");
-            command.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url());
+            command
+                .env("LISTEN", address.to_string())
+                .env("REDIS_URL", redis.url());
             (Process::start(command, "Try"), address)
         })
         .collect();
@@ -38,11 +40,28 @@ fn denials_of_two_instances() {
         process.output()
     });
     let output = ended.collect::<Vec<_>>().join("\n");
-    let lines = |start: &str| output.lines().filter(|line| line.starts_with(start)).count();
+    let lines = |start: &str| {
+        output
+            .lines()
+            .filter(|line| line.starts_with(start))
+            .count()
+    };
     for customer in ["acme", "other"] {
         let key = format!("policy=requests key={customer}\n");
-        assert_eq!(format!("{output}\n").matches(&key).count(), 1 + 5, "{output}");
+        assert_eq!(
+            format!("{output}\n").matches(&key).count(),
+            1 + 5,
+            "{output}"
+        );
         assert_eq!(lines(&format!("mail: dear {customer},")), 1, "{output}");
     }
-    assert_eq!((lines("audit: near_limit"), lines("audit: denied"), lines("audit:")), (2, 10, 12), "{output}");
+    assert_eq!(
+        (
+            lines("audit: near_limit"),
+            lines("audit: denied"),
+            lines("audit:")
+        ),
+        (2, 10, 12),
+        "{output}"
+    );
 }

@@ -13,7 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts an export.
 fn export(address: SocketAddr, tenant: &str, rows: u64) -> Answer {
-    http::open(address, "GET", &format!("/export?rows={rows}"), &[("X-Tenant", tenant)], "")
+    http::open(
+        address,
+        "GET",
+        &format!("/export?rows={rows}"),
+        &[("X-Tenant", tenant)],
+        "",
+    )
 }
 
 #[test]
@@ -32,18 +38,38 @@ fn exports() {
         }
         let mut process = Process::start(command, "Try");
 
-        let [first, second] = [export(address, "acme", 1_000_000), export(address, "acme", 1_000_000)];
+        let [first, second] = [
+            export(address, "acme", 1_000_000),
+            export(address, "acme", 1_000_000),
+        ];
         assert_eq!((first.status, second.status), (200, 200), "{url:?}");
         let third = export(address, "acme", 1);
-        assert!(third.status == 429 && third.head.contains("retry-after: "), "{}", third.head);
-        assert!(third.head.contains(r#"ratelimit: "exports";r=0"#), "{}", third.head);
+        assert!(
+            third.status == 429 && third.head.contains("retry-after: "),
+            "{}",
+            third.head
+        );
+        assert!(
+            third.head.contains(r#"ratelimit: "exports";r=0"#),
+            "{}",
+            third.head
+        );
         let text = third.text();
-        assert!(text.contains(r#""violated-policies":["exports"]"#), "{text}");
-        assert_eq!(export(address, "other", 1).status, 200, "another tenant has permits of its own");
+        assert!(
+            text.contains(r#""violated-policies":["exports"]"#),
+            "{text}"
+        );
+        assert_eq!(
+            export(address, "other", 1).status,
+            200,
+            "another tenant has permits of its own"
+        );
 
         // The client hangs up.
         drop(first);
-        wait::until("a permit of the export that was left", PATIENCE, || export(address, "acme", 1).status == 200);
+        wait::until("a permit of the export that was left", PATIENCE, || {
+            export(address, "acme", 1).status == 200
+        });
 
         // One export ends, and its permit goes to the next one.
         for _ in 0..2 {

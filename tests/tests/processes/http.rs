@@ -23,22 +23,41 @@ impl Answer {
 }
 
 /// Sends a request with these fields, on a connection of its own. Reads the head of the answer.
-pub(crate) fn open(address: SocketAddr, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
+pub(crate) fn open(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &str,
+) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the program listens");
-    let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let fields: String = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}");
     write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").expect("a request");
     let (mut rest, mut head) = (BufReader::new(stream), String::new());
     while !head.ends_with("\r\n\r\n") {
         assert!(rest.read_line(&mut head).expect("a head") > 0, "{head}");
     }
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .expect("a status");
     Answer { status, head, rest }
 }
 
 /// Sends a request without a body. Returns the status and the whole answer.
-pub(crate) fn send(address: SocketAddr, method: &str, path: &str, fields: &[(&str, &str)]) -> (u16, String) {
+pub(crate) fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+) -> (u16, String) {
     let answer = open(address, method, path, fields, "");
     (answer.status, answer.head.clone() + &answer.text())
 }

@@ -22,7 +22,8 @@ fn start(server: &RedisServer) -> LeaseReplicas {
 }
 
 #[test]
-fn four_processes_never_exceed_the_bound_when_one_is_killed_one_stands_still_and_connections_are_cut() {
+fn four_processes_never_exceed_the_bound_when_one_is_killed_one_stands_still_and_connections_are_cut()
+ {
     let server = RedisServer::start();
     let mut replicas = start(&server);
     replicas.wait_until_drained();
@@ -34,7 +35,10 @@ fn four_processes_never_exceed_the_bound_when_one_is_killed_one_stands_still_and
         replicas.wait_until_drained();
     }
     let admissions = replicas.end();
-    let leased = admissions.iter().filter(|admission| admission.is_leased).count();
+    let leased = admissions
+        .iter()
+        .filter(|admission| admission.is_leased)
+        .count();
     let above = most_above(&admissions, LEASED_PER_SECOND, LEASED_PER_SECOND);
     assert!(leased > 500, "{leased} of {} leased", admissions.len());
     assert!(above <= 0, "{above} units above the bound");
@@ -61,10 +65,14 @@ fn a_server_that_loses_its_state_adds_one_burst_and_what_was_leased() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_clock_that_jumps_forward_adds_one_burst_and_what_was_leased_and_one_that_jumps_back_adds_nothing() {
+fn a_clock_that_jumps_forward_adds_one_burst_and_what_was_leased_and_one_that_jumps_back_adds_nothing()
+ {
     // Longer than the time in which all units accrue.
     const JUMP: Duration = Duration::from_secs(3_600);
-    for (jump, most) in [(WallClock::forward as fn(&WallClock, Duration), MOST_ABOVE), (WallClock::back, 0)] {
+    for (jump, most) in [
+        (WallClock::forward as fn(&WallClock, Duration), MOST_ABOVE),
+        (WallClock::back, 0),
+    ] {
         let clock = WallClock::new();
         let server = RedisServer::builder().clock(&clock).start();
         let above = above(&server, || jump(&clock, JUMP));

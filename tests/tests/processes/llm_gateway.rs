@@ -21,11 +21,16 @@ impl Gateway {
     fn start(redis_url: Option<&str>, headers: &str) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
         let mut command = Process::example("llm_gateway");
-        command.env("LISTEN", address.to_string()).env("HEADERS", headers);
+        command
+            .env("LISTEN", address.to_string())
+            .env("HEADERS", headers);
         if let Some(url) = redis_url {
             command.env("REDIS_URL", url);
         }
-        Self { process: Process::start(command, "Try"), address }
+        Self {
+            process: Process::start(command, "Try"),
+            address,
+        }
     }
 
     fn stop(mut self) {
@@ -33,7 +38,13 @@ impl Gateway {
     }
 
     fn send(&self, method: &str, target: &str, api_key: &str, body: &str) -> Answer {
-        http::open(self.address, method, target, &[("X-Api-Key", api_key), ("Content-Type", "application/json")], body)
+        http::open(
+            self.address,
+            method,
+            target,
+            &[("X-Api-Key", api_key), ("Content-Type", "application/json")],
+            body,
+        )
     }
 
     /// Asks the model for a short answer. The prompt has two tokens.
@@ -47,14 +58,23 @@ impl Gateway {
     }
 
     fn prompt(&self, api_key: &str, prompt: &str, max_tokens: u64) -> Answer {
-        self.send("POST", "/chat", api_key, &format!(r#"{{"prompt": "{prompt}", "max_tokens": {max_tokens}}}"#))
+        self.send(
+            "POST",
+            "/chat",
+            api_key,
+            &format!(r#"{{"prompt": "{prompt}", "max_tokens": {max_tokens}}}"#),
+        )
     }
 
     /// Returns the tokens that are charged to a key.
     fn used(&self, api_key: &str) -> u64 {
         let text = self.send("GET", "/usage", api_key, "").text();
         let (_, left) = text.split_once(r#""tokens":"#).expect("a number of tokens");
-        let left: u64 = left.split('}').next().and_then(|left| left.parse().ok()).expect("a number");
+        let left: u64 = left
+            .split('}')
+            .next()
+            .and_then(|left| left.parse().ok())
+            .expect("a number");
         10_000 - left
     }
 }
@@ -83,35 +103,69 @@ fn reservations() {
 
         let whole = gateway.ask("whole", 200);
         assert_eq!(whole.status, 200, "{}", whole.head);
-        let state = whole.head.lines().find_map(|line| line.strip_prefix("ratelimit: ")).expect("a state");
-        assert!(state.contains(r#""tokens";r=9798;t="#) && state.contains(r#""streams";r=1"#), "{state}");
-        assert!(whole.head.contains(r#""tokens";q=10000;qu="tokens";w=60"#), "{}", whole.head);
+        let state = whole
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("ratelimit: "))
+            .expect("a state");
+        assert!(
+            state.contains(r#""tokens";r=9798;t="#) && state.contains(r#""streams";r=1"#),
+            "{state}"
+        );
+        assert!(
+            whole.head.contains(r#""tokens";q=10000;qu="tokens";w=60"#),
+            "{}",
+            whole.head
+        );
         let text = whole.text();
         assert_eq!(text.matches("data:").count(), 41, "{text}");
-        wait::until("the settlement of a whole stream", PATIENCE, || gateway.used("whole") == 42);
+        wait::until("the settlement of a whole stream", PATIENCE, || {
+            gateway.used("whole") == 42
+        });
 
         gateway.ask("short", 3).text();
-        wait::until("the settlement of a short stream", PATIENCE, || gateway.used("short") == 5);
+        wait::until("the settlement of a short stream", PATIENCE, || {
+            gateway.used("short") == 5
+        });
 
         // The whole story would take two minutes.
         hang_up_after(gateway.ask_for_story("impatient", 5_000), 3);
-        wait::until("the settlement of a stream that was left", PATIENCE, || gateway.used("impatient") < 5_002);
+        wait::until("the settlement of a stream that was left", PATIENCE, || {
+            gateway.used("impatient") < 5_002
+        });
         let used = gateway.used("impatient");
         assert!(used >= 5, "{used}");
 
         let never = gateway.ask("greedy", 20_000);
-        assert!(never.status == 413 && !never.head.contains("retry-after"), "{}", never.head);
+        assert!(
+            never.status == 413 && !never.head.contains("retry-after"),
+            "{}",
+            never.head
+        );
         assert_eq!(gateway.used("greedy"), 0);
 
         // Two streams are open. The third one is charged nothing.
-        let streams = [gateway.ask_for_story("busy", 4_000), gateway.ask_for_story("busy", 4_000)];
+        let streams = [
+            gateway.ask_for_story("busy", 4_000),
+            gateway.ask_for_story("busy", 4_000),
+        ];
         let third = gateway.ask("busy", 100);
         assert_eq!(third.status, 429);
-        assert!(third.head.contains(r#"ratelimit-policy: "streams";q=2;qu="concurrent-requests""#), "{}", third.head);
+        assert!(
+            third
+                .head
+                .contains(r#"ratelimit-policy: "streams";q=2;qu="concurrent-requests""#),
+            "{}",
+            third.head
+        );
         assert!(third.head.contains("retry-after: 1"), "{}", third.head);
         assert!(third.text().contains(r#""violated-policies":["streams"]"#));
-        streams.into_iter().for_each(|stream| hang_up_after(stream, 1));
-        wait::until("a free permit", PATIENCE, || gateway.ask("busy", 0).status == 200);
+        streams
+            .into_iter()
+            .for_each(|stream| hang_up_after(stream, 1));
+        wait::until("a free permit", PATIENCE, || {
+            gateway.ask("busy", 0).status == 200
+        });
         gateway.stop();
     }
 }
@@ -119,8 +173,20 @@ fn reservations() {
 #[test]
 fn headers_have_the_format_of_the_service_that_is_simulated() {
     for (format, names) in [
-        ("openai", ["x-ratelimit-remaining-requests: 59", "x-ratelimit-remaining-tokens: 9798"]),
-        ("anthropic", ["anthropic-ratelimit-requests-remaining: 59", "anthropic-ratelimit-tokens-remaining: 9798"]),
+        (
+            "openai",
+            [
+                "x-ratelimit-remaining-requests: 59",
+                "x-ratelimit-remaining-tokens: 9798",
+            ],
+        ),
+        (
+            "anthropic",
+            [
+                "anthropic-ratelimit-requests-remaining: 59",
+                "anthropic-ratelimit-tokens-remaining: 9798",
+            ],
+        ),
     ] {
         let gateway = Gateway::start(None, format);
         let answer = gateway.ask("acme", 200);

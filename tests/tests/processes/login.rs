@@ -32,7 +32,10 @@ impl Service {
         if let Some(url) = redis_url {
             command.env("REDIS_URL", url);
         }
-        Self { process: Process::start(command, "Try"), address }
+        Self {
+            process: Process::start(command, "Try"),
+            address,
+        }
     }
 
     fn stop(mut self) {
@@ -45,19 +48,39 @@ impl Service {
 }
 
 fn log_in(address: SocketAddr, user: &str, password: &str) -> Answer {
-    post(address, "/login", &format!(r#"{{"user": "{user}", "password": "{password}"}}"#))
+    post(
+        address,
+        "/login",
+        &format!(r#"{{"user": "{user}", "password": "{password}"}}"#),
+    )
 }
 
 /// Sends JSON.
 fn post(address: SocketAddr, target: &str, body: &str) -> Answer {
-    let answer = http::open(address, "POST", target, &[("Content-Type", "application/json")], body);
-    let lines = answer.head.lines().skip(1).filter(|line| !line.is_empty() && !line.starts_with("date:"));
-    Answer { status: answer.status, head: lines.map(str::to_owned).collect(), body: answer.text() }
+    let answer = http::open(
+        address,
+        "POST",
+        target,
+        &[("Content-Type", "application/json")],
+        body,
+    );
+    let lines = answer
+        .head
+        .lines()
+        .skip(1)
+        .filter(|line| !line.is_empty() && !line.starts_with("date:"));
+    Answer {
+        status: answer.status,
+        head: lines.map(str::to_owned).collect(),
+        body: answer.text(),
+    }
 }
 
 impl Answer {
     fn header(&self, name: &str) -> Option<&str> {
-        self.head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.head
+            .iter()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
@@ -82,7 +105,10 @@ fn thirty_right_log_ins_and_wrong_ones() {
                 })
             })
             .collect();
-        let statuses: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
+        let statuses: Vec<_> = clients
+            .into_iter()
+            .map(|client| client.join().expect("a client"))
+            .collect();
         assert_eq!(statuses, [200; 30], "{url:?}");
 
         // Spellings of one name are one user.
@@ -104,9 +130,16 @@ fn log_ins_by_turns() {
     let redis = RedisServer::start();
     for url in [None, Some(redis.url())] {
         let service = Service::start(url.as_deref());
-        let attempts = ["guess", "guess", "secret", "guess", "guess", "secret", "guess", "guess", "guess", "secret"];
+        let attempts = [
+            "guess", "guess", "secret", "guess", "guess", "secret", "guess", "guess", "guess",
+            "secret",
+        ];
         let statuses = attempts.map(|password| service.log_in("anna", password).status);
-        assert_eq!(statuses, [401, 401, 200, 401, 401, 200, 401, 401, 401, 429], "{url:?}");
+        assert_eq!(
+            statuses,
+            [401, 401, 200, 401, 401, 200, 401, 401, 401, 429],
+            "{url:?}"
+        );
         // Seven wrong ones came from this address. Three more lock it, although others log in meanwhile.
         let guesses = ["nobody", "somebody", "whoever"];
         for user in guesses {
@@ -138,10 +171,17 @@ fn the_handler_denies_as_the_layer_does() {
     for answer in [&by_layer, &by_handler] {
         assert_eq!((answer.status, answer.body.as_str()), (429, ""));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
-        let seconds: u64 = answer.header("retry-after").expect("a wait").parse().expect("seconds");
+        let seconds: u64 = answer
+            .header("retry-after")
+            .expect("a wait")
+            .parse()
+            .expect("seconds");
         assert!((290..=300).contains(&seconds), "{seconds}");
     }
-    assert_eq!(without_digits(&by_layer.head.join("\n")), without_digits(&by_handler.head.join("\n")));
+    assert_eq!(
+        without_digits(&by_layer.head.join("\n")),
+        without_digits(&by_handler.head.join("\n"))
+    );
 }
 
 #[test]
@@ -153,7 +193,11 @@ fn an_attacker_learns_neither_the_limits_nor_what_is_left_of_them() {
         for told in ["ratelimit", "rate-limit", "guesses", "policy", "quota"] {
             assert!(!text.contains(told), "{told} in {text}");
         }
-        assert_eq!(answer.header("retry-after").is_some(), expected == 429, "{text}");
+        assert_eq!(
+            answer.header("retry-after").is_some(),
+            expected == 429,
+            "{text}"
+        );
         answer.status
     });
     service.stop();
@@ -166,18 +210,27 @@ fn an_unknown_user_gets_the_answers_of_a_known_one() {
         let service = Service::start(None);
         let answers: Vec<_> = (0..5).map(|_| service.log_in(user, "guess")).collect();
         service.stop();
-        answers
-            .into_iter()
-            .map(|answer| (answer.status, without_digits(&answer.head.join("\n")), without_digits(&answer.body)))
+        answers.into_iter().map(|answer| {
+            (
+                answer.status,
+                without_digits(&answer.head.join("\n")),
+                without_digits(&answer.body),
+            )
+        })
     });
     let [known, unknown] = answers.map(Iterator::collect::<Vec<_>>);
     assert_eq!(known, unknown);
-    assert_eq!(known.iter().map(|answer| answer.0).collect::<Vec<_>>(), [401, 401, 401, 429, 429]);
+    assert_eq!(
+        known.iter().map(|answer| answer.0).collect::<Vec<_>>(),
+        [401, 401, 401, 429, 429]
+    );
 }
 
 /// Removes the numbers: a window may have one second less when the second user asks.
 fn without_digits(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+    text.chars()
+        .filter(|letter| !letter.is_ascii_digit())
+        .collect()
 }
 
 #[test]
@@ -190,13 +243,24 @@ fn a_password_in_the_query() {
     let service = Service::start(Some(&redis.url()));
     let query = post(service.address, "/login?user=berta&password=secret", "");
     assert_eq!(query.status, 400);
-    assert_eq!(post(service.address, "/login", &format!(r#"{{"user": "{}"}}"#, "x".repeat(5000))).status, 413);
+    assert_eq!(
+        post(
+            service.address,
+            "/login",
+            &format!(r#"{{"user": "{}"}}"#, "x".repeat(5000))
+        )
+        .status,
+        413
+    );
 
     assert_eq!(service.log_in("anna", "guess").status, 401);
     assert_eq!(service.log_in("anna", "guess").status, 401);
     service.stop();
     let keys = redis.command(&["KEYS", "*"]);
     let keys: Vec<_> = keys.items().iter().map(Reply::text).collect();
-    assert!(keys.iter().any(|key| key.contains("guesses-user")), "{keys:?}");
+    assert!(
+        keys.iter().any(|key| key.contains("guesses-user")),
+        "{keys:?}"
+    );
     assert!(!keys.iter().any(|key| key.contains("anna")), "{keys:?}");
 }

@@ -23,7 +23,9 @@ struct Outcome {
 
 impl Outcome {
     fn seen(&self, name: &str) -> u64 {
-        self.report[name].as_u64().unwrap_or_else(|| panic!("{name} in {}", self.report))
+        self.report[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name} in {}", self.report))
     }
 }
 
@@ -43,18 +45,30 @@ fn run(difficulty: Option<(&str, &str)>) -> Outcome {
         command
     };
     let mut service = example();
-    service.env("LISTEN", address.to_string()).env("CALLS", "0").envs(difficulty);
+    service
+        .env("LISTEN", address.to_string())
+        .env("CALLS", "0")
+        .envs(difficulty);
     let mut service = Process::start(service, "Press Ctrl-C");
     let began = Instant::now();
     let instances: Vec<_> = (0..2)
         .map(|_| {
             let mut command = example();
-            command.env("API_URL", format!("http://{address}/")).env("CALLS", CALLS.to_string());
+            command
+                .env("API_URL", format!("http://{address}/"))
+                .env("CALLS", CALLS.to_string());
             thread::spawn(move || Process::start(command, "calls in").ready_line().to_owned())
         })
         .collect();
-    let said = instances.into_iter().map(|instance| instance.join().expect("an instance")).collect();
-    let outcome = Outcome { report: report(address), said, took: began.elapsed() };
+    let said = instances
+        .into_iter()
+        .map(|instance| instance.join().expect("an instance"))
+        .collect();
+    let outcome = Outcome {
+        report: report(address),
+        said,
+        took: began.elapsed(),
+    };
     assert!(service.interrupt().success());
     outcome
 }
@@ -69,13 +83,29 @@ fn calls_within_the_limit() {
     assert_eq!(outcome.seen("accepted"), 2 * CALLS);
     // A call each 20 ms of both instances together. Without a limit that they share, it would be half of the time.
     let least = Duration::from_millis((2 * CALLS - 1) * 20);
-    assert!(outcome.took >= least, "{:?}, {}", outcome.took, outcome.report);
+    assert!(
+        outcome.took >= least,
+        "{:?}, {}",
+        outcome.took,
+        outcome.report
+    );
     // A call that a busy machine delays for more than the margin may be refused, and is repeated.
     assert!(outcome.seen("refused") <= CALLS / 10, "{}", outcome.report);
-    assert!(outcome.said.iter().all(|said| said.ends_with("150 answered, 0 refused")), "{:?}", outcome.said);
+    assert!(
+        outcome
+            .said
+            .iter()
+            .all(|said| said.ends_with("150 answered, 0 refused")),
+        "{:?}",
+        outcome.said
+    );
     // 50 calls a second, less the margin of 3 %. Twice the time is allowed, because the machine may be busy.
     let ideal_ms = (2 * CALLS - 1) * 20 * 103 / 100;
-    assert!(outcome.seen("took_ms") <= 2 * ideal_ms, "{}, ideal {ideal_ms} ms", outcome.report);
+    assert!(
+        outcome.seen("took_ms") <= 2 * ideal_ms,
+        "{}, ideal {ideal_ms} ms",
+        outcome.report
+    );
 }
 
 #[test]
@@ -85,9 +115,23 @@ fn all_instances_obey_the_answer_that_one_of_them_got() {
 
 fn calls_in_a_pause() {
     let outcome = run(Some(("REFUSE_AT", "50")));
-    assert_eq!((outcome.seen("accepted"), outcome.seen("in_pause")), (2 * CALLS, 0));
-    assert!((1..=CALLS / 10).contains(&outcome.seen("refused")), "{}", outcome.report);
-    assert!(outcome.said.iter().all(|said| said.ends_with("150 answered, 0 refused")), "{:?}", outcome.said);
+    assert_eq!(
+        (outcome.seen("accepted"), outcome.seen("in_pause")),
+        (2 * CALLS, 0)
+    );
+    assert!(
+        (1..=CALLS / 10).contains(&outcome.seen("refused")),
+        "{}",
+        outcome.report
+    );
+    assert!(
+        outcome
+            .said
+            .iter()
+            .all(|said| said.ends_with("150 answered, 0 refused")),
+        "{:?}",
+        outcome.said
+    );
 }
 
 #[test]
@@ -98,6 +142,16 @@ fn a_service_that_refuses_everything_gets_no_storm_of_retries() {
     // are a little longer. Without a budget there would be two retries of each call.
     let reserve = 2 * 10 * (outcome.took.as_secs() / 5 + 1);
     let seen = outcome.seen("refused");
-    assert!((2 * CALLS + 1..=2 * CALLS + reserve).contains(&seen), "{seen} calls at the service");
-    assert!(outcome.said.iter().all(|said| said.ends_with("0 answered, 150 refused")), "{:?}", outcome.said);
+    assert!(
+        (2 * CALLS + 1..=2 * CALLS + reserve).contains(&seen),
+        "{seen} calls at the service"
+    );
+    assert!(
+        outcome
+            .said
+            .iter()
+            .all(|said| said.ends_with("0 answered, 150 refused")),
+        "{:?}",
+        outcome.said
+    );
 }

@@ -17,13 +17,17 @@ fn reports_and_orders() {
         .map(|_| {
             let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
             let mut command = Process::example("priorities");
-            command.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url());
+            command
+                .env("LISTEN", address.to_string())
+                .env("REDIS_URL", redis.url());
             (Process::start(command, "Try"), address)
         })
         .collect();
     let began = Instant::now();
     let passed = |path: &str, requests: usize| {
-        (0..requests).filter(|at| http::send(instances[at % 2].1, "GET", path, &[]).0 == 200).count()
+        (0..requests)
+            .filter(|at| http::send(instances[at % 2].1, "GET", path, &[]).0 == 200)
+            .count()
     };
     let reports = passed("/reports", 20);
     let orders = passed("/orders", 10);
@@ -31,7 +35,10 @@ fn reports_and_orders() {
     let accrued = began.elapsed().as_secs() as usize / 6 + 1;
     assert!((6..=6 + accrued).contains(&reports), "{reports} reports");
     assert!((4..=4 + accrued).contains(&orders), "{orders} orders");
-    assert!(reports + orders <= 10 + accrued, "{reports} reports and {orders} orders");
+    assert!(
+        reports + orders <= 10 + accrued,
+        "{reports} reports and {orders} orders"
+    );
     for (mut process, _) in instances {
         assert!(process.interrupt().success());
     }

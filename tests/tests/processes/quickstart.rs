@@ -14,7 +14,9 @@ use crate::{STANDSTILL, http};
 fn quickstart(redis: Option<&RedisServer>) -> (Process, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command: Command = Process::program("quickstart");
-    command.env("LISTEN", address.to_string()).env_remove("REDIS_URL");
+    command
+        .env("LISTEN", address.to_string())
+        .env_remove("REDIS_URL");
     if let Some(redis) = redis {
         command.env("REDIS_URL", redis.url());
     }
@@ -30,9 +32,14 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 /// Sends requests to the instances in turn. Returns how many passed, and the most that may pass.
 fn flood(addresses: &[SocketAddr], requests: usize) -> (usize, usize) {
     let began = Instant::now();
-    let passed = (0..requests).filter(|at| get(addresses[at % addresses.len()], "/search").0 == 200).count();
+    let passed = (0..requests)
+        .filter(|at| get(addresses[at % addresses.len()], "/search").0 == 200)
+        .count();
     // 10 at once, and 5 a second since.
-    (passed, 10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize)
+    (
+        passed,
+        10 + (began.elapsed().as_secs_f64() * 5.0).ceil() as usize,
+    )
 }
 
 #[test]
@@ -40,7 +47,10 @@ fn the_quickstart_limits_in_process_and_its_answers_carry_the_limits() {
     let (process, address) = quickstart(None);
     assert!(process.output().contains("curl"), "{}", process.output());
     let (passed, most) = flood(&[address], 30);
-    assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
+    assert!(
+        (10..=most).contains(&passed),
+        "{passed} passed, at most {most} may"
+    );
     // Where the machine has stood still, units have come back.
     let answer = wait::until_some("a denial", Duration::from_secs(60), || {
         let (status, answer) = get(address, "/search");
@@ -66,7 +76,12 @@ fn the_quickstart_serves_each_path_that_the_readme_calls() {
     let paths: Vec<_> = include_str!("../../../README.md")
         .lines()
         .filter(|line| line.contains("curl "))
-        .filter_map(|line| line.split_once(SERVICE)?.1.split([';', ' ', '`', '"', '\'']).next())
+        .filter_map(|line| {
+            line.split_once(SERVICE)?
+                .1
+                .split([';', ' ', '`', '"', '\''])
+                .next()
+        })
         .collect();
     assert!(!paths.is_empty(), "the README calls the service");
     for path in paths {
@@ -91,16 +106,34 @@ fn the_quickstart_and_the_program_of_the_readme_log_to_stderr() {
 fn what_fails_closed_has_one_recommended_deadline() {
     let texts = [
         ("README.md", include_str!("../../../README.md")),
-        ("quickstart", include_str!("../../../examples/quickstart/main.rs")),
-        ("login_protection", include_str!("../../../examples/login_protection.rs")),
-        ("outages", include_str!("../../../crates/tollgate/src/guide/outages.md")),
-        ("in_production", include_str!("../../../crates/tollgate/src/guide/in_production.md")),
+        (
+            "quickstart",
+            include_str!("../../../examples/quickstart/main.rs"),
+        ),
+        (
+            "login_protection",
+            include_str!("../../../examples/login_protection.rs"),
+        ),
+        (
+            "outages",
+            include_str!("../../../crates/tollgate/src/guide/outages.md"),
+        ),
+        (
+            "in_production",
+            include_str!("../../../crates/tollgate/src/guide/in_production.md"),
+        ),
     ];
     for (name, text) in texts {
-        let closed: Vec<_> = text.split(';').filter(|code| code.contains(".on_outage(Outage::Closed)")).collect();
+        let closed: Vec<_> = text
+            .split(';')
+            .filter(|code| code.contains(".on_outage(Outage::Closed)"))
+            .collect();
         assert!(!closed.is_empty(), "{name}");
         for code in closed {
-            assert!(code.contains(".deadline(Duration::from_secs(1))"), "{name}: {code}");
+            assert!(
+                code.contains(".deadline(Duration::from_secs(1))"),
+                "{name}: {code}"
+            );
         }
     }
 }
@@ -114,7 +147,13 @@ fn two_instances() {
     let redis = RedisServer::start();
     let ((_one, at_one), (_other, at_other)) = (quickstart(Some(&redis)), quickstart(Some(&redis)));
     let (passed, most) = flood(&[at_one, at_other], 30);
-    assert!((10..=most).contains(&passed), "{passed} passed, at most {most} may");
+    assert!(
+        (10..=most).contains(&passed),
+        "{passed} passed, at most {most} may"
+    );
     // A cached denial is not sent to the server.
-    assert!(redis.calls("evalsha") + redis.calls("eval") >= passed as u64, "every admission is decided at the server");
+    assert!(
+        redis.calls("evalsha") + redis.calls("eval") >= passed as u64,
+        "every admission is decided at the server"
+    );
 }

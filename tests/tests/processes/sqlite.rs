@@ -26,10 +26,19 @@ const KILLS: u64 = 4;
 /// Asks once. Returns the status, and `None` when the program ended meanwhile.
 fn status(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Customer: acme\r\n\r\n").ok()?;
+    stream
+        .write_all(
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Customer: acme\r\n\r\n",
+        )
+        .ok()?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).ok()?;
-    std::str::from_utf8(&head).ok()?.split(' ').nth(1)?.parse().ok()
+    std::str::from_utf8(&head)
+        .ok()?
+        .split(' ')
+        .nth(1)?
+        .parse()
+        .ok()
 }
 
 /// Ends the callers, also when the test fails.
@@ -46,7 +55,9 @@ fn counts_in_a_file_survive_a_kill_and_no_unit_is_given_twice() {
     let folder = tempfile::tempdir().expect("a folder");
     let start = |address: SocketAddr| {
         let mut command = Process::example("sqlite_store");
-        command.env("LISTEN", address.to_string()).env("AMOUNT", AMOUNT.to_string());
+        command
+            .env("LISTEN", address.to_string())
+            .env("AMOUNT", AMOUNT.to_string());
         command.env("FILE", folder.path().join("counts.sqlite"));
         Process::start(command, "Try")
     };
@@ -70,7 +81,9 @@ fn counts_in_a_file_survive_a_kill_and_no_unit_is_given_twice() {
         thread::scope(|scope| {
             (0..CALLERS).for_each(|_| drop(scope.spawn(|| load(address, &until))));
             let _end = End(&is_dead);
-            wait::until("enough requests to pass", PATIENCE, || passed.load(Ordering::SeqCst) >= before + BEFORE_KILL);
+            wait::until("enough requests to pass", PATIENCE, || {
+                passed.load(Ordering::SeqCst) >= before + BEFORE_KILL
+            });
             process.kill();
         });
     }
@@ -82,9 +95,17 @@ fn counts_in_a_file_survive_a_kill_and_no_unit_is_given_twice() {
         (0..CALLERS).for_each(|_| drop(scope.spawn(|| load(address, &until))));
     });
     let (passed, lost) = (passed.into_inner(), KILLS * CALLERS);
-    println!("{passed} of {AMOUNT} passed, of which {lost} were in flight at most when the program was killed");
+    println!(
+        "{passed} of {AMOUNT} passed, of which {lost} were in flight at most when the program was killed"
+    );
     assert!(passed <= AMOUNT, "{passed} passed: a unit was given twice");
-    assert!(passed + lost >= AMOUNT, "{passed} passed: units are lost that were not in flight");
+    assert!(
+        passed + lost >= AMOUNT,
+        "{passed} passed: units are lost that were not in flight"
+    );
     let (_, answer) = http::send(address, "GET", "/", &[("X-Customer", "other")]);
-    assert!(answer.starts_with("HTTP/1.1 200"), "another customer has a count of its own: {answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200"),
+        "another customer has a count of its own: {answer}"
+    );
 }

@@ -11,7 +11,12 @@ fn send(address: SocketAddr, method: &str, target: &str, api_key: &str) -> (u16,
     let (status, answer) = http::send(address, method, target, &[("X-Api-Key", api_key)]);
     let left = answer
         .split_once("ratelimit: \"requests\";r=")
-        .map(|(_, rest)| rest.split(';').next().and_then(|left| left.parse().ok()).expect("a number"));
+        .map(|(_, rest)| {
+            rest.split(';')
+                .next()
+                .and_then(|left| left.parse().ok())
+                .expect("a number")
+        });
     (status, left)
 }
 
@@ -31,7 +36,8 @@ fn plans() {
         }
         let mut process = Process::start(command, "Try");
         let get = |api_key: &str| send(address, "GET", "/", api_key);
-        let put = |target: &str| assert_eq!(send(address, "PUT", target, "admin").0, 204, "{target}");
+        let put =
+            |target: &str| assert_eq!(send(address, "PUT", target, "admin").0, 204, "{target}");
 
         let small: Vec<_> = (0..4).map(|_| get("small").0).collect();
         assert_eq!(small, [200, 200, 200, 429], "{url:?}");
@@ -41,11 +47,18 @@ fn plans() {
         put("/plans/small?per_minute=1000000");
         let (status, left) = get("small");
         // The four units that were spent stay spent, and less than a minute has passed.
-        assert!(status == 200 && left.is_some_and(|left| left >= 999_990), "{left:?}");
+        assert!(
+            status == 200 && left.is_some_and(|left| left >= 999_990),
+            "{left:?}"
+        );
 
         put("/away?away=true");
         assert_eq!(get("small").0, 200, "a known plan stays in force");
-        assert_eq!((get("new").0, get("new").0), (200, 429), "an unknown one is the default");
+        assert_eq!(
+            (get("new").0, get("new").0),
+            (200, 429),
+            "an unknown one is the default"
+        );
         // A plan that is not valid counts as a failure, too.
         put("/plans/broken?per_minute=1000000000000000");
         put("/away?away=false");

@@ -20,12 +20,20 @@ impl Instance {
     fn start(redis: Option<&RedisServer>) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
         let mut command = Process::example("websocket");
-        command.env("LISTEN", address.to_string()).env("REDIS_URL", redis.map_or_else(String::new, RedisServer::url));
-        Self { process: Process::start(command, "Try"), address }
+        command.env("LISTEN", address.to_string()).env(
+            "REDIS_URL",
+            redis.map_or_else(String::new, RedisServer::url),
+        );
+        Self {
+            process: Process::start(command, "Try"),
+            address,
+        }
     }
 
     fn connect(&self, path: &str) -> WebSocket<MaybeTlsStream<TcpStream>> {
-        tungstenite::connect(format!("ws://{}{path}", self.address)).expect("a socket").0
+        tungstenite::connect(format!("ws://{}{path}", self.address))
+            .expect("a socket")
+            .0
     }
 
     /// Sends texts until the socket closes. Returns how many came back, and the close frame.
@@ -33,10 +41,17 @@ impl Instance {
         let mut socket = self.connect("/chat");
         let mut echoes = 0;
         loop {
-            socket.send(Message::text("hello")).expect("the server reads");
+            socket
+                .send(Message::text("hello"))
+                .expect("the server reads");
             match socket.read().expect("an answer") {
                 Message::Text(text) => assert_eq!(text.as_str(), "hello"),
-                Message::Close(frame) => return (echoes, frame.map(|it| (it.code.into(), it.reason.to_string()))),
+                Message::Close(frame) => {
+                    return (
+                        echoes,
+                        frame.map(|it| (it.code.into(), it.reason.to_string())),
+                    );
+                }
                 other => panic!("{other:?}"),
             }
             echoes += 1;
@@ -65,7 +80,10 @@ fn messages_of_two_instances() {
         echoes += passed;
         let (code, reason) = close.expect("a close frame");
         assert_eq!(code, 1008);
-        assert!(reason.starts_with("rate limit exceeded: messages, retry after "), "{reason}");
+        assert!(
+            reason.starts_with("rate limit exceeded: messages, retry after "),
+            "{reason}"
+        );
     }
     assert!((10..=most(began)).contains(&echoes), "{echoes} messages");
     for mut instance in instances {
@@ -79,10 +97,14 @@ fn a_socket_on_which_messages_wait_or_are_dropped_stays_open() {
     let began = Instant::now();
     let mut readings = instance.connect("/readings");
     for number in 0..40 {
-        readings.send(Message::text(number.to_string())).expect("the server reads");
+        readings
+            .send(Message::text(number.to_string()))
+            .expect("the server reads");
     }
     // A ping is not charged, and its answer comes behind all that was passed on.
-    readings.send(Message::Ping("end".into())).expect("the server reads");
+    readings
+        .send(Message::Ping("end".into()))
+        .expect("the server reads");
     let mut echoes = 0;
     while let Message::Text(_) = readings.read().expect("an answer") {
         echoes += 1;

@@ -13,7 +13,10 @@ use tollgate_test_support::{
     stream::{self, Stream},
 };
 
-const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+const CALENDAR: Algorithm = Algorithm::CalendarWindow {
+    unit: CalendarUnit::Month,
+    zone: TimeZone::UTC,
+};
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
     for seed in seeds {
@@ -29,7 +32,11 @@ fn policies_at_the_levels_of_nested_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
         for seed in stream::seeds().take(5) {
-            let outcome = stream::compare(&mut server, &mut Stream::nested(seed, algorithm), &str::to_owned);
+            let outcome = stream::compare(
+                &mut server,
+                &mut Stream::nested(seed, algorithm),
+                &str::to_owned,
+            );
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }
@@ -42,7 +49,11 @@ fn policies_on_the_branches_of_keys_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS {
         for seed in stream::seeds().take(5) {
-            let outcome = stream::compare(&mut server, &mut Stream::branched(seed, algorithm), &str::to_owned);
+            let outcome = stream::compare(
+                &mut server,
+                &mut Stream::branched(seed, algorithm),
+                &str::to_owned,
+            );
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }
@@ -55,7 +66,11 @@ fn checks_under_ceilings_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
         for seed in stream::seeds().take(10) {
-            let outcome = stream::compare(&mut server, &mut Stream::capped(seed, algorithm), &str::to_owned);
+            let outcome = stream::compare(
+                &mut server,
+                &mut Stream::capped(seed, algorithm),
+                &str::to_owned,
+            );
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }
@@ -68,7 +83,11 @@ fn looks_agree_with_their_scripts() {
     let mut server = InRedis::new();
     for algorithm in ALGORITHMS.into_iter().chain([CALENDAR]) {
         for seed in 0..3 {
-            let outcome = stream::compare(&mut server, &mut Stream::changing(seed, algorithm), &str::to_owned);
+            let outcome = stream::compare(
+                &mut server,
+                &mut Stream::changing(seed, algorithm),
+                &str::to_owned,
+            );
             if let Err(difference) = outcome {
                 panic!("{algorithm:?} seed {seed}: {difference}");
             }
@@ -79,8 +98,13 @@ fn looks_agree_with_their_scripts() {
 /// With seeds that the streams on Redis do not use.
 #[test]
 fn every_algorithm_agrees_with_its_script_on_valkey() {
-    let deployment = Deployment::start(Kind::Valkey, "every_algorithm_agrees_with_its_script_on_valkey");
-    let Some(Deployment::Single(server)) = deployment else { return };
+    let deployment = Deployment::start(
+        Kind::Valkey,
+        "every_algorithm_agrees_with_its_script_on_valkey",
+    );
+    let Some(Deployment::Single(server)) = deployment else {
+        return;
+    };
     let mut valkey = InRedis::on(server);
     for algorithm in ALGORITHMS {
         agree_on(&mut valkey, algorithm, 1_000_000..1_000_003);
@@ -90,7 +114,14 @@ fn every_algorithm_agrees_with_its_script_on_valkey() {
 #[test]
 fn the_adapter_over_a_map_decides_and_stores_as_in_process_whatever_others_write_meanwhile() {
     let agree = |algorithm| {
-        for (seed, stream) in [Stream::changing, Stream::nested, Stream::branched, Stream::reserving].iter().enumerate()
+        for (seed, stream) in [
+            Stream::changing,
+            Stream::nested,
+            Stream::branched,
+            Stream::reserving,
+        ]
+        .iter()
+        .enumerate()
         {
             let (mut subject, mut stream) = (InMap::new(), stream(seed as u64, algorithm));
             if let Err(difference) = stream::compare_on(&mut subject, &mut stream, 1_000) {

@@ -24,19 +24,32 @@ fn decimal_numbers_decide_as_packed_ones() {
             for round in 0..12 {
                 let now = redis.now() + dice.below(400_000);
                 redis.set_now(now);
-                let most = set.iter().map(|policy| policy.quota().burst()).min().unwrap_or(1);
+                let most = set
+                    .iter()
+                    .map(|policy| policy.quota().burst())
+                    .min()
+                    .unwrap_or(1);
                 let cost = Cost::new(round % 4).min(Cost::new(most));
                 let by_hand = integers(&redis.run(&script.check_by_hand(&typed, cost, Some(now))));
                 let as_sent = integers(&redis.run(&script.check(&packed, cost, Some(now))));
                 assert_eq!(by_hand, as_sent, "round {round} of {set:?}");
-                denied += u32::from(script.decision(cost, &by_hand).expect("a decision").is_denied());
+                denied += u32::from(
+                    script
+                        .decision(cost, &by_hand)
+                        .expect("a decision")
+                        .is_denied(),
+                );
                 if round % 3 == 2 {
                     let one = Cost::ONE;
                     redis.run(&script.refund_by_hand(&typed, one, Some(now), now));
                     redis.run(&script.refund(&packed, one, Some(now), now));
                 }
                 for policy in set.iter() {
-                    assert_eq!(redis.stored(policy, &typed), redis.stored(policy, &packed), "round {round} of {set:?}");
+                    assert_eq!(
+                        redis.stored(policy, &typed),
+                        redis.stored(policy, &packed),
+                        "round {round} of {set:?}"
+                    );
                 }
             }
         }
@@ -56,5 +69,8 @@ fn an_empty_time_is_that_of_the_server() {
     let as_sent = redis.run(&script.check(&key, Cost::ONE, None));
     let [one, two] = [by_hand, as_sent].map(|reply| integers(&reply));
     assert_eq!((one[0], two[0]), (1, 2), "one counter");
-    assert!((two[2] - one[2]).abs() < 60_000_000, "one clock: {one:?}, {two:?}");
+    assert!(
+        (two[2] - one[2]).abs() < 60_000_000,
+        "one clock: {one:?}, {two:?}"
+    );
 }

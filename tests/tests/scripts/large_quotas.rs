@@ -20,15 +20,30 @@ const TEN_YEARS_US: u64 = 315_360_000_000_000;
 #[test]
 fn muldiv_is_exact_for_all_factors_that_the_scripts_have() {
     let mut redis = InRedis::new();
-    let function =
-        MULDIV.split_once("\n--# muldiv").and_then(|(_, section)| section.split_once('\n')).expect("a section").1;
+    let function = MULDIV
+        .split_once("\n--# muldiv")
+        .and_then(|(_, section)| section.split_once('\n'))
+        .expect("a section")
+        .1;
     let text = format!(
         "{function}local words = struct.pack('<dd', muldiv(ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0))\nreturn words"
     );
     let sha = redis.run(&["SCRIPT", "LOAD", &text]).text();
     let mut dice = Dice::new(53);
-    let edges =
-        [1, 2, 3, 9, 10, (1 << 32) - 1, 1 << 32, 1_000_000_000_000, (1 << 45) - 55, TEN_YEARS_US, MOST - 1, MOST];
+    let edges = [
+        1,
+        2,
+        3,
+        9,
+        10,
+        (1 << 32) - 1,
+        1 << 32,
+        1_000_000_000_000,
+        (1 << 45) - 55,
+        TEN_YEARS_US,
+        MOST - 1,
+        MOST,
+    ];
     let mut cases: Vec<[u64; 3]> = Vec::new();
     for c in edges {
         for a in edges.into_iter().filter(|&a| a <= c) {
@@ -40,20 +55,34 @@ fn muldiv_is_exact_for_all_factors_that_the_scripts_have() {
     for _ in 0..20_000 {
         let bits = 1 + dice.below(49);
         let c = 1 + dice.below(MOST.min(2 << bits));
-        cases.push([dice.below(c + 1), dice.below(1 << (1 + dice.clone().below(53))), c]);
+        cases.push([
+            dice.below(c + 1),
+            dice.below(1 << (1 + dice.clone().below(53))),
+            c,
+        ]);
     }
     for cases in cases.chunks(2_000) {
         let call = |case: &[u64; 3]| {
             let words = ["EVALSHA".to_owned(), sha.clone(), "0".to_owned()].into_iter();
-            words.chain(case.map(|number| number.to_string())).map(String::into_bytes).collect()
+            words
+                .chain(case.map(|number| number.to_string()))
+                .map(String::into_bytes)
+                .collect()
         };
         let calls: Vec<Vec<Vec<u8>>> = cases.iter().map(call).collect();
         let replies = redis.client.pipeline(&calls).expect("replies");
         for (reply, &[a, b, c]) in replies.iter().zip(cases) {
             let product = u128::from(a) * u128::from(b);
-            let expected = [product / u128::from(c), product % u128::from(c)].map(|part| part as f64);
-            let bytes: Vec<u8> = expected.iter().flat_map(|part| part.to_le_bytes()).collect();
-            assert!(matches!(reply, Reply::Bulk(found) if *found == bytes), "{a} * {b} / {c}: {reply:?}");
+            let expected =
+                [product / u128::from(c), product % u128::from(c)].map(|part| part as f64);
+            let bytes: Vec<u8> = expected
+                .iter()
+                .flat_map(|part| part.to_le_bytes())
+                .collect();
+            assert!(
+                matches!(reply, Reply::Bulk(found) if *found == bytes),
+                "{a} * {b} / {c}: {reply:?}"
+            );
         }
     }
 }
@@ -66,15 +95,23 @@ fn a_sliding_window_tells_products_apart_that_are_equal_as_doubles() {
     let mut tried = 0;
     for previous in (1..4_000).map(|step| most - 999_983 * step) {
         // At this time before the end of the window the share of the previous units is a whole number and a little more.
-        let Some(left) = inverse(previous, TEN_YEARS_US) else { continue };
+        let Some(left) = inverse(previous, TEN_YEARS_US) else {
+            continue;
+        };
         let room = (u128::from(previous) * u128::from(left) / u128::from(TEN_YEARS_US)) as u64;
-        let (share, whole) = (u128::from(previous) * u128::from(left), u128::from(room) * u128::from(TEN_YEARS_US));
+        let (share, whole) = (
+            u128::from(previous) * u128::from(left),
+            u128::from(room) * u128::from(TEN_YEARS_US),
+        );
         assert_eq!(share - whole, 1);
         if share as f64 != whole as f64 || tried == 20 {
             continue;
         }
         tried += 1;
-        let set = PolicySet::from(Policy::sliding_window("p", Quota::new(most, Duration::from_micros(TEN_YEARS_US))));
+        let set = PolicySet::from(Policy::sliding_window(
+            "p",
+            Quota::new(most, Duration::from_micros(TEN_YEARS_US)),
+        ));
         let key = Key::from(previous);
         let mut memory = InMemory::new();
         for subject in [&mut memory as &mut dyn Subject, &mut redis] {
@@ -83,9 +120,15 @@ fn a_sliding_window_tells_products_apart_that_are_equal_as_doubles() {
             assert!(subject.check(&set, &key, previous).is_allowed());
             subject.set_now(start + TEN_YEARS_US - left);
             let cost = most - room;
-            assert!(subject.check(&set, &key, cost).is_denied(), "{previous} units, {left} µs left");
+            assert!(
+                subject.check(&set, &key, cost).is_denied(),
+                "{previous} units, {left} µs left"
+            );
             subject.advance(1);
-            assert!(subject.check(&set, &key, cost).is_allowed(), "{previous} units, {left} µs left");
+            assert!(
+                subject.check(&set, &key, cost).is_allowed(),
+                "{previous} units, {left} µs left"
+            );
         }
     }
     assert_eq!(tried, 20);
@@ -106,7 +149,10 @@ fn inverse(number: u64, modulus: u64) -> Option<u64> {
 fn a_batch_of_large_costs_decides_as_the_functions_do() {
     let mut redis = InRedis::new();
     let mut dice = Dice::new(45);
-    for algorithm in ALGORITHMS.into_iter().filter(|&algorithm| algorithm != Algorithm::SlidingLog) {
+    for algorithm in ALGORITHMS
+        .into_iter()
+        .filter(|&algorithm| algorithm != Algorithm::SlidingLog)
+    {
         for round in 0..40_u64 {
             let policy = policies::large_policy(&mut dice, "p", algorithm);
             let (set, key) = (PolicySet::from(policy.clone()), Key::from(round));
@@ -117,13 +163,26 @@ fn a_batch_of_large_costs_decides_as_the_functions_do() {
             let burst = policy.quota().burst();
             for cost in [1, 1 + dice.below(burst), burst / 3 + 1, burst] {
                 oracle.advance(dice.below(policy.quota().period().as_micros() as u64));
-                let reply = redis.run(&script.batch(&[(key.clone(), 4)], Cost::new(cost), Some(oracle.now())));
-                let decisions = script.batch_decisions(&[(key.clone(), 4)], Cost::new(cost), reply.bytes());
+                let reply = redis.run(&script.batch(
+                    &[(key.clone(), 4)],
+                    Cost::new(cost),
+                    Some(oracle.now()),
+                ));
+                let decisions =
+                    script.batch_decisions(&[(key.clone(), 4)], Cost::new(cost), reply.bytes());
                 for decision in &decisions.expect("decisions")[0] {
                     let expected = oracle.check(&set, &key, cost);
-                    assert_eq!(figures(decision), figures(&expected), "cost {cost} of {policy:?}");
+                    assert_eq!(
+                        figures(decision),
+                        figures(&expected),
+                        "cost {cost} of {policy:?}"
+                    );
                 }
-                assert_eq!(redis.stored(&policy, &key), oracle.stored(&policy, &key), "cost {cost} of {policy:?}");
+                assert_eq!(
+                    redis.stored(&policy, &key),
+                    oracle.stored(&policy, &key),
+                    "cost {cost} of {policy:?}"
+                );
             }
         }
     }
@@ -140,10 +199,18 @@ fn a_refund_of_more_than_all_units_returns_all_of_them() {
             let (set, key) = (PolicySet::from(policy.clone()), Key::from(round));
             for subject in [&mut redis as &mut dyn Subject, &mut memory] {
                 subject.reset(&set, &key);
-                let _ = subject.check(&set, &key, 1 + dice.below(policy.quota().burst().min(1_000)));
+                let _ = subject.check(
+                    &set,
+                    &key,
+                    1 + dice.below(policy.quota().burst().min(1_000)),
+                );
                 let now = subject.now();
                 subject.refund(&set, &key, dice.pick(&[MOST + 1, 1 << 53, u64::MAX]), now);
-                let left = subject.check(&set, &key, 0).states().next().map(|state| state.remaining());
+                let left = subject
+                    .check(&set, &key, 0)
+                    .states()
+                    .next()
+                    .map(|state| state.remaining());
                 assert_eq!(left, Some(policy.quota().burst()), "{policy:?}");
                 // A full token bucket remembers what came back.
                 if algorithm != Algorithm::TokenBucket {

@@ -9,15 +9,25 @@ use tollgate_test_support::{InMemory, InRedis, Subject, stream::figures};
 fn policies(algorithms: impl IntoIterator<Item = Algorithm>) -> Vec<Policy> {
     // Amounts that divide their period, and that do not.
     let quota = |at: u64| Quota::per_minute(5 + at);
-    let named = |(at, algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota(at)).expect("a policy");
+    let named = |(at, algorithm)| {
+        Policy::try_new(format!("p{at}"), algorithm, quota(at)).expect("a policy")
+    };
     (0..).zip(algorithms).map(named).collect()
 }
 
 /// Every algorithm in two sets, then eight times each.
 fn largest() -> impl Iterator<Item = PolicySet> {
-    let alike = ALGORITHMS.into_iter().map(|algorithm| policies([algorithm; 8]));
-    let (first, last) = (ALGORITHMS.into_iter().take(8), ALGORITHMS.into_iter().rev().take(8));
-    [policies(first), policies(last)].into_iter().chain(alike).map(PolicySet::from)
+    let alike = ALGORITHMS
+        .into_iter()
+        .map(|algorithm| policies([algorithm; 8]));
+    let (first, last) = (
+        ALGORITHMS.into_iter().take(8),
+        ALGORITHMS.into_iter().rev().take(8),
+    );
+    [policies(first), policies(last)]
+        .into_iter()
+        .chain(alike)
+        .map(PolicySet::from)
 }
 
 #[test]
@@ -36,9 +46,16 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             oracle.set_now(now);
             redis.set_now(now);
             let cost = round % 4;
-            let (ours, theirs) = (oracle.check(&set, &key, cost), redis.check(&set, &key, cost));
+            let (ours, theirs) = (
+                oracle.check(&set, &key, cost),
+                redis.check(&set, &key, cost),
+            );
             assert_eq!(figures(&theirs), figures(&ours), "round {round} of {set:?}");
-            *if ours.is_allowed() { &mut allowed } else { &mut denied } += 1;
+            *if ours.is_allowed() {
+                &mut allowed
+            } else {
+                &mut denied
+            } += 1;
             if round % 5 == 0 {
                 oracle.refund(&set, &key, 1, now);
                 redis.refund(&set, &key, 1, now);
@@ -46,17 +63,30 @@ fn eight_policies_decide_refund_and_batch_as_the_functions_do() {
             let keys = [(key.clone(), 1), (Key::from(round), 3)];
             let reply = redis.run(&script.batch(&keys, Cost::ONE, Some(now)));
             assert!(!reply.is_error(), "{}", reply.text());
-            let decisions = script.batch_decisions(&keys, Cost::ONE, reply.bytes()).expect("decisions");
+            let decisions = script
+                .batch_decisions(&keys, Cost::ONE, reply.bytes())
+                .expect("decisions");
             for ((key, _), decisions) in keys.iter().zip(decisions) {
                 for decision in decisions {
-                    assert_eq!(figures(&decision), figures(&oracle.check(&set, key, 1)), "round {round} of {set:?}");
+                    assert_eq!(
+                        figures(&decision),
+                        figures(&oracle.check(&set, key, 1)),
+                        "round {round} of {set:?}"
+                    );
                 }
             }
             for policy in set.iter() {
-                assert_eq!(redis.stored(policy, &key), oracle.stored(policy, &key), "round {round} of {policy:?}");
+                assert_eq!(
+                    redis.stored(policy, &key),
+                    oracle.stored(policy, &key),
+                    "round {round} of {policy:?}"
+                );
             }
         }
-        assert!(allowed > 4 && denied > 4, "{allowed} and {denied} of {set:?}");
+        assert!(
+            allowed > 4 && denied > 4,
+            "{allowed} and {denied} of {set:?}"
+        );
     }
 }
 
@@ -65,9 +95,11 @@ fn costs(set: &PolicySet, draw: u64) -> Costs {
     let costs = Costs::new(Cost::new(draw % 4));
     match draw % 3 {
         0 => costs,
-        _ => {
-            (draw..).zip(set.iter()).fold(costs, |costs, (draw, policy)| costs.with(policy.name().to_owned(), draw % 3))
-        }
+        _ => (draw..)
+            .zip(set.iter())
+            .fold(costs, |costs, (draw, policy)| {
+                costs.with(policy.name().to_owned(), draw % 3)
+            }),
     }
 }
 
@@ -79,13 +111,17 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
     for set in largest() {
         redis.run(&["FLUSHALL"]);
         let mut oracle = InMemory::new();
-        let is_tagged = set.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let is_tagged = set
+            .iter()
+            .any(|policy| policy.algorithm() == Algorithm::SlidingLog);
         let runs = if is_tagged { 1 } else { 10 };
         let subject = |key: u64| MixedSubject {
             policies: set.clone(),
             key: Key::from(key),
             tag: format!("caller {key}"),
-            runs: (0..runs).map(|run| (costs(&set, key + run), 1 + (key % 3) as usize)).collect(),
+            runs: (0..runs)
+                .map(|run| (costs(&set, key + run), 1 + (key % 3) as usize))
+                .collect(),
         };
         let batch = MixedBatch::new((0..480).map(subject).collect());
         redis.load(batch.text());
@@ -101,7 +137,11 @@ fn eight_policies_decide_in_a_mixed_batch_of_many_keys_and_runs() {
                 }
             }
             for policy in set.iter() {
-                assert_eq!(redis.stored(policy, &key), oracle.stored(policy, &key), "{policy:?}");
+                assert_eq!(
+                    redis.stored(policy, &key),
+                    oracle.stored(policy, &key),
+                    "{policy:?}"
+                );
             }
         }
     }
@@ -114,8 +154,12 @@ fn nine_policies_and_two_of_one_name_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Config);
     assert_eq!(error.to_string(), "policies must be 1 to 8 in a set, got 9");
 
-    let twice =
-        ALGORITHMS[..2].iter().map(|&algorithm| Policy::try_new("p", algorithm, Quota::per_day(1)).expect("one"));
+    let twice = ALGORITHMS[..2]
+        .iter()
+        .map(|&algorithm| Policy::try_new("p", algorithm, Quota::per_day(1)).expect("one"));
     let error = PolicySet::try_new(twice).expect_err("one name");
-    assert_eq!(error.to_string(), r#"policies of a set must differ in name, got "p" twice"#);
+    assert_eq!(
+        error.to_string(),
+        r#"policies of a set must differ in name, got "p" twice"#
+    );
 }

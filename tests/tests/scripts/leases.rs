@@ -1,12 +1,24 @@
 //! The scripts of leased policies and the pure functions agree, bit for bit, on hostile streams.
 
 use tollgate::{Algorithm, CalendarUnit, TimeZone};
-use tollgate_test_support::{Alteration, InRedis, Mutant, compare_leases, find_mutants, leased_algorithms};
+use tollgate_test_support::{
+    Alteration, InRedis, Mutant, compare_leases, find_mutants, leased_algorithms,
+};
 
 /// Mistakes in the scripts of leases: the mistake, the algorithm of the stream, the right text and the wrong one.
 const MUTANTS: &[Mutant] = &[
-    ("units that lapse are not charged", Algorithm::TokenBucket, "if old > 0 then", "if false then"),
-    ("units that lapse are not charged to a log", Algorithm::SlidingLog, "if old > 0 then", "if false then"),
+    (
+        "units that lapse are not charged",
+        Algorithm::TokenBucket,
+        "if old > 0 then",
+        "if false then",
+    ),
+    (
+        "units that lapse are not charged to a log",
+        Algorithm::SlidingLog,
+        "if old > 0 then",
+        "if false then",
+    ),
     (
         "units that lapse are charged now",
         Algorithm::FixedWindow,
@@ -43,7 +55,12 @@ const MUTANTS: &[Mutant] = &[
         "local cost_1 = book_1[4] + book_1[5]",
         "local cost_1 = book_1[4]",
     ),
-    ("only outstanding units decide", Algorithm::TokenBucket, "fits_1 = fits_1 and leaves_1", "fits_1 = leaves_1"),
+    (
+        "only outstanding units decide",
+        Algorithm::TokenBucket,
+        "fits_1 = fits_1 and leaves_1",
+        "fits_1 = leaves_1",
+    ),
     (
         "a report of another birth counts",
         Algorithm::TokenBucket,
@@ -86,8 +103,18 @@ const MUTANTS: &[Mutant] = &[
         "book_1[4 + age] - cost_1 - back",
         "book_1[4 + age] - back",
     ),
-    ("the charge of a report is not stored", Algorithm::TokenBucket, "use_1 = 2\n", "use_1 = use_1\n"),
-    ("a return is not stored", Algorithm::TokenBucket, "told_1 or cost_1 + back > 0", "told_1 or cost_1 > 0"),
+    (
+        "the charge of a report is not stored",
+        Algorithm::TokenBucket,
+        "use_1 = 2\n",
+        "use_1 = use_1\n",
+    ),
+    (
+        "a return is not stored",
+        Algorithm::TokenBucket,
+        "told_1 or cost_1 + back > 0",
+        "told_1 or cost_1 > 0",
+    ),
     (
         "a report forgives a debt",
         Algorithm::TokenBucket,
@@ -126,11 +153,19 @@ const MUTANTS: &[Mutant] = &[
     ),
     (
         "units that lapse in a calendar window are written in place",
-        Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC },
+        Algorithm::CalendarWindow {
+            unit: CalendarUnit::Day,
+            zone: TimeZone::UTC,
+        },
         "      local kept_1\n",
         "",
     ),
-    ("all that remains is granted", Algorithm::TokenBucket, "math.floor(free / 4)", "free"),
+    (
+        "all that remains is granted",
+        Algorithm::TokenBucket,
+        "math.floor(free / 4)",
+        "free",
+    ),
     (
         "the share of the burst is no bound",
         Algorithm::TokenBucket,
@@ -167,16 +202,36 @@ const MUTANTS: &[Mutant] = &[
         "(book_1[3] + 2) * book_1[2] - now",
         "(book_1[3] + 3) * book_1[2] - now",
     ),
-    ("a grant lives longer after the clock went back", Algorithm::TokenBucket, "- now, 2 * book_1[2])", "- now)"),
-    ("the key of outstanding units stays", Algorithm::TokenBucket, "call('DEL', account_1)", "local kept = true"),
-    ("no expiry of outstanding units", Algorithm::TokenBucket, ", 'PXAT', format('%d', ends / 1000 + 1))", ")"),
+    (
+        "a grant lives longer after the clock went back",
+        Algorithm::TokenBucket,
+        "- now, 2 * book_1[2])",
+        "- now)",
+    ),
+    (
+        "the key of outstanding units stays",
+        Algorithm::TokenBucket,
+        "call('DEL', account_1)",
+        "local kept = true",
+    ),
+    (
+        "no expiry of outstanding units",
+        Algorithm::TokenBucket,
+        ", 'PXAT', format('%d', ends / 1000 + 1))",
+        ")",
+    ),
     (
         "outstanding units expire before their charges do",
         Algorithm::SlidingLog,
         ", 'PXAT', format('%d', ends / 1000 + 1))",
         ", 'PXAT', format('%d', (last - last % 1000) / 1000 + 1))",
     ),
-    ("what is outstanding is not stored", Algorithm::TokenBucket, "if told_1 then", "if false then"),
+    (
+        "what is outstanding is not stored",
+        Algorithm::TokenBucket,
+        "if told_1 then",
+        "if false then",
+    ),
     (
         "a cost that does not fit beside what is out does not wait until that lapses",
         Algorithm::TokenBucket,
@@ -195,8 +250,18 @@ const MUTANTS: &[Mutant] = &[
         "cost_1 + book_1[4] + book_1[5] > whole_1 then",
         "true then",
     ),
-    ("a denial is granted units", Algorithm::TokenBucket, "if granted < count then", "if false then"),
-    ("a peek is granted units", Algorithm::TokenBucket, "if costs and grant > 0 then", "if grant > 0 then"),
+    (
+        "a denial is granted units",
+        Algorithm::TokenBucket,
+        "if granted < count then",
+        "if false then",
+    ),
+    (
+        "a peek is granted units",
+        Algorithm::TokenBucket,
+        "if costs and grant > 0 then",
+        "if grant > 0 then",
+    ),
 ];
 
 fn agree(algorithms: &[Algorithm]) {
@@ -231,7 +296,12 @@ fn leases_of_sets_agree_with_the_pure_functions() {
 fn outstanding_units_are_remembered_until_no_late_refund_counts() {
     let mut redis = InRedis::new();
     for seed in [15, 19] {
-        if let Err(difference) = compare_leases(&mut redis, seed, &[Algorithm::TokenBucket; 2], &str::to_owned) {
+        if let Err(difference) = compare_leases(
+            &mut redis,
+            seed,
+            &[Algorithm::TokenBucket; 2],
+            &str::to_owned,
+        ) {
             panic!("{difference}");
         }
     }
@@ -269,7 +339,9 @@ end
 fn no_script_touches_a_key_that_it_has_deleted() {
     let mut redis = InRedis::new();
     let agree = |redis: &mut InRedis, algorithm, alter: &dyn Fn(&str) -> String| {
-        (0..10).try_for_each(|seed| compare_leases(redis, seed, &[algorithm], &|text| watched(&alter(text))).map(drop))
+        (0..10).try_for_each(|seed| {
+            compare_leases(redis, seed, &[algorithm], &|text| watched(&alter(text))).map(drop)
+        })
     };
     for algorithm in leased_algorithms() {
         if let Err(difference) = agree(&mut redis, algorithm, &str::to_owned) {
@@ -277,12 +349,26 @@ fn no_script_touches_a_key_that_it_has_deleted() {
         }
     }
     for (algorithm, right, wrong) in [
-        (Algorithm::TokenBucket, "math.max(expiry_1, (now - now % 1000) / 1000 + 1)", "expiry_1"),
-        (Algorithm::FixedWindow, "  for report = 1,", "  if told_1 then call('DEL', account_1) end\n  for report = 1,"),
+        (
+            Algorithm::TokenBucket,
+            "math.max(expiry_1, (now - now % 1000) / 1000 + 1)",
+            "expiry_1",
+        ),
+        (
+            Algorithm::FixedWindow,
+            "  for report = 1,",
+            "  if told_1 then call('DEL', account_1) end\n  for report = 1,",
+        ),
     ] {
         let alteration = Alteration::new(right, wrong);
-        assert!(agree(&mut redis, algorithm, &|text| alteration.apply(text)).is_err(), "not found: {wrong}");
-        assert!(alteration.was_applied(), "the scripts have no such text: {right}");
+        assert!(
+            agree(&mut redis, algorithm, &|text| alteration.apply(text)).is_err(),
+            "not found: {wrong}"
+        );
+        assert!(
+            alteration.was_applied(),
+            "the scripts have no such text: {right}"
+        );
     }
 }
 

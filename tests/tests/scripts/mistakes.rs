@@ -18,7 +18,9 @@ fn every(quota: Quota, check: impl Fn(&mut InRedis, PolicySet, Algorithm)) {
     let mut redis = InRedis::new();
     for algorithm in ALGORITHMS {
         // A log of millions of entries is not a valid policy.
-        let Ok(policy) = Policy::try_new("p", algorithm, quota) else { continue };
+        let Ok(policy) = Policy::try_new("p", algorithm, quota) else {
+            continue;
+        };
         redis.run(&["FLUSHALL"]);
         redis.set_now(START_US - START_US % 3_600_000_000);
         check(&mut redis, PolicySet::from(policy), algorithm);
@@ -26,7 +28,9 @@ fn every(quota: Quota, check: impl Fn(&mut InRedis, PolicySet, Algorithm)) {
 }
 
 fn passed(redis: &mut InRedis, set: &PolicySet, attempts: u32) -> u32 {
-    (0..attempts).map(|_| u32::from(redis.check(set, &key(), 1).is_allowed())).sum()
+    (0..attempts)
+        .map(|_| u32::from(redis.check(set, &key(), 1).is_allowed()))
+        .sum()
 }
 
 /// Spring's `request_rate_limiter.lua`: TTL = ⌊2 · capacity / rate⌋ seconds, which may be 0, and
@@ -34,11 +38,17 @@ fn passed(redis: &mut InRedis, set: &PolicySet, attempts: u32) -> u32 {
 #[test]
 fn expiry_floored_to_whole_seconds() {
     let mut redis = InRedis::new();
-    let set = PolicySet::from(Policy::token_bucket("p", Quota::per_second(100).with_burst(10)));
+    let set = PolicySet::from(Policy::token_bucket(
+        "p",
+        Quota::per_second(100).with_burst(10),
+    ));
     assert_eq!(passed(&mut redis, &set, 15), 10);
-    every(Quota::new(10, Duration::from_millis(100)), |redis, set, algorithm| {
-        assert_eq!(passed(redis, &set, 15), 10, "{algorithm:?}");
-    });
+    every(
+        Quota::new(10, Duration::from_millis(100)),
+        |redis, set, algorithm| {
+            assert_eq!(passed(redis, &set, 15), 10, "{algorithm:?}");
+        },
+    );
 }
 
 /// The clock of the same script: around the edge of a second 20 of 10 are admitted, and no rate below one per second can
@@ -51,11 +61,14 @@ fn whole_second_clock() {
     assert_eq!(passed(&mut redis, &set, 20), 10);
     redis.advance(1);
     assert_eq!(passed(&mut redis, &set, 20), 0);
-    every(Quota::one_every(Duration::from_secs(10)), |redis, set, algorithm| {
-        assert_eq!(passed(redis, &set, 3), 1, "{algorithm:?}");
-        redis.advance(9_999_999);
-        assert_eq!(passed(redis, &set, 3), 0, "{algorithm:?}");
-    });
+    every(
+        Quota::one_every(Duration::from_secs(10)),
+        |redis, set, algorithm| {
+            assert_eq!(passed(redis, &set, 3), 1, "{algorithm:?}");
+            redis.advance(9_999_999);
+            assert_eq!(passed(redis, &set, 3), 0, "{algorithm:?}");
+        },
+    );
 }
 
 /// The server's clock is read in microseconds.
@@ -65,13 +78,23 @@ fn the_servers_clock_is_read_in_microseconds() {
     let script = Script::new(Policy::fixed_window("p", Quota::per_day(1_000)));
     redis.load(script.text());
     let stamps: Vec<i64> = (0..50)
-        .map(|_| *integers(&redis.run(&script.check(&key(), Cost::ONE, None))).last().expect("the time"))
+        .map(|_| {
+            *integers(&redis.run(&script.check(&key(), Cost::ONE, None)))
+                .last()
+                .expect("the time")
+        })
         .collect();
-    assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]), "{stamps:?}");
+    assert!(
+        stamps.windows(2).all(|pair| pair[0] < pair[1]),
+        "{stamps:?}"
+    );
     assert!(stamps.iter().any(|stamp| stamp % 1_000 != 0), "{stamps:?}");
     let time = redis.run(&["TIME".to_owned()]);
     let now = time.items()[0].int() * 1_000_000 + time.items()[1].int();
-    assert!((0..60_000_000).contains(&(now - stamps[0])), "the decision carries the server's time");
+    assert!(
+        (0..60_000_000).contains(&(now - stamps[0])),
+        "the decision carries the server's time"
+    );
 }
 
 /// Two keys for one bucket: eviction takes one of them, and the bucket is torn.
@@ -87,7 +110,10 @@ fn two_keys_for_one_bucket() {
 #[test]
 fn expire_on_every_hit() {
     every(Quota::per_minute(10), |redis, set, algorithm| {
-        if !matches!(algorithm, Algorithm::FixedWindow | Algorithm::WindowFromFirstHit) {
+        if !matches!(
+            algorithm,
+            Algorithm::FixedWindow | Algorithm::WindowFromFirstHit
+        ) {
             return;
         }
         let mut admitted = 0;
@@ -106,7 +132,11 @@ fn expiry_in_a_second_trip() {
         let before = redis.server.info("commandstats").len();
         let _ = redis.check(&set, &key(), 1);
         let (keys, expires) = redis.server.keys_and_expires();
-        assert_eq!((keys, expires), (1, 1), "{algorithm:?}: one call makes the key and its expiry, {before}");
+        assert_eq!(
+            (keys, expires),
+            (1, 1),
+            "{algorithm:?}: one call makes the key and its expiry, {before}"
+        );
     });
 }
 
@@ -115,14 +145,26 @@ fn expiry_in_a_second_trip() {
 fn read_then_write_race() {
     let server = RedisServer::start();
     for algorithm in ALGORITHMS {
-        let set = PolicySet::from(Policy::try_new("race", algorithm, Quota::per_hour(100)).expect("a policy"));
+        let set = PolicySet::from(
+            Policy::try_new("race", algorithm, Quota::per_hour(100)).expect("a policy"),
+        );
         let script = Script::new(set.clone());
         let mut first = server.client();
-        assert!(!first.command(&["SCRIPT", "LOAD", script.text()]).expect("a reply").is_error());
+        assert!(
+            !first
+                .command(&["SCRIPT", "LOAD", script.text()])
+                .expect("a reply")
+                .is_error()
+        );
         let key = Key::from(format!("{algorithm:?}"));
         let decide = |client: &mut Client, cost: u64| {
-            let reply = client.command(&script.check(&key, Cost::new(cost), None)).expect("a reply");
-            script.decision(Cost::new(cost), &integers(&reply)).expect("a decision").is_allowed()
+            let reply = client
+                .command(&script.check(&key, Cost::new(cost), None))
+                .expect("a reply");
+            script
+                .decision(Cost::new(cost), &integers(&reply))
+                .expect("a decision")
+                .is_allowed()
         };
         assert!(decide(&mut first, 99));
         let start = Barrier::new(16);
@@ -136,7 +178,10 @@ fn read_then_write_race() {
                     })
                 })
                 .collect();
-            consumers.into_iter().map(|consumer| consumer.join().expect("a consumer")).sum()
+            consumers
+                .into_iter()
+                .map(|consumer| consumer.join().expect("a consumer"))
+                .sum()
         });
         assert_eq!(admitted, 1, "{algorithm:?}");
     }
@@ -171,7 +216,11 @@ fn the_callers_clock() {
     let script = Script::new(Policy::token_bucket("p", Quota::per_second(5)));
     let call = script.check(&key(), Cost::ONE, None);
     assert_eq!(call[2], b"1", "one key");
-    assert_eq!(call[4][..8], (-1.0_f64).to_le_bytes(), "below zero is the server's clock");
+    assert_eq!(
+        call[4][..8],
+        (-1.0_f64).to_le_bytes(),
+        "below zero is the server's clock"
+    );
     assert_eq!(call.len(), 5, "the call has no other arguments");
 }
 
@@ -194,7 +243,11 @@ fn each_retry_digs_deeper() {
         let _ = redis.check(&set, &key(), 8);
         let first = redis.check(&set, &key(), 5).retry_after();
         for _ in 0..50 {
-            assert_eq!(redis.check(&set, &key(), 5).retry_after(), first, "{algorithm:?}");
+            assert_eq!(
+                redis.check(&set, &key(), 5).retry_after(),
+                first,
+                "{algorithm:?}"
+            );
         }
         assert_eq!(passed(redis, &set, 5), 2, "{algorithm:?}");
     });
@@ -219,7 +272,11 @@ fn two_requests_in_one_microsecond_count_once() {
     every(Quota::per_minute(10), |redis, set, algorithm| {
         for left in (0..10).rev() {
             let decision = redis.check(&set, &key(), 1);
-            assert_eq!(decision.states().next().expect("a state").remaining(), left, "{algorithm:?}");
+            assert_eq!(
+                decision.states().next().expect("a state").remaining(),
+                left,
+                "{algorithm:?}"
+            );
         }
     });
 }
@@ -236,7 +293,11 @@ fn denied_attempts_are_stored() {
             let _ = redis.check(&set, &key(), 1);
         }
         if algorithm == Algorithm::SlidingLog {
-            assert_eq!(redis.stored(&policy, &key()), before, "the attack left a trace");
+            assert_eq!(
+                redis.stored(&policy, &key()),
+                before,
+                "the attack left a trace"
+            );
         }
         redis.advance(120_000_000);
         assert_eq!(passed(redis, &set, 20), 10, "{algorithm:?}");
@@ -248,7 +309,10 @@ fn denied_attempts_are_stored() {
 fn idling_adds_to_the_burst() {
     for idle in [2, 5, 8, 3_600] {
         every(Quota::per_second(1).with_burst(1), |redis, _, _| {
-            let set = PolicySet::from(Policy::token_bucket("b", Quota::per_second(1).with_burst(10)));
+            let set = PolicySet::from(Policy::token_bucket(
+                "b",
+                Quota::per_second(1).with_burst(10),
+            ));
             assert_eq!(passed(redis, &set, 1), 1);
             redis.advance(idle * 1_000_000);
             assert_eq!(passed(redis, &set, 40), 10, "after {idle} s");
@@ -261,7 +325,9 @@ fn idling_adds_to_the_burst() {
 #[tokio::test]
 async fn a_look_for_the_script_before_each_call() {
     let server = RedisServer::start();
-    let store = tollgate::RedisStore::connect(server.url()).await.expect("a store");
+    let store = tollgate::RedisStore::connect(server.url())
+        .await
+        .expect("a store");
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(100)));
     for _ in 0..20 {
         let _ = limiter.check("acme").await.expect("a decision");

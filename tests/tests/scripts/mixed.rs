@@ -20,11 +20,16 @@ fn agree(
     rounds: usize,
     stream: fn(u64, Algorithm) -> MixedStream,
 ) {
-    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+    let calendar = Algorithm::CalendarWindow {
+        unit: CalendarUnit::Month,
+        zone: TimeZone::UTC,
+    };
     for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
         for seed in 0..seeds {
             let mut stream = stream(seed, algorithm);
-            if let Err(disagreement) = compare(redis, &mut *single(), &mut stream, rounds, &str::to_owned) {
+            if let Err(disagreement) =
+                compare(redis, &mut *single(), &mut stream, rounds, &str::to_owned)
+            {
                 panic!("{algorithm:?} seed {seed}: {disagreement}");
             }
         }
@@ -33,24 +38,53 @@ fn agree(
 
 #[test]
 fn a_mixed_batch_decides_as_the_same_checks_in_process() {
-    agree(&mut InRedis::new(), || Box::new(InMemory::new()), 30, 60, MixedStream::new);
+    agree(
+        &mut InRedis::new(),
+        || Box::new(InMemory::new()),
+        30,
+        60,
+        MixedStream::new,
+    );
 }
 
 #[test]
 fn a_mixed_batch_decides_as_the_same_checks_one_by_one_at_a_server() {
-    agree(&mut InRedis::new(), || Box::new(InRedis::new()), 2, 40, MixedStream::new);
+    agree(
+        &mut InRedis::new(),
+        || Box::new(InRedis::new()),
+        2,
+        40,
+        MixedStream::new,
+    );
 }
 
 #[test]
 fn a_mixed_batch_under_ceilings_decides_as_the_same_checks_in_process() {
-    agree(&mut InRedis::new(), || Box::new(InMemory::new()), 20, 60, MixedStream::capped);
+    agree(
+        &mut InRedis::new(),
+        || Box::new(InMemory::new()),
+        20,
+        60,
+        MixedStream::capped,
+    );
 }
 
 #[test]
 fn a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process() {
-    let deployment = Deployment::start(Kind::Valkey, "a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process");
-    let Some(Deployment::Single(server)) = deployment else { return };
-    agree(&mut InRedis::on(server), || Box::new(InMemory::new()), 3, 60, MixedStream::new);
+    let deployment = Deployment::start(
+        Kind::Valkey,
+        "a_mixed_batch_decides_on_valkey_as_the_same_checks_in_process",
+    );
+    let Some(Deployment::Single(server)) = deployment else {
+        return;
+    };
+    agree(
+        &mut InRedis::on(server),
+        || Box::new(InMemory::new()),
+        3,
+        60,
+        MixedStream::new,
+    );
 }
 
 const MUTANTS: &[Mutant] = &[
@@ -79,25 +113,90 @@ const MUTANTS: &[Mutant] = &[
         "cost_1, cost_2, count, next_byte = unpack('<ddd', packed, next_byte)\n    end",
         "local _; cost_1, _, count, next_byte = unpack('<ddd', packed, next_byte)\n    end",
     ),
-    ("a policy without a cost is written", FixedWindow, "if cost_2 > 0 and use_2 < 2", "if use_2 < 2"),
-    ("a policy is written when another has a cost", FixedWindow, "if cost_2 > 0 and use_2", "if cost_1 > 0 and use_2"),
-    ("a peek at one policy is a peek at all", FixedWindow, "asked = asked + cost_2", "asked = asked"),
+    (
+        "a policy without a cost is written",
+        FixedWindow,
+        "if cost_2 > 0 and use_2 < 2",
+        "if use_2 < 2",
+    ),
+    (
+        "a policy is written when another has a cost",
+        FixedWindow,
+        "if cost_2 > 0 and use_2",
+        "if cost_1 > 0 and use_2",
+    ),
+    (
+        "a peek at one policy is a peek at all",
+        FixedWindow,
+        "asked = asked + cost_2",
+        "asked = asked",
+    ),
     (
         "a denied run denies the next one",
         FixedWindow,
         "local admitted = fits_1",
         "local admitted = fits_1 and not replies.is_over\n      replies.is_over = not admitted",
     ),
-    ("a denial at the end takes the charge back", FixedWindow, "if cost_1 > 0 and use_1 < 2", "if cost_1 > 0"),
-    ("only the first run is stored", FixedWindow, "if run == runs then", "if run == 1 then"),
-    ("a peek writes", FixedWindow, "if cost_1 > 0 and use_1 < 2", "if use_1 < 2"),
-    ("a state ahead is not mended on denial", TokenBucket, "if use_1 == 1 then", "if false then"),
-    ("a denial writes", TokenBucket, "if mended_1 == true then", "if true then"),
-    ("a peek mends", TokenBucket, "local use_1 = 0", "local use_1 = 1"),
-    ("a run admits one more than it has", FixedWindow, "granted == count\n", "granted > count or cost_1 == 0\n"),
-    ("a run ends one check early", FixedWindow, "granted == count\n", "granted >= count - 1\n"),
-    ("a run is one check", FixedWindow, "until not admitted or granted == count", "until true"),
-    ("a word that is zero is left out", TokenBucket, "place = place + 2", "place = place + 1"),
+    (
+        "a denial at the end takes the charge back",
+        FixedWindow,
+        "if cost_1 > 0 and use_1 < 2",
+        "if cost_1 > 0",
+    ),
+    (
+        "only the first run is stored",
+        FixedWindow,
+        "if run == runs then",
+        "if run == 1 then",
+    ),
+    (
+        "a peek writes",
+        FixedWindow,
+        "if cost_1 > 0 and use_1 < 2",
+        "if use_1 < 2",
+    ),
+    (
+        "a state ahead is not mended on denial",
+        TokenBucket,
+        "if use_1 == 1 then",
+        "if false then",
+    ),
+    (
+        "a denial writes",
+        TokenBucket,
+        "if mended_1 == true then",
+        "if true then",
+    ),
+    (
+        "a peek mends",
+        TokenBucket,
+        "local use_1 = 0",
+        "local use_1 = 1",
+    ),
+    (
+        "a run admits one more than it has",
+        FixedWindow,
+        "granted == count\n",
+        "granted > count or cost_1 == 0\n",
+    ),
+    (
+        "a run ends one check early",
+        FixedWindow,
+        "granted == count\n",
+        "granted >= count - 1\n",
+    ),
+    (
+        "a run is one check",
+        FixedWindow,
+        "until not admitted or granted == count",
+        "until true",
+    ),
+    (
+        "a word that is zero is left out",
+        TokenBucket,
+        "place = place + 2",
+        "place = place + 1",
+    ),
     (
         "the end of a long reply is cut off",
         FixedWindow,
@@ -116,11 +215,36 @@ const MUTANTS: &[Mutant] = &[
         "math.min(first + 3999, place)",
         "math.min(first + 3998, place)",
     ),
-    ("all subjects have the tag of the first", SlidingLog, "ARGV[at / 1 + 2]", "ARGV[2]"),
-    ("all subjects have the state of the first", FixedWindow, "states[at + 1]", "states[1]"),
-    ("all subjects have the key of the first", FixedWindow, "KEYS[at + 1]", "KEYS[1]"),
-    ("the remainder of a cost is dropped", TokenBucket, "step_part_1 = parts % amount_1", "step_part_1 = 0"),
-    ("a large cost is multiplied in a double", TokenBucket, "if parts < 9007199254740992 then", "if true then"),
+    (
+        "all subjects have the tag of the first",
+        SlidingLog,
+        "ARGV[at / 1 + 2]",
+        "ARGV[2]",
+    ),
+    (
+        "all subjects have the state of the first",
+        FixedWindow,
+        "states[at + 1]",
+        "states[1]",
+    ),
+    (
+        "all subjects have the key of the first",
+        FixedWindow,
+        "KEYS[at + 1]",
+        "KEYS[1]",
+    ),
+    (
+        "the remainder of a cost is dropped",
+        TokenBucket,
+        "step_part_1 = parts % amount_1",
+        "step_part_1 = 0",
+    ),
+    (
+        "a large cost is multiplied in a double",
+        TokenBucket,
+        "if parts < 9007199254740992 then",
+        "if true then",
+    ),
     (
         "the whole microseconds of a large cost are left out",
         TokenBucket,
@@ -152,7 +276,14 @@ fn every_mutant_of_a_mixed_batch_is_found() {
     let mut redis = InRedis::new();
     find_mutants(MUTANTS, |algorithm, alter| {
         (0..20).any(|seed| {
-            compare(&mut redis, &mut InMemory::new(), &mut MixedStream::new(seed, algorithm), 60, alter).is_err()
+            compare(
+                &mut redis,
+                &mut InMemory::new(),
+                &mut MixedStream::new(seed, algorithm),
+                60,
+                alter,
+            )
+            .is_err()
         })
     });
 }

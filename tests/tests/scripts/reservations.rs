@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use tollgate::{
     Algorithm::{
-        self, FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WindowFromFirstHit,
+        self, FixedWindow, IntervalBucket, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
+        WindowFromFirstHit,
     },
     CalendarUnit, TimeZone,
     testing::ALGORITHMS,
@@ -15,13 +16,20 @@ use tollgate_test_support::{
     stream::{self, Stream},
 };
 
-const CALENDAR: Algorithm = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+const CALENDAR: Algorithm = Algorithm::CalendarWindow {
+    unit: CalendarUnit::Month,
+    zone: TimeZone::UTC,
+};
 
 const BUCKETS: Algorithm = Algorithm::SlidingBuckets { buckets: 10 };
 
 fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
     for seed in seeds {
-        let outcome = stream::compare(server, &mut Stream::reserving(seed, algorithm), &str::to_owned);
+        let outcome = stream::compare(
+            server,
+            &mut Stream::reserving(seed, algorithm),
+            &str::to_owned,
+        );
         if let Err(difference) = outcome {
             panic!("{algorithm:?} seed {seed}: {difference}");
         }
@@ -30,8 +38,13 @@ fn agree_on(server: &mut InRedis, algorithm: Algorithm, seeds: Range<u64>) {
 
 #[test]
 fn reservations_on_valkey_agree_with_the_rust_functions() {
-    let deployment = Deployment::start(Kind::Valkey, "reservations_on_valkey_agree_with_the_rust_functions");
-    let Some(Deployment::Single(server)) = deployment else { return };
+    let deployment = Deployment::start(
+        Kind::Valkey,
+        "reservations_on_valkey_agree_with_the_rust_functions",
+    );
+    let Some(Deployment::Single(server)) = deployment else {
+        return;
+    };
     let mut valkey = InRedis::on(server);
     for algorithm in ALGORITHMS {
         agree_on(&mut valkey, algorithm, 1_000_000..1_000_002);
@@ -49,33 +62,78 @@ fn reservations_on_every_algorithm_agree_with_their_scripts() {
 }
 
 const MUTANTS: &[Mutant] = &[
-    ("a repeated id is charged again", TokenBucket, "return { 2, record }", "status = 1"),
-    ("a lapsed record is repeated", FixedWindow, "and now < unpack('<d', record) then", "then"),
-    ("a denied reservation is recorded", TokenBucket, "if status == 1 then", "if status < 2 then"),
+    (
+        "a repeated id is charged again",
+        TokenBucket,
+        "return { 2, record }",
+        "status = 1",
+    ),
+    (
+        "a lapsed record is repeated",
+        FixedWindow,
+        "and now < unpack('<d', record) then",
+        "then",
+    ),
+    (
+        "a denied reservation is recorded",
+        TokenBucket,
+        "if status == 1 then",
+        "if status < 2 then",
+    ),
     (
         "a record has no expiry",
         TokenBucket,
         "call('SET', KEYS[1], record, 'PXAT', format('%d', (lapse - lapse % 1000) / 1000 + 1))",
         "call('SET', KEYS[1], record)",
     ),
-    ("a commit counts twice", TokenBucket, "elseif settled ~= 0 then", "elseif false then"),
-    ("a call that is sent again is another commit", TokenBucket, "return settled == number and 1 or 2", "return 2"),
-    ("a commit after the lapse counts", FixedWindow, "if not (now < lapse) then", "if false then"),
+    (
+        "a commit counts twice",
+        TokenBucket,
+        "elseif settled ~= 0 then",
+        "elseif false then",
+    ),
+    (
+        "a call that is sent again is another commit",
+        TokenBucket,
+        "return settled == number and 1 or 2",
+        "return 2",
+    ),
+    (
+        "a commit after the lapse counts",
+        FixedWindow,
+        "if not (now < lapse) then",
+        "if false then",
+    ),
     (
         "a settled record loses its expiry",
         TokenBucket,
         "call('SETRANGE', KEYS[1], '8', pack('<d', number))",
         "call('SET', KEYS[1], pack('<ddd', lapse, number, spent) .. record:sub(25))",
     ),
-    ("more than reserved is refunded", TokenBucket, "more_1, cost_1 = cost_1 > held,", "more_1, cost_1 = false,"),
-    ("the whole cost is charged again", TokenBucket, "math.min(math.abs(held - cost_1), 9007199254740991)", "cost_1"),
+    (
+        "more than reserved is refunded",
+        TokenBucket,
+        "more_1, cost_1 = cost_1 > held,",
+        "more_1, cost_1 = false,",
+    ),
+    (
+        "the whole cost is charged again",
+        TokenBucket,
+        "math.min(math.abs(held - cost_1), 9007199254740991)",
+        "cost_1",
+    ),
     (
         "a commit is refunded at its own time",
         FixedWindow,
         "local lapse, settled, spent = unpack('<ddd', record)",
         "local lapse, settled, spent = unpack('<ddd', record)\nspent = now",
     ),
-    ("a commit reads the cost of another policy", FixedWindow, "record, 40 * 2 - 15)", "record, 40 * 1 - 15)"),
+    (
+        "a commit reads the cost of another policy",
+        FixedWindow,
+        "record, 40 * 2 - 15)",
+        "record, 40 * 1 - 15)",
+    ),
     (
         "a debt is forgiven",
         TokenBucket,
@@ -88,9 +146,24 @@ const MUTANTS: &[Mutant] = &[
         "      ahead_1, part_1 = most, most_part\n    end\n  end\n",
         "      local unbounded = true\n    end\n  end\n",
     ),
-    ("the remainder of the bound is left out", LeakyBucket, "most_part = top_part_1 * 8 % amount_1", "most_part = 0"),
-    ("a policy at no cost denies in debt", TokenBucket, " or cost_1 == 0\n", "\n"),
-    ("an interval bucket forgives a debt", IntervalBucket, "used_1 + 1000000000000000", "used_1"),
+    (
+        "the remainder of the bound is left out",
+        LeakyBucket,
+        "most_part = top_part_1 * 8 % amount_1",
+        "most_part = 0",
+    ),
+    (
+        "a policy at no cost denies in debt",
+        TokenBucket,
+        " or cost_1 == 0\n",
+        "\n",
+    ),
+    (
+        "an interval bucket forgives a debt",
+        IntervalBucket,
+        "used_1 + 1000000000000000",
+        "used_1",
+    ),
     (
         "an interval bucket owes without bound",
         IntervalBucket,
@@ -115,7 +188,12 @@ const MUTANTS: &[Mutant] = &[
         "if room_1 < step_1 or room_1 == step_1 and room_part_1 < step_part_1 then",
         "if false then",
     ),
-    ("the end of a request bounds no refund", TokenBucket, "spent + was_first_1 - now - list_1[1]", "0"),
+    (
+        "the end of a request bounds no refund",
+        TokenBucket,
+        "spent + was_first_1 - now - list_1[1]",
+        "0",
+    ),
     (
         "a part of the last request stays",
         TokenBucket,
@@ -128,19 +206,54 @@ const MUTANTS: &[Mutant] = &[
         "list_1[1] = math.max(list_1[1], math.min(list_1[1] + given_1, top_1))",
         "list_1[1] = 0",
     ),
-    ("what was returned has no bound", TokenBucket, "math.min(list_1[1] + given_1, top_1)", "list_1[1] + given_1"),
-    ("a part that was returned is returned again", TokenBucket, " + math.min(step_part_1, 1)", ""),
+    (
+        "what was returned has no bound",
+        TokenBucket,
+        "math.min(list_1[1] + given_1, top_1)",
+        "list_1[1] + given_1",
+    ),
+    (
+        "a part that was returned is returned again",
+        TokenBucket,
+        " + math.min(step_part_1, 1)",
+        "",
+    ),
     (
         "the last request leaves a trace",
         TokenBucket,
         "local is_last_1 = is_end_1 and list_1[1] == 0",
         "local is_last_1 = false",
     ),
-    ("others have no claim after the last request", TokenBucket, "is_end_1 and list_1[1] == 0", "is_end_1"),
-    ("a refund leaves the least as it was", TokenBucket, "math.max(list_1[at + 1] - lost, 0)", "list_1[at + 1]"),
-    ("a refund leaves the former least as it was", TokenBucket, "for at = 2, 4, 2 do", "for at = 2, 2 do"),
-    ("a refund lowers the least by all its units", TokenBucket, "lost = math.min(lost, passed_1)", "lost = lost + 0"),
-    ("a refund lowers the least by what accrued alone", TokenBucket, "if list_1[at] < spent then", "if true then"),
+    (
+        "others have no claim after the last request",
+        TokenBucket,
+        "is_end_1 and list_1[1] == 0",
+        "is_end_1",
+    ),
+    (
+        "a refund leaves the least as it was",
+        TokenBucket,
+        "math.max(list_1[at + 1] - lost, 0)",
+        "list_1[at + 1]",
+    ),
+    (
+        "a refund leaves the former least as it was",
+        TokenBucket,
+        "for at = 2, 4, 2 do",
+        "for at = 2, 2 do",
+    ),
+    (
+        "a refund lowers the least by all its units",
+        TokenBucket,
+        "lost = math.min(lost, passed_1)",
+        "lost = lost + 0",
+    ),
+    (
+        "a refund lowers the least by what accrued alone",
+        TokenBucket,
+        "if list_1[at] < spent then",
+        "if true then",
+    ),
     (
         "the least is more than what is missing",
         TokenBucket,
@@ -153,7 +266,12 @@ const MUTANTS: &[Mutant] = &[
         "room_1, room_part_1 = step_1 - accrued, step_part_1",
         "room_1, room_part_1 = 0, 0",
     ),
-    ("what has accrued is returned", TokenBucket, "local accrued = passed_1", "local accrued = 0"),
+    (
+        "what has accrued is returned",
+        TokenBucket,
+        "local accrued = passed_1",
+        "local accrued = 0",
+    ),
     (
         "a settlement counts at the rate of its decision",
         TokenBucket,
@@ -166,8 +284,18 @@ const MUTANTS: &[Mutant] = &[
         "accrued = math.ceil(passed_1 / held_1.other * pace_1)",
         "accrued = 0",
     ),
-    ("a settlement cuts a debt to its burst", TokenBucket, "most, most_part = ahead_1, part_1", "local kept = true"),
-    ("a settlement forgets a mark", SlidingWindow, "held_1.owed = is_owed", "held_1.owed = false"),
+    (
+        "a settlement cuts a debt to its burst",
+        TokenBucket,
+        "most, most_part = ahead_1, part_1",
+        "local kept = true",
+    ),
+    (
+        "a settlement forgets a mark",
+        SlidingWindow,
+        "held_1.owed = is_owed",
+        "held_1.owed = false",
+    ),
     (
         "a commit at another rate leaves no mark",
         TokenBucket,
@@ -180,45 +308,122 @@ const MUTANTS: &[Mutant] = &[
         "if spent >= start_1 and used_1 > 0 then",
         "if used_1 > 0 then",
     ),
-    ("a full bucket forgets who can claim", TokenBucket, "if list_1[1] == 0 and ahead_1 == 0", "if ahead_1 == 0"),
-    ("a reservation is not remembered", TokenBucket, "if trace_1[3] * 2 < ahead_1 then", "if false then"),
-    ("each reservation begins anew", TokenBucket, "if trace_1[3] * 2 < ahead_1 then", "if true then"),
-    ("the former time is never kept", TokenBucket, "if trace_1[5] * 2 < trace_1[3] then", "if true then"),
-    ("the least that was missing is forgotten", TokenBucket, "math.min(list_1[3], ahead_1)", "list_1[3]"),
-    ("units from before the time come back", TokenBucket, "if spent >= list_1[2] then", "if true then"),
-    ("a full bucket keeps what was returned", TokenBucket, "list_1[1] - math.max(now - full, 0)", "list_1[1]"),
-    ("a mended bucket keeps its trace", TokenBucket, "list_1 = { top_1, 0, 0, 0, 0 }", "list_1[1] = list_1[1]"),
+    (
+        "a full bucket forgets who can claim",
+        TokenBucket,
+        "if list_1[1] == 0 and ahead_1 == 0",
+        "if ahead_1 == 0",
+    ),
+    (
+        "a reservation is not remembered",
+        TokenBucket,
+        "if trace_1[3] * 2 < ahead_1 then",
+        "if false then",
+    ),
+    (
+        "each reservation begins anew",
+        TokenBucket,
+        "if trace_1[3] * 2 < ahead_1 then",
+        "if true then",
+    ),
+    (
+        "the former time is never kept",
+        TokenBucket,
+        "if trace_1[5] * 2 < trace_1[3] then",
+        "if true then",
+    ),
+    (
+        "the least that was missing is forgotten",
+        TokenBucket,
+        "math.min(list_1[3], ahead_1)",
+        "list_1[3]",
+    ),
+    (
+        "units from before the time come back",
+        TokenBucket,
+        "if spent >= list_1[2] then",
+        "if true then",
+    ),
+    (
+        "a full bucket keeps what was returned",
+        TokenBucket,
+        "list_1[1] - math.max(now - full, 0)",
+        "list_1[1]",
+    ),
+    (
+        "a mended bucket keeps its trace",
+        TokenBucket,
+        "list_1 = { top_1, 0, 0, 0, 0 }",
+        "list_1[1] = list_1[1]",
+    ),
     (
         "a full bucket forgets its trace",
         TokenBucket,
         "if is_sound_1 and full + list_1[1] > now then",
         "if full > now then",
     ),
-    ("a trace is kept for ever", TokenBucket, "if is_sound_1 and full + list_1[1] > now then", "if is_sound_1 then"),
+    (
+        "a trace is kept for ever",
+        TokenBucket,
+        "if is_sound_1 and full + list_1[1] > now then",
+        "if is_sound_1 then",
+    ),
     (
         "a trace expires with its bucket",
         TokenBucket,
         "local free_at_1 = now + ahead_1 + t_1[1]",
         "local free_at_1 = now + ahead_1",
     ),
-    ("a window owes without bound", FixedWindow, "math.min(cost_1, amount_1 * 8 - used_1)", "cost_1"),
-    ("a calendar window owes without bound", CALENDAR, "math.min(cost_1, amount_1 * 8 - used_1)", "cost_1"),
-    ("a first hit owes nothing", WindowFromFirstHit, "math.min(cost_1, amount_1 * 8 - used_1)", "0"),
-    ("a sliding window forgives a debt", SlidingWindow, "current_1 + 1000000000000000", "current_1"),
+    (
+        "a window owes without bound",
+        FixedWindow,
+        "math.min(cost_1, amount_1 * 8 - used_1)",
+        "cost_1",
+    ),
+    (
+        "a calendar window owes without bound",
+        CALENDAR,
+        "math.min(cost_1, amount_1 * 8 - used_1)",
+        "cost_1",
+    ),
+    (
+        "a first hit owes nothing",
+        WindowFromFirstHit,
+        "math.min(cost_1, amount_1 * 8 - used_1)",
+        "0",
+    ),
+    (
+        "a sliding window forgives a debt",
+        SlidingWindow,
+        "current_1 + 1000000000000000",
+        "current_1",
+    ),
     (
         "a sliding window forgives the debt of the window before",
         SlidingWindow,
         "if previous_1 > amount_1 then",
         "if false then",
     ),
-    ("sliding buckets owe without bound", BUCKETS, "math.min(amount_1 * 8, 4294967295) - used_1", "cost_1"),
-    ("a log owes without bound", SlidingLog, "math.min(amount_1 * 8, amount_1 + 100000) - used_1", "cost_1"),
+    (
+        "sliding buckets owe without bound",
+        BUCKETS,
+        "math.min(amount_1 * 8, 4294967295) - used_1",
+        "cost_1",
+    ),
+    (
+        "a log owes without bound",
+        SlidingLog,
+        "math.min(amount_1 * 8, amount_1 + 100000) - used_1",
+        "cost_1",
+    ),
 ];
 
 #[test]
 fn every_mistake_in_the_scripts_of_reservations_is_found() {
     let mut redis = InRedis::new();
     find_mutants(MUTANTS, |algorithm, alter| {
-        (0..20).any(|seed| stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), alter).is_err())
+        (0..20).any(|seed| {
+            stream::compare(&mut redis, &mut Stream::reserving(seed, algorithm), alter).is_err()
+        })
     });
 }

@@ -14,17 +14,36 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
     let bucket = |name, amount| Policy::token_bucket(name, Quota::per_day(amount));
     let daily = Policy::fixed_window("daily", Quota::per_day(500));
     let limiter = |policies: Vec<Policy>| patient_limiter(store.clone(), policies);
-    let limiters =
-        [limiter(vec![bucket("a", 300)]), limiter(vec![bucket("b", 400), daily.clone()]), limiter(vec![daily])];
+    let limiters = [
+        limiter(vec![bucket("a", 300)]),
+        limiter(vec![bucket("b", 400), daily.clone()]),
+        limiter(vec![daily]),
+    ];
     let before = server.calls("evalsha") + server.calls("eval");
     let tasks: Vec<_> = (0..3_000_u64)
         .map(|at| {
             let limiter = limiters[at as usize % 3].clone();
             let cost = Cost::new(1 + at % 2);
             tokio::spawn(async move {
-                let key = if at % 5 == 0 { "hot".to_owned() } else { format!("key {}", at % 7) };
-                let decision = limiter.check(key.as_str()).cost(cost).await.expect("a decision");
-                (key, at % 3, if decision.is_allowed() { cost.units() } else { 0 })
+                let key = if at % 5 == 0 {
+                    "hot".to_owned()
+                } else {
+                    format!("key {}", at % 7)
+                };
+                let decision = limiter
+                    .check(key.as_str())
+                    .cost(cost)
+                    .await
+                    .expect("a decision");
+                (
+                    key,
+                    at % 3,
+                    if decision.is_allowed() {
+                        cost.units()
+                    } else {
+                        0
+                    },
+                )
             })
         })
         .collect();
@@ -34,23 +53,43 @@ async fn mixed_checks_from_many_tasks_spend_exactly_the_quotas() {
         *spent.entry((key, limiter)).or_default() += units;
     }
     for ((key, limiter), units) in &spent {
-        let of = |limiter| spent.get(&(key.clone(), limiter)).copied().unwrap_or_default();
-        let left = limiters[*limiter as usize].peek(key.as_str()).await.expect("a decision");
+        let of = |limiter| {
+            spent
+                .get(&(key.clone(), limiter))
+                .copied()
+                .unwrap_or_default()
+        };
+        let left = limiters[*limiter as usize]
+            .peek(key.as_str())
+            .await
+            .expect("a decision");
         for state in left.states() {
             let expected = match state.policy().name() {
                 "a" => 300 - of(0),
                 "b" => 400 - of(1),
                 _ => 500 - of(1) - of(2),
             };
-            assert_eq!(state.remaining(), expected, "{key} {limiter} {units} {state:?}");
+            assert_eq!(
+                state.remaining(),
+                expected,
+                "{key} {limiter} {units} {state:?}"
+            );
         }
     }
     let calls = server.calls("evalsha") + server.calls("eval") - before;
-    assert!(calls < 3_000, "{calls} calls for 3000 checks: they were gathered");
+    assert!(
+        calls < 3_000,
+        "{calls} calls for 3000 checks: they were gathered"
+    );
 }
 
 /// Lets so many callers check keys of their own, one after the other. Returns the calls of scripts for each check.
-async fn calls_per_check(server: &RedisServer, limiter: &Limiter, callers: u64, checks: u64) -> f64 {
+async fn calls_per_check(
+    server: &RedisServer,
+    limiter: &Limiter,
+    callers: u64,
+    checks: u64,
+) -> f64 {
     let calls = || server.calls("evalsha") + server.calls("eval");
     let before = calls();
     let tasks: Vec<_> = (0..callers)
@@ -58,7 +97,13 @@ async fn calls_per_check(server: &RedisServer, limiter: &Limiter, callers: u64, 
             let limiter = limiter.clone();
             tokio::spawn(async move {
                 for at in 0..checks {
-                    assert!(limiter.check((caller, at)).await.expect("a decision").is_allowed());
+                    assert!(
+                        limiter
+                            .check((caller, at))
+                            .await
+                            .expect("a decision")
+                            .is_allowed()
+                    );
                 }
             })
         })
@@ -76,13 +121,22 @@ async fn callers_share_their_calls_when_they_are_more_than_sixteen() {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let limiter = patient_limiter(store, Policy::fixed_window("p", Quota::per_day(1_000_000)));
     // The worker starts with the first check.
-    assert!(limiter.check("first").await.expect("a decision").is_allowed());
+    assert!(
+        limiter
+            .check("first")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
     let few = calls_per_check(&server, &limiter, 16, 200).await;
     let many = calls_per_check(&server, &limiter, 48, 200).await;
     // After the many, few callers send their own checks again.
     calls_per_check(&server, &limiter, 4, 200).await;
     let again = calls_per_check(&server, &limiter, 4, 200).await;
-    assert!(few > 0.9 && many < 0.6 && again > 0.9, "{few} {many} {again}");
+    assert!(
+        few > 0.9 && many < 0.6 && again > 0.9,
+        "{few} {many} {again}"
+    );
 }
 
 #[tokio::test]
@@ -108,7 +162,11 @@ async fn dropped_futures_do_not_change_the_answers_of_others() {
                 // Each key has a cost of its own, so that an answer to the wrong caller is found.
                 tokio::spawn(async move {
                     let cost = 1 + at;
-                    let decision = limiter.check((round, at)).cost(Cost::new(cost)).await.expect("a decision");
+                    let decision = limiter
+                        .check((round, at))
+                        .cost(Cost::new(cost))
+                        .await
+                        .expect("a decision");
                     let left = decision.states().next().expect("a state").remaining();
                     assert_eq!(left, 1_000_000 - cost);
                 })
@@ -121,7 +179,11 @@ async fn dropped_futures_do_not_change_the_answers_of_others() {
             }
         }
         for task in tasks {
-            assert!(task.await.map_or_else(|error| error.is_cancelled(), |()| true), "a wrong answer");
+            assert!(
+                task.await
+                    .map_or_else(|error| error.is_cancelled(), |()| true),
+                "a wrong answer"
+            );
         }
     }
     assert!(limiter.check("last").await.is_ok());

@@ -17,9 +17,13 @@ const NOTHING: Quota = Quota::per_minute(0);
 
 /// Returns blocked sets of every algorithm: alone, beside a policy that does not block, and leased.
 fn blocked_sets() -> Vec<PolicySet> {
-    let mut sets = vec![PolicySet::from(Policy::token_bucket("leased", NOTHING).leased(Lease::new()))];
+    let mut sets = vec![PolicySet::from(
+        Policy::token_bucket("leased", NOTHING).leased(Lease::new()),
+    )];
     for algorithm in ALGORITHMS {
-        let Ok(policy) = Policy::try_new("nothing", algorithm, NOTHING) else { continue };
+        let Ok(policy) = Policy::try_new("nothing", algorithm, NOTHING) else {
+            continue;
+        };
         sets.extend([policy.clone().into(), [DAY, policy].into()]);
     }
     assert!(sets.len() > 14, "{}", sets.len());
@@ -28,7 +32,10 @@ fn blocked_sets() -> Vec<PolicySet> {
 
 /// Tests each call of a limiter, and the same calls of its store without a limiter.
 async fn every_call_is_blocked(store: &(impl Store + Clone), policies: &PolicySet) {
-    let limiter = Limiter::builder(store.clone()).policies(policies.clone()).deadline(PATIENCE).build();
+    let limiter = Limiter::builder(store.clone())
+        .policies(policies.clone())
+        .deadline(PATIENCE)
+        .build();
     let (key, wait) = (Key::new("acme"), Duration::from_secs(3_600));
     let id = ReservationId::try_new("one").expect("an id");
     let check = Check::new(policies, &key, Cost::ONE);
@@ -39,27 +46,78 @@ async fn every_call_is_blocked(store: &(impl Store + Clone), policies: &PolicySe
         limiter.check("acme").tag("ann").await,
         limiter.check("acme").wait(wait).await,
         limiter.check("acme").cost(Cost::new(9)).wait(wait).await,
-        limiter.reserve("acme", Cost::new(9)).id(id.clone()).await.map(|held| held.decision().clone()),
-        limiter.reserve("acme", Cost::new(9)).capped().wait(wait).await.map(|held| held.decision().clone()),
+        limiter
+            .reserve("acme", Cost::new(9))
+            .id(id.clone())
+            .await
+            .map(|held| held.decision().clone()),
+        limiter
+            .reserve("acme", Cost::new(9))
+            .capped()
+            .wait(wait)
+            .await
+            .map(|held| held.decision().clone()),
         store.check(check).await,
         store.look(check).await,
         store.reserve(check, &id, wait).await,
     ];
     for (at, decision) in decisions.into_iter().enumerate() {
         let decision = decision.unwrap_or_else(|error| panic!("{at}: {error}, {policies:?}"));
-        assert!(decision.is_denied() && decision.is_blocked() && !decision.is_degraded(), "{at}: {decision:?}");
-        assert_eq!((decision.retry_after(), decision.delay()), (None, Duration::ZERO), "{at}: {decision:?}");
+        assert!(
+            decision.is_denied() && decision.is_blocked() && !decision.is_degraded(),
+            "{at}: {decision:?}"
+        );
+        assert_eq!(
+            (decision.retry_after(), decision.delay()),
+            (None, Duration::ZERO),
+            "{at}: {decision:?}"
+        );
         for state in decision.states() {
-            assert_eq!((state.remaining(), state.retry_after()), (0, None), "{at}: {decision:?}");
-            assert_eq!(state.is_exceeded(), state.policy().quota().is_blocked(), "{at}: {decision:?}");
+            assert_eq!(
+                (state.remaining(), state.retry_after()),
+                (0, None),
+                "{at}: {decision:?}"
+            );
+            assert_eq!(
+                state.is_exceeded(),
+                state.policy().quota().is_blocked(),
+                "{at}: {decision:?}"
+            );
         }
-        assert!(decision.strictest().expect("a policy").policy().quota().is_blocked(), "{at}: {decision:?}");
+        assert!(
+            decision
+                .strictest()
+                .expect("a policy")
+                .policy()
+                .quota()
+                .is_blocked(),
+            "{at}: {decision:?}"
+        );
     }
-    assert!(limiter.peek("acme").await.expect("a state").states().all(|state| state.remaining() == 0));
-    limiter.refund("acme", Cost::ONE).await.expect("nothing to refund");
+    assert!(
+        limiter
+            .peek("acme")
+            .await
+            .expect("a state")
+            .states()
+            .all(|state| state.remaining() == 0)
+    );
+    limiter
+        .refund("acme", Cost::ONE)
+        .await
+        .expect("nothing to refund");
     store.refund(check, None).await.expect("nothing to refund");
-    assert_eq!(limiter.commit("acme", &id, Cost::ONE).await.expect("an answer"), Settlement::Lapsed);
-    assert_eq!(store.commit(check, &id).await.expect("an answer"), Settlement::Lapsed);
+    assert_eq!(
+        limiter
+            .commit("acme", &id, Cost::ONE)
+            .await
+            .expect("an answer"),
+        Settlement::Lapsed
+    );
+    assert_eq!(
+        store.commit(check, &id).await.expect("an answer"),
+        Settlement::Lapsed
+    );
 }
 
 #[tokio::test]
@@ -79,9 +137,18 @@ async fn a_policy_of_nothing_costs_no_call_to_redis_and_is_blocked_in_an_outage_
     let before = calls();
     // The replicas of a limiter count themselves with a script: these limiters have none.
     for policies in blocked_sets() {
-        let limiter =
-            Limiter::builder(store.clone()).policies(policies).deadline(PATIENCE).on_outage(Outage::Closed).build();
-        assert!(limiter.check("acme").await.expect("a decision").is_blocked());
+        let limiter = Limiter::builder(store.clone())
+            .policies(policies)
+            .deadline(PATIENCE)
+            .on_outage(Outage::Closed)
+            .build();
+        assert!(
+            limiter
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_blocked()
+        );
     }
     assert_eq!(calls(), before);
     for policies in blocked_sets() {
@@ -90,9 +157,15 @@ async fn a_policy_of_nothing_costs_no_call_to_redis_and_is_blocked_in_an_outage_
     server.kill();
     for policies in blocked_sets() {
         for outage in [Outage::default(), Outage::Open, Outage::Closed] {
-            let limiter = Limiter::builder(store.clone()).policies(policies.clone()).on_outage(outage).build();
+            let limiter = Limiter::builder(store.clone())
+                .policies(policies.clone())
+                .on_outage(outage)
+                .build();
             let decision = limiter.check("acme").await.expect("a decision");
-            assert!(decision.is_blocked() && !decision.is_degraded(), "{outage:?}: {decision:?}");
+            assert!(
+                decision.is_blocked() && !decision.is_degraded(),
+                "{outage:?}: {decision:?}"
+            );
         }
     }
 }
@@ -100,11 +173,35 @@ async fn a_policy_of_nothing_costs_no_call_to_redis_and_is_blocked_in_an_outage_
 #[tokio::test]
 async fn a_counter_continues_after_a_block_and_may_be_reset_within_one() {
     let denied_keys = DeniedKeys::with_plain_keys(10);
-    let limiter = Limiter::builder(MemoryStore::new()).policies(DAY).denied_keys(denied_keys.clone()).build();
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policies(DAY)
+        .denied_keys(denied_keys.clone())
+        .build();
     let blocked = limiter.with_policies(DAY.with_quota(Quota::per_day(0)).expect("a policy"));
-    let left = async || limiter.peek("acme").await.expect("a state").state("day").expect("a policy").remaining();
-    assert!(limiter.check("acme").cost(Cost::new(4)).await.expect("a decision").is_allowed());
-    assert!(blocked.check("acme").await.expect("a decision").is_blocked());
+    let left = async || {
+        limiter
+            .peek("acme")
+            .await
+            .expect("a state")
+            .state("day")
+            .expect("a policy")
+            .remaining()
+    };
+    assert!(
+        limiter
+            .check("acme")
+            .cost(Cost::new(4))
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    assert!(
+        blocked
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_blocked()
+    );
     assert_eq!((left().await, denied_keys.total()), (6, 1));
     blocked.reset("acme").await.expect("a reset");
     assert_eq!(left().await, 10);

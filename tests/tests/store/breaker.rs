@@ -20,7 +20,11 @@ pub(crate) const SHORT: Duration = Duration::from_millis(30);
 const LARGE: Policy = Policy::fixed_window("large", Quota::per_day(1_000_000));
 
 pub(crate) fn limiter(store: &RedisStore, deadline: Duration, outage: Outage) -> Limiter {
-    Limiter::builder(store.clone()).policies(LARGE).deadline(deadline).on_outage(outage).build()
+    Limiter::builder(store.clone())
+        .policies(LARGE)
+        .deadline(deadline)
+        .on_outage(outage)
+        .build()
 }
 
 pub(crate) async fn spent(limiter: &Limiter, key: &str) -> u64 {
@@ -28,7 +32,10 @@ pub(crate) async fn spent(limiter: &Limiter, key: &str) -> u64 {
 }
 
 pub(crate) async fn available_again(store: &RedisStore) {
-    wait::until_async("a probe to be answered", PATIENCE, async || store.is_available()).await;
+    wait::until_async("a probe to be answered", PATIENCE, async || {
+        store.is_available()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -36,7 +43,10 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     // No replica is counted, so each call of a script is a check.
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::local(1)));
+    let (patient, short) = (
+        limiter(&store, PATIENCE, Outage::Closed),
+        limiter(&store, SHORT, Outage::local(1)),
+    );
     assert_eq!(spent(&patient, "acme").await, 0);
     let before = server.calls("evalsha");
     server.pause();
@@ -47,8 +57,12 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
     }
     assert!(!store.is_available());
     for _ in 0..10_000 {
-        let decision =
-            short.check("acme").into_future().into_ready().expect("at once").expect("the local share decides");
+        let decision = short
+            .check("acme")
+            .into_future()
+            .into_ready()
+            .expect("at once")
+            .expect("the local share decides");
         assert_eq!(decision.degraded(), Some(ErrorKind::CircuitOpen));
     }
     server.resume();
@@ -60,26 +74,46 @@ async fn three_timeouts_open_the_breaker_and_then_nothing_is_sent_and_nothing_wa
 }
 
 #[tokio::test]
-async fn a_check_with_an_open_breaker_is_decided_at_once_and_takes_no_more_allocations_than_in_process() {
+async fn a_check_with_an_open_breaker_is_decided_at_once_and_takes_no_more_allocations_than_in_process()
+ {
     let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
     let away = limiter(&store, PATIENCE, Outage::default());
     let local = Limiter::new(tollgate::MemoryStore::new(), LARGE);
-    assert_eq!(away.check("acme").await.expect("a decision").degraded(), Some(ErrorKind::ConnectionRefused));
+    assert_eq!(
+        away.check("acme").await.expect("a decision").degraded(),
+        Some(ErrorKind::ConnectionRefused)
+    );
     assert!(!store.is_available());
     let allocations = |limiter: &Limiter| {
-        let decide = || assert!(limiter.check("acme").into_future().into_ready().expect("at once").is_ok());
+        let decide = || {
+            assert!(
+                limiter
+                    .check("acme")
+                    .into_future()
+                    .into_ready()
+                    .expect("at once")
+                    .is_ok()
+            )
+        };
         // The first check stores the state of the key.
         decide();
         allocation_counter::measure(decide).count_total
     };
-    assert_eq!((allocations(&away), allocations(&local)), (0, 0), "allocations of a check");
+    assert_eq!(
+        (allocations(&away), allocations(&local)),
+        (0, 0),
+        "allocations of a check"
+    );
 }
 
 #[tokio::test]
 async fn checks_that_wait_when_the_breaker_opens_are_answered_at_once() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE * 3, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let (patient, short) = (
+        limiter(&store, PATIENCE * 3, Outage::Closed),
+        limiter(&store, SHORT, Outage::Open),
+    );
     assert_eq!(spent(&patient, "acme").await, 0);
     server.pause();
     // More checks than are sent at once: the rest waits in the queue.
@@ -90,7 +124,10 @@ async fn checks_that_wait_when_the_breaker_opens_are_answered_at_once() {
         })
         .collect();
     for _ in 0..3 {
-        assert_eq!(short.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+        assert_eq!(
+            short.check("acme").await.expect("open").degraded(),
+            Some(ErrorKind::Timeout)
+        );
     }
     assert!(!store.is_available());
     let mut errors = BTreeSet::new();
@@ -99,8 +136,16 @@ async fn checks_that_wait_when_the_breaker_opens_are_answered_at_once() {
         let error = waiting.await.expect("a task").expect_err("no decision");
         errors.insert((error.kind().as_str(), error.to_string()));
     }
-    assert!(errors.contains(&("timeout", "redis did not answer in time".to_owned())), "{errors:?}");
-    assert!(errors.iter().all(|(reason, _)| ["timeout", "breaker"].contains(reason)), "{errors:?}");
+    assert!(
+        errors.contains(&("timeout", "redis did not answer in time".to_owned())),
+        "{errors:?}"
+    );
+    assert!(
+        errors
+            .iter()
+            .all(|(reason, _)| ["timeout", "breaker"].contains(reason)),
+        "{errors:?}"
+    );
     server.resume();
     available_again(&store).await;
     assert!(patient.check("other").await.is_ok());
@@ -127,11 +172,17 @@ async fn a_check_dropped_before_its_deadline_is_no_timeout() {
 async fn answers_between_timeouts_keep_the_breaker_closed() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let (patient, short) = (
+        limiter(&store, PATIENCE, Outage::Closed),
+        limiter(&store, SHORT, Outage::Open),
+    );
     for _ in 0..4 {
         server.pause();
         for _ in 0..2 {
-            assert_eq!(short.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+            assert_eq!(
+                short.check("acme").await.expect("open").degraded(),
+                Some(ErrorKind::Timeout)
+            );
         }
         server.resume();
         assert!(patient.check("acme").await.is_ok());
@@ -142,9 +193,22 @@ async fn answers_between_timeouts_keep_the_breaker_closed() {
 #[tokio::test]
 async fn refusals_by_configuration_do_not_open_the_breaker() {
     let server = RedisServer::start();
-    let rights = ["ACL", "SETUSER", "less", "on", ">secret", "~tollgate:*", "+eval", "+evalsha", "+get", "+ping"];
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "less",
+        "on",
+        ">secret",
+        "~tollgate:*",
+        "+eval",
+        "+evalsha",
+        "+get",
+        "+ping",
+    ];
     assert!(!server.command(&rights).is_error());
-    let store = RedisStore::connect(format!("redis://less:secret@{}", server.addr())).await.expect("a store");
+    let store = RedisStore::connect(format!("redis://less:secret@{}", server.addr()))
+        .await
+        .expect("a store");
     let limiter = limiter(&store, PATIENCE, Outage::Closed);
     for _ in 0..10 {
         let error = limiter.check("acme").await.expect_err("a right is missing");
@@ -157,7 +221,11 @@ async fn refusals_by_configuration_do_not_open_the_breaker() {
 async fn no_check_connects_while_the_breaker_is_open_and_one_connection_is_made_after() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
+    let store = RedisStore::builder(proxy.url())
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await
+        .expect("a store");
     // A call on the closing connection may wait for its deadline, which has to be shorter than that of the test.
     let limiter = limiter(&store, PATIENCE / 10, Outage::Open);
     wait::until_async("the store decides", PATIENCE, async || {
@@ -195,7 +263,11 @@ async fn no_check_connects_while_the_breaker_is_open_and_one_connection_is_made_
     for task in hammering {
         task.await.expect("a task");
     }
-    assert_eq!(stats("total_connections_received") - before, 1, "for 16 tasks");
+    assert_eq!(
+        stats("total_connections_received") - before,
+        1,
+        "for 16 tasks"
+    );
 }
 
 /// The late answers to two checks are refusals. So two more timeouts are not three in a row.
@@ -203,18 +275,27 @@ async fn no_check_connects_while_the_breaker_is_open_and_one_connection_is_made_
 async fn a_refusal_is_an_answer_between_timeouts() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let (patient, short) = (
+        limiter(&store, PATIENCE, Outage::Closed),
+        limiter(&store, SHORT, Outage::Open),
+    );
     assert!(patient.check("acme").await.is_ok());
     refusing_state::OUT_OF_MEMORY.enter(&server);
     for round in 1..=3 {
         server.pause();
         for _ in 0..2 {
-            assert_eq!(short.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+            assert_eq!(
+                short.check("acme").await.expect("open").degraded(),
+                Some(ErrorKind::Timeout)
+            );
         }
         assert!(store.is_available(), "round {round}");
         server.resume();
         // The answers come in order, so both late answers are here.
-        let error = patient.check("acme").await.expect_err("the server has no memory");
+        let error = patient
+            .check("acme")
+            .await
+            .expect_err("the server has no memory");
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     }
 }
@@ -223,12 +304,17 @@ async fn a_refusal_is_an_answer_between_timeouts() {
 async fn a_check_is_charged_once_at_most_through_a_stall() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::default()));
+    let (patient, short) = (
+        limiter(&store, PATIENCE, Outage::Closed),
+        limiter(&store, SHORT, Outage::default()),
+    );
     for stall in [150, 700, 1_500].map(Duration::from_millis) {
         let key = format!("{stall:?}");
         // Both scripts are loaded, so that every call that is sent is charged.
         for warm in [1, 4] {
-            let callers: Vec<_> = (0..warm).map(|_| tokio::spawn(patient.check("warm").into_future())).collect();
+            let callers: Vec<_> = (0..warm)
+                .map(|_| tokio::spawn(patient.check("warm").into_future()))
+                .collect();
             for caller in callers {
                 assert!(caller.await.expect("a task").is_ok());
             }
@@ -237,9 +323,17 @@ async fn a_check_is_charged_once_at_most_through_a_stall() {
         let began = Instant::now();
         let mut calls = 0;
         while calls == 0 || began.elapsed() < stall {
-            let callers: Vec<_> = (0..4).map(|_| tokio::spawn(short.check(key.as_str()).into_future())).collect();
+            let callers: Vec<_> = (0..4)
+                .map(|_| tokio::spawn(short.check(key.as_str()).into_future()))
+                .collect();
             for caller in callers {
-                assert!(caller.await.expect("a task").expect("the local share decides").is_degraded());
+                assert!(
+                    caller
+                        .await
+                        .expect("a task")
+                        .expect("the local share decides")
+                        .is_degraded()
+                );
                 calls += 1;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -248,7 +342,10 @@ async fn a_check_is_charged_once_at_most_through_a_stall() {
         available_again(&store).await;
         let charged = spent(&patient, &key).await;
         assert!(charged <= calls);
-        assert!((1..=8).contains(&charged), "the calls sent before the breaker opened: {charged}");
+        assert!(
+            (1..=8).contains(&charged),
+            "the calls sent before the breaker opened: {charged}"
+        );
     }
 }
 
@@ -258,24 +355,40 @@ fn an_outage_does_not_outlive_the_runtime_that_probed() {
     let store = RedisStore::open(server.url()).expect("a store");
     let short = limiter(&store, SHORT, Outage::Open);
     let run = |work: &dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>| {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work());
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+            .block_on(work());
     };
     server.pause();
     let one = short.clone();
     run(&|| {
         let short = one.clone();
-        Box::pin(
-            async move { while short.check("acme").await.expect("open").degraded() != Some(ErrorKind::CircuitOpen) {} },
-        )
+        Box::pin(async move {
+            while short.check("acme").await.expect("open").degraded()
+                != Some(ErrorKind::CircuitOpen)
+            {}
+        })
     });
-    assert!(store.is_available(), "no probe is left, so checks are sent again");
+    assert!(
+        store.is_available(),
+        "no probe is left, so checks are sent again"
+    );
     // The second time one timeout is enough.
     run(&|| {
         let short = short.clone();
         Box::pin(async move {
             let mut reasons = Vec::new();
             while !reasons.contains(&"breaker") && reasons.len() < 10 {
-                reasons.extend(short.check("acme").await.expect("open").degraded().map(ErrorKind::as_str));
+                reasons.extend(
+                    short
+                        .check("acme")
+                        .await
+                        .expect("open")
+                        .degraded()
+                        .map(ErrorKind::as_str),
+                );
             }
             assert_eq!(reasons, ["timeout", "breaker"]);
         })
@@ -285,7 +398,10 @@ fn an_outage_does_not_outlive_the_runtime_that_probed() {
     run(&|| {
         let patient = patient.clone();
         Box::pin(async move {
-            wait::until_async("the store decides", PATIENCE, async || patient.check("acme").await.is_ok()).await;
+            wait::until_async("the store decides", PATIENCE, async || {
+                patient.check("acme").await.is_ok()
+            })
+            .await;
         })
     });
 }
@@ -294,15 +410,22 @@ fn an_outage_does_not_outlive_the_runtime_that_probed() {
 #[tokio::test]
 async fn a_replica_refuses_once_per_connection() {
     let server = RedisServer::start();
-    let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).expect("a pool");
-    for store in [RedisStore::open(server.url()).expect("a store"), RedisStore::open(pool.clone()).expect("a store")] {
+    let pool = Config::from_url(server.url())
+        .create_pool(Some(Runtime::Tokio1))
+        .expect("a pool");
+    for store in [
+        RedisStore::open(server.url()).expect("a store"),
+        RedisStore::open(pool.clone()).expect("a store"),
+    ] {
         server.command(&["CONFIG", "RESETSTAT"]);
         let limiter = limiter(&store, PATIENCE, Outage::Closed);
         assert!(limiter.check("acme").await.is_ok());
         server.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let refused = || {
             let errors = server.info("errorstats");
-            errors.get("errorstat_READONLY").map_or(0, |it| it.trim_start_matches("count=").parse().expect("a number"))
+            errors.get("errorstat_READONLY").map_or(0, |it| {
+                it.trim_start_matches("count=").parse().expect("a number")
+            })
         };
         wait::until_async("three refusals", PATIENCE, async || {
             let error = limiter.check("acme").await.expect_err("a replica");
@@ -310,11 +433,20 @@ async fn a_replica_refuses_once_per_connection() {
             refused() >= 3
         })
         .await;
-        let connections: u64 = server.info("stats")["total_connections_received"].parse().expect("a number");
+        let connections: u64 = server.info("stats")["total_connections_received"]
+            .parse()
+            .expect("a number");
         // The first connection of the pool was made before the statistics were reset.
-        assert!(refused() <= connections + 1, "{} READONLY on {connections} connections", refused());
+        assert!(
+            refused() <= connections + 1,
+            "{} READONLY on {connections} connections",
+            refused()
+        );
         server.command(&["REPLICAOF", "NO", "ONE"]);
-        wait::until_async("the store decides again", PATIENCE, async || limiter.check("acme").await.is_ok()).await;
+        wait::until_async("the store decides again", PATIENCE, async || {
+            limiter.check("acme").await.is_ok()
+        })
+        .await;
     }
     assert!(pool.status().size <= 1, "{:?}", pool.status());
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate::{Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, store::Clock};
+use tollgate::{
+    Cost, Costs, ErrorKind, Key, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore,
+    store::Clock,
+};
 use tollgate_test_support::{patient_limiter, remaining_of_each};
 use tollgate_tests::RedisServer;
 
@@ -13,7 +16,10 @@ const TOKENS: Policy = Policy::fixed_window("tokens", Quota::per_day(10_000));
 /// Returns a limiter over requests and tokens on each store.
 async fn limiters(server: &RedisServer) -> [Limiter; 2] {
     let redis = RedisStore::connect(server.url()).await.expect("a store");
-    [patient_limiter(redis, [REQUESTS, TOKENS]), patient_limiter(MemoryStore::new(), [REQUESTS, TOKENS])]
+    [
+        patient_limiter(redis, [REQUESTS, TOKENS]),
+        patient_limiter(MemoryStore::new(), [REQUESTS, TOKENS]),
+    ]
 }
 
 fn costs(tokens: u64) -> Costs {
@@ -24,24 +30,78 @@ fn costs(tokens: u64) -> Costs {
 async fn a_request_and_its_tokens_are_charged_together_or_not_at_all() {
     let server = RedisServer::start();
     for limiter in limiters(&server).await {
-        let decision = limiter.check("acme").cost(costs(850)).await.expect("a decision");
+        let decision = limiter
+            .check("acme")
+            .cost(costs(850))
+            .await
+            .expect("a decision");
         assert!(decision.is_allowed());
-        assert_eq!(decision.states().map(|state| state.cost().units()).collect::<Vec<_>>(), [1, 850]);
+        assert_eq!(
+            decision
+                .states()
+                .map(|state| state.cost().units())
+                .collect::<Vec<_>>(),
+            [1, 850]
+        );
         assert_eq!(decision.cost(), Cost::new(850), "the greatest");
         assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_150]);
 
-        let decision = limiter.check("acme").cost(costs(9_151)).await.expect("a decision");
+        let decision = limiter
+            .check("acme")
+            .cost(costs(9_151))
+            .await
+            .expect("a decision");
         assert!(decision.is_denied());
-        assert_eq!(decision.states().map(|state| state.is_exceeded()).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(decision.strictest().map(|state| state.policy().name().to_owned()).as_deref(), Some("tokens"));
+        assert_eq!(
+            decision
+                .states()
+                .map(|state| state.is_exceeded())
+                .collect::<Vec<_>>(),
+            [false, true]
+        );
+        assert_eq!(
+            decision
+                .strictest()
+                .map(|state| state.policy().name().to_owned())
+                .as_deref(),
+            Some("tokens")
+        );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_150]);
         // The process remembers the denial for these costs alone.
-        assert!(limiter.check("acme").cost(costs(9_151)).await.expect("a decision").is_denied());
-        assert!(limiter.check("acme").cost(costs(9_150)).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check("acme")
+                .cost(costs(9_151))
+                .await
+                .expect("a decision")
+                .is_denied()
+        );
+        assert!(
+            limiter
+                .check("acme")
+                .cost(costs(9_150))
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [58, 0]);
         // A policy at no cost does not deny.
-        assert!(limiter.check("acme").cost(costs(0)).await.expect("a decision").is_allowed());
-        assert!(limiter.check("acme").cost(Costs::new(Cost::ONE)).await.expect("a decision").is_denied());
+        assert!(
+            limiter
+                .check("acme")
+                .cost(costs(0))
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+        assert!(
+            limiter
+                .check("acme")
+                .cost(Costs::new(Cost::ONE))
+                .await
+                .expect("a decision")
+                .is_denied()
+        );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [57, 0]);
     }
 }
@@ -56,7 +116,11 @@ async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
             let limiter = limiter.clone();
             callers.spawn(async move {
                 let (key, tokens) = (at % KEYS, at * 37 % 400);
-                let decision = limiter.check(key).cost(costs(tokens)).await.expect("a decision");
+                let decision = limiter
+                    .check(key)
+                    .cost(costs(tokens))
+                    .await
+                    .expect("a decision");
                 (key, tokens, decision.is_allowed())
             });
         }
@@ -64,13 +128,19 @@ async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
         let mut denied = 0;
         for (key, tokens, is_allowed) in callers.join_all().await {
             match is_allowed {
-                true => spent[key as usize] = (spent[key as usize].0 + 1, spent[key as usize].1 + tokens),
+                true => {
+                    spent[key as usize] =
+                        (spent[key as usize].0 + 1, spent[key as usize].1 + tokens)
+                }
                 false => denied += 1,
             }
         }
         assert!(denied > 0);
         for (key, (requests, tokens)) in (0_u64..).zip(spent) {
-            assert_eq!(remaining_of_each(&limiter, key).await, [60 - requests, 10_000 - tokens]);
+            assert_eq!(
+                remaining_of_each(&limiter, key).await,
+                [60 - requests, 10_000 - tokens]
+            );
         }
     }
 }
@@ -79,13 +149,29 @@ async fn checks_of_many_callers_and_costs_at_a_time_add_up() {
 async fn a_part_of_each_cost_is_refunded() {
     let server = RedisServer::start();
     for limiter in limiters(&server).await {
-        let decision = limiter.check("acme").cost(costs(850)).await.expect("a decision");
-        limiter.refund("acme", Costs::new(Cost::ZERO).with("tokens", 600_u64)).of(&decision).await.expect("a refund");
+        let decision = limiter
+            .check("acme")
+            .cost(costs(850))
+            .await
+            .expect("a decision");
+        limiter
+            .refund("acme", Costs::new(Cost::ZERO).with("tokens", 600_u64))
+            .of(&decision)
+            .await
+            .expect("a refund");
         assert_eq!(remaining_of_each(&limiter, "acme").await, [59, 9_750]);
         // No more than was spent on each policy.
-        limiter.refund("acme", Cost::new(200)).of(&decision).await.expect("a refund");
+        limiter
+            .refund("acme", Cost::new(200))
+            .of(&decision)
+            .await
+            .expect("a refund");
         assert_eq!(remaining_of_each(&limiter, "acme").await, [60, 9_950]);
-        let error = limiter.refund("acme", [("tokns", 1)]).of(&decision).await.expect_err("no such policy");
+        let error = limiter
+            .refund("acme", [("tokns", 1)])
+            .of(&decision)
+            .await
+            .expect_err("no such policy");
         assert_eq!(error.kind(), ErrorKind::Config);
     }
 }
@@ -94,22 +180,44 @@ async fn a_part_of_each_cost_is_refunded() {
 async fn costs_that_fit_no_policy_of_the_limiter_are_errors_and_spend_nothing() {
     let server = RedisServer::start();
     for limiter in limiters(&server).await {
-        let error = async |costs: Costs| limiter.check("acme").cost(costs).await.expect_err("wrong costs");
+        let error = async |costs: Costs| {
+            limiter
+                .check("acme")
+                .cost(costs)
+                .await
+                .expect_err("wrong costs")
+        };
         let unknown = error([("requests", 1), ("tokns", 5)].into()).await;
         assert_eq!(unknown.kind(), ErrorKind::Config);
-        assert_eq!(unknown.to_string(), r#"costs name policy "tokns", which is not in the set requests, tokens"#);
+        assert_eq!(
+            unknown.to_string(),
+            r#"costs name policy "tokns", which is not in the set requests, tokens"#
+        );
         let missing = error([("requests", 1)].into()).await;
         assert_eq!(missing.to_string(), r#"costs do not name policy "tokens""#);
         let too_many = error(costs(10_001)).await;
         assert_eq!(too_many.kind(), ErrorKind::CostExceedsBurst);
-        assert_eq!(too_many.to_string(), "cost 10001 exceeds the burst 10000 of policy tokens");
+        assert_eq!(
+            too_many.to_string(),
+            "cost 10001 exceeds the burst 10000 of policy tokens"
+        );
         assert_eq!(remaining_of_each(&limiter, "acme").await, [60, 10_000]);
         // Each cost is compared with its own burst.
-        assert!(limiter.check("acme").cost(costs(10_000)).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check("acme")
+                .cost(costs(10_000))
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
     }
     // A peek, a check, and a count of the replicas.
     let sent = server.calls("evalsha") + server.calls("eval");
-    assert!((2..5).contains(&sent), "wrong costs are not sent, in {sent} calls");
+    assert!(
+        (2..5).contains(&sent),
+        "wrong costs are not sent, in {sent} calls"
+    );
 }
 
 #[tokio::test]
@@ -123,16 +231,43 @@ async fn levels_of_one_key_have_costs_of_their_own() {
             Policy::fixed_window("user", Quota::per_day(5)),
         ]
     };
-    for limiter in [patient_limiter(redis, policies()), patient_limiter(MemoryStore::new(), policies())] {
+    for limiter in [
+        patient_limiter(redis, policies()),
+        patient_limiter(MemoryStore::new(), policies()),
+    ] {
         let user = |name: &'static str| Key::new("all").child("acme").child(name);
         let costs = Costs::new(Cost::ONE).with("all", 50_u64);
         for _ in 0..5 {
-            assert!(limiter.check(user("ann")).cost(costs.clone()).await.expect("a decision").is_allowed());
+            assert!(
+                limiter
+                    .check(user("ann"))
+                    .cost(costs.clone())
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
         }
         // What the user's limit denies spends nothing of the outer ones.
-        assert!(limiter.check(user("ann")).cost(costs.clone()).await.expect("a decision").is_denied());
-        assert!(limiter.check(user("bob")).cost(costs.clone()).await.expect("a decision").is_allowed());
-        assert_eq!(remaining_of_each(&limiter, user("bob")).await, [9_700, 94, 4]);
+        assert!(
+            limiter
+                .check(user("ann"))
+                .cost(costs.clone())
+                .await
+                .expect("a decision")
+                .is_denied()
+        );
+        assert!(
+            limiter
+                .check(user("bob"))
+                .cost(costs.clone())
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+        assert_eq!(
+            remaining_of_each(&limiter, user("bob")).await,
+            [9_700, 94, 4]
+        );
     }
 }
 
@@ -146,13 +281,21 @@ async fn a_caller_waits_until_each_cost_is_available() {
     let limiter = Limiter::new(store, policies);
     let wait = async |tokens| {
         let start = tokio::time::Instant::now();
-        let decision =
-            limiter.check("acme").cost(costs(tokens)).wait(Duration::from_secs(5)).await.expect("a decision");
+        let decision = limiter
+            .check("acme")
+            .cost(costs(tokens))
+            .wait(Duration::from_secs(5))
+            .await
+            .expect("a decision");
         assert!(decision.is_allowed());
         start.elapsed().as_millis()
     };
     assert_eq!(wait(100).await, 0);
-    assert_eq!(wait(50).await, 1_000, "the request waits longer than the tokens");
+    assert_eq!(
+        wait(50).await,
+        1_000,
+        "the request waits longer than the tokens"
+    );
     assert_eq!(wait(100).await, 1_000);
 }
 
@@ -160,9 +303,16 @@ async fn a_caller_waits_until_each_cost_is_available() {
 async fn an_outage_keeps_the_costs() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let limiter = Limiter::builder(store).policies([REQUESTS, TOKENS]).on_outage(Outage::local(10)).build();
+    let limiter = Limiter::builder(store)
+        .policies([REQUESTS, TOKENS])
+        .on_outage(Outage::local(10))
+        .build();
     drop(server);
-    let decision = limiter.check("acme").cost(costs(850)).await.expect("the local share decides");
+    let decision = limiter
+        .check("acme")
+        .cost(costs(850))
+        .await
+        .expect("the local share decides");
     assert!(decision.is_allowed() && decision.is_degraded());
     let left: Vec<_> = decision.states().map(|state| state.remaining()).collect();
     assert_eq!(left, [5, 150], "a tenth of each quota");

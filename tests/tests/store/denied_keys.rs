@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tollgate::{
-    Cost, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store, limiter::DeniedKeys,
-    store::Clock,
+    Cost, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, Quota, RedisStore, Store,
+    limiter::DeniedKeys, store::Clock,
 };
 use tollgate_test_support::{Dice, PATIENCE};
 use tollgate_tests::RedisServer;
@@ -12,28 +12,48 @@ use tollgate_tests::RedisServer;
 const TWO: Policy = Policy::fixed_window("two", Quota::per_day(2));
 
 fn limiter(store: impl Store, denied_keys: &DeniedKeys) -> Limiter {
-    Limiter::builder(store).policies(TWO).deadline(PATIENCE).denied_keys(denied_keys.clone()).build()
+    Limiter::builder(store)
+        .policies(TWO)
+        .deadline(PATIENCE)
+        .denied_keys(denied_keys.clone())
+        .build()
 }
 
 /// Checks `acme` five times and `other` three times.
 async fn check_both(limiter: &Limiter) {
-    for key in ["acme", "acme", "acme", "other", "acme", "acme", "other", "other"] {
+    for key in [
+        "acme", "acme", "acme", "other", "acme", "acme", "other", "other",
+    ] {
         let _ = limiter.check(key).await.expect("a decision");
     }
 }
 
 fn names(denied_keys: &DeniedKeys) -> Vec<(String, u64)> {
-    denied_keys.top(10).iter().map(|key| (key.name().to_owned(), key.denials())).collect()
+    denied_keys
+        .top(10)
+        .iter()
+        .map(|key| (key.name().to_owned(), key.denials()))
+        .collect()
 }
 
 #[tokio::test]
 async fn denials_are_counted_by_key_and_nothing_else_is() {
     let denied_keys = DeniedKeys::with_plain_keys(10);
-    let limiter = limiter(MemoryStore::builder().clock(Clock::manual(0)).build(), &denied_keys);
+    let limiter = limiter(
+        MemoryStore::builder().clock(Clock::manual(0)).build(),
+        &denied_keys,
+    );
     check_both(&limiter).await;
     let _ = limiter.peek("acme").await.expect("a state");
-    let _ = limiter.check("acme").cost(Cost::new(3)).await.expect_err("the cost never fits");
-    assert_eq!(names(&denied_keys), [("acme".to_owned(), 3), ("other".to_owned(), 1)]);
+    let _ = limiter
+        .check("acme")
+        .cost(Cost::new(3))
+        .await
+        .expect_err("the cost never fits");
+    assert_eq!(
+        names(&denied_keys),
+        [("acme".to_owned(), 3), ("other".to_owned(), 1)]
+    );
     assert_eq!(denied_keys.total(), 4);
 
     denied_keys.clear();
@@ -50,7 +70,10 @@ async fn denials_over_redis_and_those_of_an_outage_are_counted() {
     let limiter = limiter(store, &denied_keys);
     // Some of the denials are remembered, and do not reach the server.
     check_both(&limiter).await;
-    assert_eq!(names(&denied_keys), [("acme".to_owned(), 3), ("other".to_owned(), 1)]);
+    assert_eq!(
+        names(&denied_keys),
+        [("acme".to_owned(), 3), ("other".to_owned(), 1)]
+    );
 
     denied_keys.clear();
     server.kill();
@@ -64,13 +87,21 @@ async fn denials_over_redis_and_those_of_an_outage_are_counted() {
 #[tokio::test]
 async fn limiters_that_share_a_sketch_are_counted_together_and_an_open_outage_denies_nothing() {
     let denied_keys = DeniedKeys::with_plain_keys(10);
-    let (one, other) = (limiter(MemoryStore::new(), &denied_keys), limiter(MemoryStore::new(), &denied_keys));
+    let (one, other) = (
+        limiter(MemoryStore::new(), &denied_keys),
+        limiter(MemoryStore::new(), &denied_keys),
+    );
     check_both(&one).await;
     check_both(&other.with_policies(Policy::fixed_window("one", Quota::per_day(1)))).await;
-    assert_eq!(names(&denied_keys), [("acme".to_owned(), 3 + 4), ("other".to_owned(), 1 + 2)]);
+    assert_eq!(
+        names(&denied_keys),
+        [("acme".to_owned(), 3 + 4), ("other".to_owned(), 1 + 2)]
+    );
 
     let store = RedisStore::open("redis://127.0.0.1:1").expect("a store");
-    let builder = Limiter::builder(store).policies(TWO).on_outage(Outage::Open);
+    let builder = Limiter::builder(store)
+        .policies(TWO)
+        .on_outage(Outage::Open);
     check_both(&builder.denied_keys(denied_keys.clone()).build()).await;
     assert_eq!(denied_keys.total(), 10);
 }
@@ -87,8 +118,15 @@ fn names_are_digests_whose_secret_is_random_unless_told_otherwise() {
     let random: BTreeSet<_> = (0..10).map(|_| name(DeniedKeys::new(10))).collect();
     assert_eq!(random.len(), 10, "each sketch has a secret of its own");
     // A name of hexadecimal digits has no dot, so it does not show the address. Any digits may stand in it by chance.
-    assert!(random.iter().all(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())));
-    assert_eq!(name(DeniedKeys::with_secret(10, secret.clone())), DeniedKeys::digest(&key, &secret));
+    assert!(
+        random
+            .iter()
+            .all(|name| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    );
+    assert_eq!(
+        name(DeniedKeys::with_secret(10, secret.clone())),
+        DeniedKeys::digest(&key, &secret)
+    );
     assert_eq!(name(DeniedKeys::with_plain_keys(10)), "192.0.2.7");
 }
 
@@ -98,7 +136,10 @@ fn counts_are_within_their_bounds_and_frequent_keys_are_found() {
     for seed in 0..256 {
         let mut dice = Dice::new(seed);
         let capacity = 1 + dice.below(19) as usize;
-        let (denied_keys, mut exact) = (DeniedKeys::with_plain_keys(capacity), HashMap::<String, u64>::new());
+        let (denied_keys, mut exact) = (
+            DeniedKeys::with_plain_keys(capacity),
+            HashMap::<String, u64>::new(),
+        );
         for number in 1..=dice.below(400) {
             // Small numbers are frequent.
             let key = Key::from(dice.below(40) >> dice.below(4));
@@ -107,17 +148,30 @@ fn counts_are_within_their_bounds_and_frequent_keys_are_found() {
 
             let top = denied_keys.top(usize::MAX);
             assert_eq!(top.len(), exact.len().min(capacity), "seed {seed}");
-            assert_eq!(top.iter().map(|key| key.denials()).sum::<u64>(), number, "seed {seed}");
+            assert_eq!(
+                top.iter().map(|key| key.denials()).sum::<u64>(),
+                number,
+                "seed {seed}"
+            );
             assert_eq!(denied_keys.total(), number, "seed {seed}");
-            assert!(top.is_sorted_by(|one, other| one.denials() >= other.denials()), "seed {seed}");
+            assert!(
+                top.is_sorted_by(|one, other| one.denials() >= other.denials()),
+                "seed {seed}"
+            );
             for key in &top {
                 let denials = exact[key.name()];
-                assert!(key.denials() >= denials && key.denials() - key.overcount() <= denials, "seed {seed}");
+                assert!(
+                    key.denials() >= denials && key.denials() - key.overcount() <= denials,
+                    "seed {seed}"
+                );
                 assert!(key.overcount() <= number / capacity as u64, "seed {seed}");
             }
             for (name, denials) in &exact {
                 let is_found = top.iter().any(|key| key.name() == name);
-                assert!(is_found || *denials <= number / capacity as u64, "seed {seed}");
+                assert!(
+                    is_found || *denials <= number / capacity as u64,
+                    "seed {seed}"
+                );
             }
         }
     }

@@ -11,11 +11,24 @@ const MUCH: usize = 4 * 1024 * 1024;
 
 /// Returns the bytes of replies that do not end: their beginning, and then the same bytes again and again.
 fn endless(begin: &str, again: &str) -> Mode {
-    Mode::Garbage([begin.as_bytes(), &again.as_bytes().repeat(MUCH / again.len())].concat())
+    Mode::Garbage(
+        [
+            begin.as_bytes(),
+            &again.as_bytes().repeat(MUCH / again.len()),
+        ]
+        .concat(),
+    )
 }
 
 async fn limiter(builder: RedisStoreBuilder) -> Limiter {
-    patient_limiter(builder.connect_timeout(PATIENCE).connect().await.expect("a store"), HOURLY)
+    patient_limiter(
+        builder
+            .connect_timeout(PATIENCE)
+            .connect()
+            .await
+            .expect("a store"),
+        HOURLY,
+    )
 }
 
 #[tokio::test]
@@ -44,9 +57,15 @@ async fn a_reply_without_an_end_ends_the_connection_and_the_next_one_works() {
         proxy.set(endless(begin, again));
         let error = limiter.check("acme").await.expect_err(what);
         assert_eq!(error.kind(), ErrorKind::Protocol, "{what}: {error}");
-        assert!(error.to_string().contains("longer than any"), "{what}: {error}");
+        assert!(
+            error.to_string().contains("longer than any"),
+            "{what}: {error}"
+        );
         proxy.set(Mode::Pass);
-        wait::until_async("the next connection works", PATIENCE, async || limiter.check("other").await.is_ok()).await;
+        wait::until_async("the next connection works", PATIENCE, async || {
+            limiter.check("other").await.is_ok()
+        })
+        .await;
     }
 }
 
@@ -54,13 +73,19 @@ async fn a_reply_without_an_end_ends_the_connection_and_the_next_one_works() {
 async fn answers_that_nobody_asked_for_end_the_connection() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    for (what, again) in [("answers", "+OK\r\n"), ("pushes", ">2\r\n+message\r\n+x\r\n")] {
+    for (what, again) in [
+        ("answers", "+OK\r\n"),
+        ("pushes", ">2\r\n+message\r\n+x\r\n"),
+    ] {
         let limiter = limiter(RedisStore::builder(proxy.url())).await;
         let before = proxy.accepted();
         proxy.set(endless("", again));
         assert!(limiter.check("acme").await.is_err(), "{what}");
         proxy.set(Mode::Pass);
-        wait::until_async("a connection works", PATIENCE, async || limiter.check("other").await.is_ok()).await;
+        wait::until_async("a connection works", PATIENCE, async || {
+            limiter.check("other").await.is_ok()
+        })
+        .await;
         assert!(proxy.accepted() > before, "{what}: the connection goes on");
     }
 }
@@ -69,10 +94,22 @@ async fn answers_that_nobody_asked_for_end_the_connection() {
 async fn a_long_list_that_was_asked_for_is_read() {
     const ENTRIES: u64 = 20_000;
     let server = RedisServer::start();
-    let store = RedisStore::builder(server.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
+    let store = RedisStore::builder(server.url())
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await
+        .expect("a store");
     let limiter = patient_limiter(store, Policy::sliding_log("log", Quota::per_day(ENTRIES)));
     let tag = [b'x'; 64];
-    assert!(limiter.check("acme").cost(Cost::new(ENTRIES)).tag(&tag).await.expect("a decision").is_allowed());
+    assert!(
+        limiter
+            .check("acme")
+            .cost(Cost::new(ENTRIES))
+            .tag(&tag)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
     for asked in [ENTRIES as usize, 10, usize::MAX] {
         let entries = limiter.entries("acme", asked).await.expect("a list");
         assert_eq!(entries.len(), asked.min(ENTRIES as usize));

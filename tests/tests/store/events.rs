@@ -22,7 +22,12 @@ use tollgate_tower::{RateLimitLayer, key::Header};
 use tower::{Layer, ServiceExt, service_fn};
 
 const DAY: Policy = Policy::fixed_window("day", Quota::per_day(5));
-const LOGIN: Policy = Policy::lockout("login", Quota::per_hour(3), Duration::from_secs(60), Duration::from_secs(3_600));
+const LOGIN: Policy = Policy::lockout(
+    "login",
+    Quota::per_hour(3),
+    Duration::from_secs(60),
+    Duration::from_secs(3_600),
+);
 
 /// Keeps each event in a line: its name, the policy and the key.
 #[derive(Clone, Default)]
@@ -32,9 +37,21 @@ impl Observer for Seen {
     fn event(&self, event: &Event<'_>) {
         let line = match event {
             Event::Denied(of) | Event::NearLimit(of) | Event::LockedOut(of) => {
-                assert_eq!(of.retry_after().is_none(), matches!(event, Event::NearLimit(_)));
-                assert!(of.remaining() < of.cost().units() || !matches!(event, Event::Denied(_)), "{event:?}");
-                format!("{} {} {} {}", event.name(), of.limiter(), of.policy().name(), of.key().encoded())
+                assert_eq!(
+                    of.retry_after().is_none(),
+                    matches!(event, Event::NearLimit(_))
+                );
+                assert!(
+                    of.remaining() < of.cost().units() || !matches!(event, Event::Denied(_)),
+                    "{event:?}"
+                );
+                format!(
+                    "{} {} {} {}",
+                    event.name(),
+                    of.limiter(),
+                    of.policy().name(),
+                    of.key().encoded()
+                )
             }
             _ => event.name().to_owned(),
         };
@@ -49,13 +66,18 @@ impl Seen {
     }
 
     fn limiter(&self, store: impl Store, policies: impl Into<tollgate::PolicySet>) -> Limiter {
-        let builder = Limiter::builder(store).policies(policies).name("api").deadline(PATIENCE);
+        let builder = Limiter::builder(store)
+            .policies(policies)
+            .name("api")
+            .deadline(PATIENCE);
         builder.observer(self.clone()).build()
     }
 }
 
 fn frozen() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build()
+    MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build()
 }
 
 /// Returns both stores, the second one on a server that lives as long as the first value.
@@ -66,7 +88,8 @@ async fn stores() -> (RedisServer, [Arc<dyn Store>; 2]) {
 }
 
 #[tokio::test]
-async fn the_check_that_crosses_the_line_and_each_denial_are_events_on_both_stores_and_nothing_else_is() {
+async fn the_check_that_crosses_the_line_and_each_denial_are_events_on_both_stores_and_nothing_else_is()
+ {
     let (_server, stores) = stores().await;
     for store in stores {
         let seen = Seen::default();
@@ -75,26 +98,64 @@ async fn the_check_that_crosses_the_line_and_each_denial_are_events_on_both_stor
             let _ = limiter.check("acme").await.expect("a decision");
         }
         let _ = limiter.peek("acme").await.expect("a state");
-        let _ = limiter.peek("acme").cost(Cost::new(2)).await.expect("a state");
-        let _ = limiter.check("acme").cost(Cost::ZERO).await.expect("a look");
-        let _ = limiter.check("acme").cost(Cost::new(6)).await.expect_err("the cost never fits");
-        assert_eq!(seen.take(), [""; 0], "four of five units are 80 %, and not beyond");
+        let _ = limiter
+            .peek("acme")
+            .cost(Cost::new(2))
+            .await
+            .expect("a state");
+        let _ = limiter
+            .check("acme")
+            .cost(Cost::ZERO)
+            .await
+            .expect("a look");
+        let _ = limiter
+            .check("acme")
+            .cost(Cost::new(6))
+            .await
+            .expect_err("the cost never fits");
+        assert_eq!(
+            seen.take(),
+            [""; 0],
+            "four of five units are 80 %, and not beyond"
+        );
         let fifth = limiter.check("acme").await.expect("a decision");
         assert_eq!(seen.take(), ["near_limit api day acme"]);
         for _ in 0..2 {
             assert!(limiter.check("acme").await.expect("a decision").is_denied());
         }
-        assert_eq!(seen.take(), ["denied api day acme"; 2], "also the denial that the process remembers");
-        limiter.refund("acme", Cost::ONE).of(&fifth).await.expect("a refund");
+        assert_eq!(
+            seen.take(),
+            ["denied api day acme"; 2],
+            "also the denial that the process remembers"
+        );
+        limiter
+            .refund("acme", Cost::ONE)
+            .of(&fifth)
+            .await
+            .expect("a refund");
         assert_eq!(seen.take(), [""; 0]);
         let _ = limiter.check("acme").await.expect("a decision");
-        assert_eq!(seen.take(), ["near_limit api day acme"], "the refund brought the key back below the line");
+        assert_eq!(
+            seen.take(),
+            ["near_limit api day acme"],
+            "the refund brought the key back below the line"
+        );
         limiter.reset("acme").await.expect("a reset");
-        let reservation = limiter.reserve("acme", Cost::new(5)).await.expect("a decision");
+        let reservation = limiter
+            .reserve("acme", Cost::new(5))
+            .await
+            .expect("a decision");
         assert_eq!(seen.take(), ["near_limit api day acme"]);
         reservation.commit(Cost::new(2)).await.expect("settled");
-        let _ = limiter.with_policies(DAY.with_quota(Quota::per_day(2)).expect("a policy")).check("acme").await;
-        assert_eq!(seen.take(), ["denied api day acme"], "limiters with other policies share the observer");
+        let _ = limiter
+            .with_policies(DAY.with_quota(Quota::per_day(2)).expect("a policy"))
+            .check("acme")
+            .await;
+        assert_eq!(
+            seen.take(),
+            ["denied api day acme"],
+            "limiters with other policies share the observer"
+        );
     }
 }
 
@@ -105,17 +166,35 @@ async fn the_line_is_crossed_exactly_where_the_units_before_and_after_say_so_in_
         let clock = Clock::manual(1_000_000_000);
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let quota = Quota::new(10, Duration::from_secs(3_600));
-        let Ok(policy) = Policy::try_new("one", algorithm, quota) else { continue };
+        let Ok(policy) = Policy::try_new("one", algorithm, quota) else {
+            continue;
+        };
         let (burst, seen) = (policy.quota().burst(), Seen::default());
         let limiter = seen.limiter(store, policy);
         for _ in 0..400 {
             let is_beyond = |remaining: u64| (burst - remaining) * 5 > burst * 4;
-            let left = |state: Option<tollgate::limiter::PolicyState<'_>>| state.expect("a policy").remaining();
+            let left = |state: Option<tollgate::limiter::PolicyState<'_>>| {
+                state.expect("a policy").remaining()
+            };
             let before = left(limiter.peek("key").await.expect("a state").state("one"));
-            let decision = limiter.check("key").cost(Cost::new(1 + dice.below(4))).await.expect("a decision");
-            let crosses = decision.is_allowed() && !is_beyond(before) && is_beyond(left(decision.state("one")));
-            let near = seen.take().iter().filter(|line| line.starts_with("near_limit")).count();
-            assert_eq!(near, usize::from(crosses), "{algorithm:?}: {before} before, {decision:?}");
+            let decision = limiter
+                .check("key")
+                .cost(Cost::new(1 + dice.below(4)))
+                .await
+                .expect("a decision");
+            let crosses = decision.is_allowed()
+                && !is_beyond(before)
+                && is_beyond(left(decision.state("one")));
+            let near = seen
+                .take()
+                .iter()
+                .filter(|line| line.starts_with("near_limit"))
+                .count();
+            assert_eq!(
+                near,
+                usize::from(crosses),
+                "{algorithm:?}: {before} before, {decision:?}"
+            );
             crossed += near;
             clock.advance(Duration::from_secs(dice.below(1_500)));
         }
@@ -130,9 +209,21 @@ async fn a_caller_that_goes_into_debt_crosses_the_line_only_if_it_comes_from_bel
     let limiter = seen.limiter(store, Policy::token_bucket("ten", Quota::per_hour(10)));
     for (first, events) in [(9, 1), (7, 1)] {
         let key = Key::from(first);
-        let _ = limiter.check(&key).cost(Cost::new(first)).await.expect("a decision");
-        let waited = limiter.check(&key).cost(Cost::new(5)).wait(Duration::from_secs(3_600)).await.expect("a decision");
-        assert!(waited.is_allowed() && !waited.delay().is_zero(), "{waited:?}");
+        let _ = limiter
+            .check(&key)
+            .cost(Cost::new(first))
+            .await
+            .expect("a decision");
+        let waited = limiter
+            .check(&key)
+            .cost(Cost::new(5))
+            .wait(Duration::from_secs(3_600))
+            .await
+            .expect("a decision");
+        assert!(
+            waited.is_allowed() && !waited.delay().is_zero(),
+            "{waited:?}"
+        );
         assert_eq!(seen.take().len(), events, "after {first} units");
     }
 }
@@ -148,12 +239,22 @@ async fn the_failure_that_locks_a_key_is_an_event_on_both_stores() {
         }
         assert_eq!(seen.take(), [""; 0]);
         let _ = limiter.check("ann").await.expect("a decision");
-        assert_eq!(seen.take(), ["near_limit api login ann", "locked_out api login ann"]);
+        assert_eq!(
+            seen.take(),
+            ["near_limit api login ann", "locked_out api login ann"]
+        );
         let _ = limiter.check("ann").await.expect("a decision");
         assert_eq!(seen.take(), ["denied api login ann"]);
         limiter.reset("ann").await.expect("a reset");
-        let _ = limiter.check("ann").cost(Cost::new(3)).await.expect("a decision");
-        assert_eq!(seen.take(), ["near_limit api login ann", "locked_out api login ann"]);
+        let _ = limiter
+            .check("ann")
+            .cost(Cost::new(3))
+            .await
+            .expect("a decision");
+        assert_eq!(
+            seen.take(),
+            ["near_limit api login ann", "locked_out api login ann"]
+        );
     }
 }
 
@@ -162,9 +263,16 @@ async fn a_lockout_tells_how_long_it_takes() {
     let clock = Clock::manual(1_000_000_000);
     let (observer, mut events) = events::channel(100);
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let limiter = Limiter::builder(store).policies(LOGIN).observer(observer).build();
+    let limiter = Limiter::builder(store)
+        .policies(LOGIN)
+        .observer(observer)
+        .build();
     for seconds in [60, 120, 240] {
-        let _ = limiter.check("ann").cost(Cost::new(3)).await.expect("a decision");
+        let _ = limiter
+            .check("ann")
+            .cost(Cost::new(3))
+            .await
+            .expect("a decision");
         let locked = std::iter::from_fn(|| events.try_recv()).find_map(|event| match event {
             Event::LockedOut(locked) => locked.retry_after(),
             _ => None,
@@ -184,19 +292,32 @@ async fn each_branch_that_denies_is_an_event_and_is_counted_once() {
         Policy::sliding_log("user-log", one).at_branch(2),
     ];
     let builder = Limiter::builder(frozen()).policies(policies).name("api");
-    let limiter = builder.observer(seen.clone()).denied_keys(denied_keys.clone()).build();
+    let limiter = builder
+        .observer(seen.clone())
+        .denied_keys(denied_keys.clone())
+        .build();
     let both = Key::new("192.0.2.7").with_branch("ann");
     let _ = limiter.check(&both).await.expect("a decision");
     assert_eq!(
         seen.take(),
-        ["near_limit api address 192.0.2.7", "near_limit api user ann", "near_limit api user-log ann"]
+        [
+            "near_limit api address 192.0.2.7",
+            "near_limit api user ann",
+            "near_limit api user-log ann"
+        ]
     );
     let _ = limiter.check(&both).await.expect("a decision");
     let lines = seen.take();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[0], "denied api address 192.0.2.7");
-    assert!(lines[1].starts_with("denied api user") && lines[1].ends_with(" ann"), "{lines:?}");
-    let _ = limiter.check(Key::new("192.0.2.8").with_branch("ann")).await.expect("a decision");
+    assert!(
+        lines[1].starts_with("denied api user") && lines[1].ends_with(" ann"),
+        "{lines:?}"
+    );
+    let _ = limiter
+        .check(Key::new("192.0.2.8").with_branch("ann"))
+        .await
+        .expect("a decision");
     assert_eq!(seen.take().len(), 1, "the other address is not denied");
     assert_eq!(denied_keys.total(), 3);
 }
@@ -205,17 +326,29 @@ async fn each_branch_that_denies_is_an_event_and_is_counted_once() {
 async fn a_policy_that_blocks_denies_without_a_wait_and_a_leased_policy_comes_near_nothing() {
     let (observer, mut events) = events::channel(100);
     let nothing = Policy::token_bucket("nothing", Quota::per_minute(0));
-    let limiter = Limiter::builder(frozen()).policies(nothing).observer(observer.clone()).build();
+    let limiter = Limiter::builder(frozen())
+        .policies(nothing)
+        .observer(observer.clone())
+        .build();
     let _ = limiter.check("acme").await.expect("a decision");
-    assert!(matches!(events.try_recv(), Some(Event::Denied(denied)) if denied.retry_after().is_none()));
+    assert!(
+        matches!(events.try_recv(), Some(Event::Denied(denied)) if denied.retry_after().is_none())
+    );
 
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let leased = Policy::token_bucket("leased", Quota::per_hour(500)).leased(Lease::new());
     for store in [Arc::new(frozen()) as Arc<dyn Store>, Arc::new(store)] {
-        let builder = Limiter::builder(store).policies(leased.clone()).deadline(PATIENCE);
+        let builder = Limiter::builder(store)
+            .policies(leased.clone())
+            .deadline(PATIENCE);
         let limiter = builder.observer(observer.clone()).build();
-        while limiter.check("acme").await.expect("a decision").is_allowed() {}
+        while limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+        {}
         assert_eq!(events.try_recv().map(|event| event.name()), Some("denied"));
         assert!(events.try_recv().is_none());
     }
@@ -227,7 +360,10 @@ async fn an_outage_is_an_event_as_it_begins_and_as_it_ends_and_so_are_its_denial
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for outage in [Outage::local(1), Outage::Closed] {
         let (observer, mut events) = events::channel(100);
-        let builder = Limiter::builder(store.clone()).policies(DAY).on_outage(outage).deadline(PATIENCE);
+        let builder = Limiter::builder(store.clone())
+            .policies(DAY)
+            .on_outage(outage)
+            .deadline(PATIENCE);
         let limiter = builder.observer(observer).build();
         let _ = limiter.check("other").await.expect("a decision");
         server.kill();
@@ -240,9 +376,13 @@ async fn an_outage_is_an_event_as_it_begins_and_as_it_ends_and_so_are_its_denial
             assert_eq!(failed, 7, "an error is no denial");
         } else {
             for name in ["near_limit", "denied", "denied"] {
-                let Some(event) = events.try_recv() else { panic!("no {name}") };
+                let Some(event) = events.try_recv() else {
+                    panic!("no {name}")
+                };
                 assert_eq!(event.name(), name);
-                let (Event::Denied(of) | Event::NearLimit(of)) = event else { panic!("{name}") };
+                let (Event::Denied(of) | Event::NearLimit(of)) = event else {
+                    panic!("{name}")
+                };
                 assert!(of.degraded().is_some());
             }
         }
@@ -275,7 +415,13 @@ async fn a_panic_in_an_observer_harms_no_request_and_the_observer_is_called_agai
             .build();
         let mut allowed = 0;
         for _ in 0..8 {
-            allowed += u64::from(limiter.check("acme").await.expect("a decision").is_allowed());
+            allowed += u64::from(
+                limiter
+                    .check("acme")
+                    .await
+                    .expect("a decision")
+                    .is_allowed(),
+            );
         }
         assert_eq!((allowed, *calls.lock().expect("a number")), (5, 1 + 3));
     }
@@ -283,11 +429,24 @@ async fn a_panic_in_an_observer_harms_no_request_and_the_observer_is_called_agai
 
 #[tokio::test]
 async fn a_limiter_with_an_observer_that_sees_nothing_allocates_as_much_as_one_without() {
-    let with = Seen::default().limiter(frozen(), Policy::token_bucket("many", Quota::per_hour(1_000)));
-    let without = Limiter::new(frozen(), Policy::token_bucket("many", Quota::per_hour(1_000)));
+    let with = Seen::default().limiter(
+        frozen(),
+        Policy::token_bucket("many", Quota::per_hour(1_000)),
+    );
+    let without = Limiter::new(
+        frozen(),
+        Policy::token_bucket("many", Quota::per_hour(1_000)),
+    );
     let key = Key::new("acme");
     let counts = [with, without].map(|limiter| {
-        let check = || limiter.check_key(&key).into_future().into_ready().expect("in process").expect("a decision");
+        let check = || {
+            limiter
+                .check_key(&key)
+                .into_future()
+                .into_ready()
+                .expect("in process")
+                .expect("a decision")
+        };
         assert!(check().is_allowed());
         allocation_counter::measure(|| assert!(check().is_allowed())).count_total
     });
@@ -305,12 +464,24 @@ async fn a_layer_in_shadow_mode_or_not_its_handler_limiter_and_rules_show_their_
         let service = layer.layer(service_fn(async |_: Request<String>| {
             Ok::<_, std::convert::Infallible>(Response::new(String::new()))
         }));
-        let request = || Request::builder().header("x-tenant", "acme").body(String::new()).expect("a request");
+        let request = || {
+            Request::builder()
+                .header("x-tenant", "acme")
+                .body(String::new())
+                .expect("a request")
+        };
         let Ok(first) = service.clone().oneshot(request()).await;
-        assert_eq!((first.status(), seen.take()), (http::StatusCode::OK, vec!["near_limit api one acme".into()]));
+        assert_eq!(
+            (first.status(), seen.take()),
+            (http::StatusCode::OK, vec!["near_limit api one acme".into()])
+        );
         let Ok(second) = service.oneshot(request()).await;
         assert_eq!(second.status() == 429, !is_shadow);
-        assert_eq!(seen.take(), ["denied api one acme"], "the limiter does not know shadow mode");
+        assert_eq!(
+            seen.take(),
+            ["denied api one acme"],
+            "the limiter does not know shadow mode"
+        );
 
         let handler = layer.handler_limiter::<String>(limiter);
         let (mut parts, _) = request().into_parts();
@@ -321,15 +492,26 @@ async fn a_layer_in_shadow_mode_or_not_its_handler_limiter_and_rules_show_their_
     let seen = Seen::default();
     let text = "{domain: shop, descriptors: [{key: tenant, rate_limit: {quota: 1/d}}]}";
     let rules = Rules::new(RuleSet::parse(text, Format::Yaml).expect("rules"));
-    let limiter = RuleLimiter::builder(rules.clone(), frozen()).observer(seen.clone()).build();
+    let limiter = RuleLimiter::builder(rules.clone(), frozen())
+        .observer(seen.clone())
+        .build();
     for _ in 0..2 {
-        let _ = limiter.check("shop", &[Descriptor::from([("tenant", "acme")])], 1).await.expect("a decision");
+        let _ = limiter
+            .check("shop", &[Descriptor::from([("tenant", "acme")])], 1)
+            .await
+            .expect("a decision");
     }
     let key = Key::new("shop").join(("tenant", "acme"));
     let lines = seen.take();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("near_limit rules") && lines[0].ends_with(key.encoded()), "{lines:?}");
-    assert!(lines[1].starts_with("denied rules") && lines[1].ends_with(key.encoded()), "{lines:?}");
+    assert!(
+        lines[0].starts_with("near_limit rules") && lines[0].ends_with(key.encoded()),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with("denied rules") && lines[1].ends_with(key.encoded()),
+        "{lines:?}"
+    );
 }
 
 /// Refuses the rules that are in force, by a load of its own, and then fails.
@@ -362,16 +544,27 @@ fn rules_show_each_reload_and_no_refusal_and_the_observer_may_load_and_panic() {
 async fn the_log_names_the_key_of_no_event() {
     let (log, _guard) = Log::of_this_thread_from(tracing::Level::DEBUG);
     let (observer, mut events) = events::channel(10);
-    let limiter = Limiter::builder(frozen()).policies(LOGIN).observer(observer).build();
+    let limiter = Limiter::builder(frozen())
+        .policies(LOGIN)
+        .observer(observer)
+        .build();
     for _ in 0..4 {
         let _ = limiter.check("sk_live_key").await.expect("a decision");
     }
     let text = log.text();
-    assert!(text.contains("a key was locked out") && text.contains("a key came near its limit"), "{text}");
+    assert!(
+        text.contains("a key was locked out") && text.contains("a key came near its limit"),
+        "{text}"
+    );
     while let Some(event) = events.try_recv() {
         assert!(!format!("{event:?}").contains("sk_live_key"), "{event:?}");
-        let Event::Denied(denied) = event else { continue };
-        assert_eq!(DeniedKeys::digest(denied.key(), &KeySecret::new(b"secret")).len(), 32);
+        let Event::Denied(denied) = event else {
+            continue;
+        };
+        assert_eq!(
+            DeniedKeys::digest(denied.key(), &KeySecret::new(b"secret")).len(),
+            32
+        );
     }
     assert!(!text.contains("sk_live_key"), "{text}");
 }

@@ -44,18 +44,31 @@ async fn a_storm_of_script_flushes_causes_no_error() {
 async fn a_missing_server_is_a_clear_error_and_then_an_outage() {
     let port = ports::free();
     let url = format!("redis://127.0.0.1:{port}");
-    let error = RedisStore::connect(&url).await.expect_err("nothing listens there");
+    let error = RedisStore::connect(&url)
+        .await
+        .expect_err("nothing listens there");
     assert_eq!(
         (error.kind(), error.to_string()),
-        (ErrorKind::ConnectionRefused, format!("cannot connect to redis at 127.0.0.1:{port}: nothing listens there"))
+        (
+            ErrorKind::ConnectionRefused,
+            format!("cannot connect to redis at 127.0.0.1:{port}: nothing listens there")
+        )
     );
 
-    let limiter =
-        Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
+    let limiter = Limiter::builder(RedisStore::open(&url).expect("a store"))
+        .policies(HOURLY)
+        .deadline(PATIENCE)
+        .build();
     for spent in 1..=5 {
-        let decision = limiter.check("acme").await.expect("the local share decides");
+        let decision = limiter
+            .check("acme")
+            .await
+            .expect("the local share decides");
         assert_eq!(decision.degraded(), Some(ErrorKind::ConnectionRefused));
-        assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent);
+        assert_eq!(
+            decision.states().next().expect("a state").remaining(),
+            5 - spent
+        );
     }
     assert!(limiter.check("acme").await.expect("a decision").is_denied());
 }
@@ -90,9 +103,17 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let build = |outage| {
-        Limiter::builder(store.clone()).policies(HOURLY).on_outage(outage).deadline(Duration::from_millis(40)).build()
+        Limiter::builder(store.clone())
+            .policies(HOURLY)
+            .on_outage(outage)
+            .deadline(Duration::from_millis(40))
+            .build()
     };
-    let (local, open, closed) = (build(Outage::default()), build(Outage::Open), build(Outage::Closed));
+    let (local, open, closed) = (
+        build(Outage::default()),
+        build(Outage::Open),
+        build(Outage::Closed),
+    );
     server.pause();
     let began = Instant::now();
     let decision = local.check("acme").await.expect("the local share decides");
@@ -106,33 +127,60 @@ async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     server.resume();
     wait::until_async("the store decides again", PATIENCE, async || {
-        local.check("other").await.is_ok_and(|decision| !decision.is_degraded())
+        local
+            .check("other")
+            .await
+            .is_ok_and(|decision| !decision.is_degraded())
     })
     .await;
 }
 
 async fn connected(url: String) -> RedisStore {
-    RedisStore::builder(url).connect_timeout(PATIENCE).connect().await.expect("a store")
+    RedisStore::builder(url)
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await
+        .expect("a store")
 }
 
 #[tokio::test]
 async fn invalid_and_cut_replies_are_typed_errors() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::Refuse, Mode::ResetAfter(0)] {
+    for mode in [
+        Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()),
+        Mode::CutAfter(3),
+        Mode::Refuse,
+        Mode::ResetAfter(0),
+    ] {
         proxy.set(Mode::Pass);
         let limiter = patient_limiter(connected(proxy.url()).await, HOURLY);
-        assert!(!limiter.check("acme").await.expect("a decision").is_degraded());
+        assert!(
+            !limiter
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_degraded()
+        );
         proxy.set(mode.clone());
         let error = limiter.check("acme").await.expect_err("no decision");
         assert!(
-            matches!(error.kind(), ErrorKind::ConnectionLost | ErrorKind::ConnectionRefused | ErrorKind::Protocol),
+            matches!(
+                error.kind(),
+                ErrorKind::ConnectionLost | ErrorKind::ConnectionRefused | ErrorKind::Protocol
+            ),
             "{mode:?}: {error:?}"
         );
         // A reply that ends in its middle is a broken connection.
-        assert!(mode != Mode::CutAfter(3) || error.kind() == ErrorKind::ConnectionLost, "{error:?}");
+        assert!(
+            mode != Mode::CutAfter(3) || error.kind() == ErrorKind::ConnectionLost,
+            "{error:?}"
+        );
         proxy.set(Mode::Pass);
-        wait::until_async("the next connection works", PATIENCE, async || limiter.check("other").await.is_ok()).await;
+        wait::until_async("the next connection works", PATIENCE, async || {
+            limiter.check("other").await.is_ok()
+        })
+        .await;
         server.command(&["FLUSHALL"]);
     }
 }
@@ -145,14 +193,28 @@ async fn a_wrong_password_is_a_clear_error_without_the_password() {
         let url = format!("redis://{user}{addr}?connect_timeout=1m");
         let error = RedisStore::connect(&url).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");
-        assert_eq!(error.to_string(), format!("cannot connect to redis at {addr}: redis refuses the user or password"));
-        let limiter =
-            Limiter::builder(RedisStore::open(&url).expect("a store")).policies(HOURLY).deadline(PATIENCE).build();
-        let decision = limiter.check("acme").await.expect("the local share decides");
+        assert_eq!(
+            error.to_string(),
+            format!("cannot connect to redis at {addr}: redis refuses the user or password")
+        );
+        let limiter = Limiter::builder(RedisStore::open(&url).expect("a store"))
+            .policies(HOURLY)
+            .deadline(PATIENCE)
+            .build();
+        let decision = limiter
+            .check("acme")
+            .await
+            .expect("the local share decides");
         assert_eq!(decision.degraded(), Some(ErrorKind::Authentication));
     }
     let limiter = patient_limiter(connected(server.url()).await, HOURLY);
-    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    assert!(
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
 }
 
 #[tokio::test]
@@ -165,9 +227,18 @@ async fn an_error_of_connecting_names_the_server_and_the_cause_and_no_password()
             "redis://ann:hunter2@host.invalid:6380".to_owned(),
             "redis at host.invalid:6380: the name of the host was not found".to_owned(),
         ),
-        (format!("redis://ann:hunter2@[::1]:{closed}"), format!("redis at [::1]:{closed}: ")),
-        (format!("redis://:hunter2@127.0.0.1:{closed}"), format!("redis at 127.0.0.1:{closed}: nothing listens there")),
-        (format!("redis://{addr}/99"), format!("redis at {addr}: the server has no database of this number")),
+        (
+            format!("redis://ann:hunter2@[::1]:{closed}"),
+            format!("redis at [::1]:{closed}: "),
+        ),
+        (
+            format!("redis://:hunter2@127.0.0.1:{closed}"),
+            format!("redis at 127.0.0.1:{closed}: nothing listens there"),
+        ),
+        (
+            format!("redis://{addr}/99"),
+            format!("redis at {addr}: the server has no database of this number"),
+        ),
         (
             format!("redis+unix://{}?pass=hunter2", missing.display()),
             "redis at a unix socket: nothing listens there".to_owned(),
@@ -182,26 +253,58 @@ async fn an_error_of_connecting_names_the_server_and_the_cause_and_no_password()
         ),
     ];
     for (url, words) in cases {
-        let error = RedisStore::builder(&*url).connect_timeout(PATIENCE).connect().await.expect_err(&words);
+        let error = RedisStore::builder(&*url)
+            .connect_timeout(PATIENCE)
+            .connect()
+            .await
+            .expect_err(&words);
         let text = error.to_string();
-        assert!(text.starts_with(&format!("cannot connect to {words}")), "{words}: {text}");
-        assert!(!text.contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{error:?}");
-        assert!(error.kind().is_unavailable() || url.ends_with("/99") && error.kind().is_config(), "{error:?}");
+        assert!(
+            text.starts_with(&format!("cannot connect to {words}")),
+            "{words}: {text}"
+        );
+        assert!(
+            !text.contains("hunter2") && !format!("{error:?}").contains("hunter2"),
+            "{error:?}"
+        );
+        assert!(
+            error.kind().is_unavailable() || url.ends_with("/99") && error.kind().is_config(),
+            "{error:?}"
+        );
     }
     let proxy = Proxy::start(addr);
     proxy.set(Mode::Mute);
     let builder = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_millis(50));
     let text = builder.connect().await.expect_err("no answer").to_string();
-    assert_eq!(text, format!("cannot connect to redis at {}: it took longer than 50ms", proxy.addr()));
+    assert_eq!(
+        text,
+        format!(
+            "cannot connect to redis at {}: it took longer than 50ms",
+            proxy.addr()
+        )
+    );
     // What stands before a number sign would count as host and port.
     let error = RedisStore::open("redis://ann:123#hunter2@host").expect_err("a part of a password");
-    assert!(error.to_string().starts_with("the redis URL is not valid"), "{error}");
+    assert!(
+        error.to_string().starts_with("the redis URL is not valid"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
     let server = RedisServer::start();
-    let rights = ["+evalsha", "+eval", "+time", "+get", "+set", "+setrange", "+del", "+ping", "~tollgate:*"];
+    let rights = [
+        "+evalsha",
+        "+eval",
+        "+time",
+        "+get",
+        "+set",
+        "+setrange",
+        "+del",
+        "+ping",
+        "~tollgate:*",
+    ];
     let grant = |name: &str, without: &str| {
         let mut command = vec!["ACL", "SETUSER", name, "on", ">secret", "resetkeys"];
         command.extend(rights.iter().filter(|right| **right != without));
@@ -210,10 +313,15 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
     };
     // One window, in which the second charge is written in place.
     let daily = Policy::fixed_window("daily", Quota::per_day(5));
-    let limiter_of = async |url: String| patient_limiter(RedisStore::open(url).expect("a store"), daily.clone());
+    let limiter_of =
+        async |url: String| patient_limiter(RedisStore::open(url).expect("a store"), daily.clone());
     let enough = limiter_of(grant("enough", "")).await;
     let decision = enough.check("acme").await.expect("a decision");
-    enough.refund("acme", Cost::ONE).of(&decision).await.expect("a refund");
+    enough
+        .refund("acme", Cost::ONE)
+        .of(&decision)
+        .await
+        .expect("a refund");
     for without in ["+evalsha", "+time", "+set", "+setrange", "~tollgate:*"] {
         let less = limiter_of(grant("less", without)).await;
         // The first charge creates the key, the second is written in place.
@@ -221,7 +329,11 @@ async fn a_user_with_the_least_rights_is_enough_and_a_missing_right_is_named() {
             Ok(_) => less.check(without).await.expect_err("a right is missing"),
             Err(error) => error,
         };
-        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{without}: {error}");
+        assert_eq!(
+            error.kind(),
+            ErrorKind::PermissionDenied,
+            "{without}: {error}"
+        );
         assert!(error.to_string().contains("right"), "{without}: {error}");
         server.command(&["ACL", "DELUSER", "less"]);
     }
@@ -245,7 +357,10 @@ fn a_call_while_the_runtime_ends_does_not_keep_it_from_ending() {
     let last = LastCall(patient_limiter(store, HOURLY), sender);
     // A runtime that waits for itself waits for ever, so it runs on a thread of its own.
     let ending = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         drop(runtime.spawn(async move {
             let _last = last;
             std::future::pending::<()>().await;
@@ -253,6 +368,10 @@ fn a_call_while_the_runtime_ends_does_not_keep_it_from_ending() {
         runtime.block_on(tokio::task::yield_now());
     });
     // The task that connects is shut down before it starts.
-    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(false), "the call ends with an error at once");
+    assert_eq!(
+        receiver.recv_timeout(PATIENCE),
+        Ok(false),
+        "the call ends with an error at once"
+    );
     ending.join().expect("the runtime ends");
 }

@@ -30,7 +30,10 @@ impl ForgetfulServer {
     pub(crate) fn start(server: &RedisServer) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
         let addr = listener.local_addr().expect("it is bound");
-        let (refusals, is_held) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (refusals, is_held) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (target, seen) = (server.addr(), (Arc::clone(&refusals), Arc::clone(&is_held)));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -38,7 +41,11 @@ impl ForgetfulServer {
                 thread::spawn(move || forward(client, target, &refusals, &is_held));
             }
         });
-        Self { addr, refusals, is_held }
+        Self {
+            addr,
+            refusals,
+            is_held,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -81,11 +88,15 @@ fn forward(client: TcpStream, target: SocketAddr, refusals: &AtomicUsize, is_hel
         if words[0] == b"EVAL" {
             let _ = refusals.compare_exchange(UNTIL_LOADED, 0, Ordering::SeqCst, Ordering::SeqCst);
         }
-        let is_refused =
-            words[0] == b"EVALSHA" && refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse).is_ok();
+        let is_refused = words[0] == b"EVALSHA"
+            && refusals
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse)
+                .is_ok();
         let reply = match is_refused {
             true => {
-                wait::until("the test to go on", PATIENCE, || !is_held.load(Ordering::SeqCst));
+                wait::until("the test to go on", PATIENCE, || {
+                    !is_held.load(Ordering::SeqCst)
+                });
                 Reply::Error("NOSCRIPT No matching script.".to_owned())
             }
             false => server.command(&words).expect("the server runs"),

@@ -25,12 +25,17 @@ fn map() -> Map {
 async fn decisions_over_a_map_are_those_of_the_in_process_store() {
     let clock = Clock::manual(START_US);
     let store = KeyValueStore::new(Map::new(clock.clone()).with_conflicts(4));
-    let memory = tollgate::MemoryStore::builder().clock(clock.clone()).build();
+    let memory = tollgate::MemoryStore::builder()
+        .clock(clock.clone())
+        .build();
     for (seed, algorithm) in (0..).zip(ALGORITHMS) {
         let mut dice = Dice::new(seed);
         for most in [1, 4] {
             let set = policies::set(&mut dice, algorithm, most);
-            agree(&set, &store, &memory, &clock, &mut dice, |dice| Key::from((most, seed, dice.below(40)))).await;
+            agree(&set, &store, &memory, &clock, &mut dice, |dice| {
+                Key::from((most, seed, dice.below(40)))
+            })
+            .await;
         }
     }
     let store = KeyValueStore::new(Map::new(clock.clone()).with_conflicts(4));
@@ -42,12 +47,20 @@ async fn processes_that_share_a_map_admit_a_burst_exactly() {
     let map = map();
     let processes: Vec<_> = (0..4).map(|_| KeyValueStore::new(map.clone())).collect();
     for policy in each_algorithm(Quota::per_day(100)) {
-        let limiters: Vec<_> = processes.iter().map(|store| patient_limiter(store.clone(), policy.clone())).collect();
+        let limiters: Vec<_> = processes
+            .iter()
+            .map(|store| patient_limiter(store.clone(), policy.clone()))
+            .collect();
         let check = |at: usize| tokio::spawn(limiters[at % 4].check("hot").into_future());
         let tasks: Vec<_> = (0..600).map(check).collect();
         let mut passed = 0;
         for task in tasks {
-            passed += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+            passed += u64::from(
+                task.await
+                    .expect("a task")
+                    .expect("a decision")
+                    .is_allowed(),
+            );
         }
         assert_eq!(passed, 100, "{policy:?}");
     }
@@ -56,15 +69,31 @@ async fn processes_that_share_a_map_admit_a_burst_exactly() {
 #[tokio::test]
 async fn checks_that_wait_are_read_and_written_together_and_a_denial_writes_nothing() {
     let map = map();
-    let limiter = patient_limiter(KeyValueStore::new(map.clone()), Policy::token_bucket("api", Quota::per_day(50)));
-    let checks = (0..100).map(|_| limiter.check("hot").into_future()).collect();
+    let limiter = patient_limiter(
+        KeyValueStore::new(map.clone()),
+        Policy::token_bucket("api", Quota::per_day(50)),
+    );
+    let checks = (0..100)
+        .map(|_| limiter.check("hot").into_future())
+        .collect();
     let decisions = in_order(checks).await;
-    let admitted: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
-    assert_eq!(admitted, (0..100).map(|at| at < 50).collect::<Vec<_>>(), "in the order in which they came");
+    let admitted: Vec<_> = decisions
+        .iter()
+        .map(|decision| decision.is_allowed())
+        .collect();
+    assert_eq!(
+        admitted,
+        (0..100).map(|at| at < 50).collect::<Vec<_>>(),
+        "in the order in which they came"
+    );
     assert_eq!((map.reads(), map.writes()), (1, (1, 0)), "one batch");
     assert!(limiter.check("hot").await.expect("a decision").is_denied());
     assert!(limiter.peek("hot").await.is_ok());
-    assert_eq!((map.reads(), map.writes()), (3, (1, 0)), "a denial and a peek write nothing");
+    assert_eq!(
+        (map.reads(), map.writes()),
+        (3, (1, 0)),
+        "a denial and a peek write nothing"
+    );
     let state = map.get(b"{hot}:api:t1").expect("a state");
     assert_eq!(
         state.expires_ms,
@@ -77,41 +106,88 @@ async fn checks_that_wait_are_read_and_written_together_and_a_denial_writes_noth
 async fn everything_beside_checks_works_over_a_map() {
     let map = map().with_conflicts(3);
     let store = KeyValueStore::new(map.clone());
-    let set = [Policy::token_bucket("api", Quota::per_day(10)), Policy::sliding_log("log", Quota::per_day(20))];
+    let set = [
+        Policy::token_bucket("api", Quota::per_day(10)),
+        Policy::sliding_log("log", Quota::per_day(20)),
+    ];
     let limiter = patient_limiter(store.clone(), set);
-    let decision = limiter.check("acme").cost(Cost::new(4)).tag("ann").await.expect("a decision");
+    let decision = limiter
+        .check("acme")
+        .cost(Cost::new(4))
+        .tag("ann")
+        .await
+        .expect("a decision");
     let entries = limiter.entries("acme", 2).await.expect("entries");
     assert_eq!((entries.len(), entries[0].tag()), (2, &b"ann"[..]));
-    limiter.refund("acme", Cost::ONE).of(&decision).await.expect("a refund");
+    limiter
+        .refund("acme", Cost::ONE)
+        .of(&decision)
+        .await
+        .expect("a refund");
     assert_eq!(remaining(&limiter, "acme").await, 7);
 
     let id = ReservationId::try_new("order-1").expect("an id");
-    let reserve = || async { limiter.reserve("acme", Cost::new(5)).id(id.clone()).await.expect("a decision") };
+    let reserve = || async {
+        limiter
+            .reserve("acme", Cost::new(5))
+            .id(id.clone())
+            .await
+            .expect("a decision")
+    };
     let (first, again) = (reserve().await, reserve().await);
     assert!(first.decision().is_allowed() && again.decision().is_allowed());
-    assert_eq!(remaining(&limiter, "acme").await, 2, "the same id charges once");
-    assert_eq!(first.commit(Cost::new(6)).await.expect("settled"), Settlement::Settled);
-    assert_eq!(again.commit(Cost::new(9)).await.expect("settled"), Settlement::AlreadySettled);
+    assert_eq!(
+        remaining(&limiter, "acme").await,
+        2,
+        "the same id charges once"
+    );
+    assert_eq!(
+        first.commit(Cost::new(6)).await.expect("settled"),
+        Settlement::Settled
+    );
+    assert_eq!(
+        again.commit(Cost::new(9)).await.expect("settled"),
+        Settlement::AlreadySettled
+    );
     assert_eq!(remaining(&limiter, "acme").await, 1);
     limiter.reset("acme").await.expect("a reset");
     assert_eq!(remaining(&limiter, "acme").await, 10);
 
     let exports = patient_limiter(store, Policy::token_bucket("any", Quota::per_day(1)));
     let exports = exports.concurrency(Concurrency::new("exports", 2));
-    let held = [exports.try_acquire("acme").await, exports.try_acquire("acme").await];
-    assert!(held.iter().all(|held| matches!(held, Ok(Ok(_)))), "{held:?}");
+    let held = [
+        exports.try_acquire("acme").await,
+        exports.try_acquire("acme").await,
+    ];
+    assert!(
+        held.iter().all(|held| matches!(held, Ok(Ok(_)))),
+        "{held:?}"
+    );
     assert!(matches!(exports.try_acquire("acme").await, Ok(Err(_))));
     assert!(map.keys().contains(&b"{acme}:exports:p1".to_vec()));
 }
 
 #[tokio::test]
 async fn a_failure_of_the_map_has_its_kind_and_is_an_outage() {
-    for kind in [ErrorKind::ConnectionRefused, ErrorKind::Busy, ErrorKind::Authentication] {
+    for kind in [
+        ErrorKind::ConnectionRefused,
+        ErrorKind::Busy,
+        ErrorKind::Authentication,
+    ] {
         let store = KeyValueStore::new(map().failing(kind));
         let policy = Policy::token_bucket("api", Quota::per_day(1));
-        let closed = Limiter::builder(store.clone()).policies(policy.clone()).on_outage(Outage::Closed).build();
-        assert_eq!(closed.check("acme").await.expect_err("no decision").kind(), kind);
-        let local = Limiter::builder(store).policies(policy).on_outage(Outage::local(1)).build();
+        let closed = Limiter::builder(store.clone())
+            .policies(policy.clone())
+            .on_outage(Outage::Closed)
+            .build();
+        assert_eq!(
+            closed.check("acme").await.expect_err("no decision").kind(),
+            kind
+        );
+        let local = Limiter::builder(store)
+            .policies(policy)
+            .on_outage(Outage::local(1))
+            .build();
         let decision = local.check("acme").await.expect("a decision of the outage");
         assert_eq!(decision.degraded(), Some(kind));
     }
@@ -120,12 +196,24 @@ async fn a_failure_of_the_map_has_its_kind_and_is_an_outage() {
 #[tokio::test]
 async fn a_check_that_others_are_always_faster_than_ends_at_its_deadline() {
     let store = KeyValueStore::new(map().with_conflicts(1));
-    let (policies, key) = (PolicySet::from(Policy::token_bucket("api", Quota::per_day(1))), Key::new("acme"));
+    let (policies, key) = (
+        PolicySet::from(Policy::token_bucket("api", Quota::per_day(1))),
+        Key::new("acme"),
+    );
     let check = Check::new(&policies, &key, Cost::ONE);
-    let error = store.check(check.with_deadline(Deadline::after(Duration::from_millis(5)))).await.expect_err("late");
+    let error = store
+        .check(check.with_deadline(Deadline::after(Duration::from_millis(5))))
+        .await
+        .expect_err("late");
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    let error = store.check(check).await.expect_err("it ends without a deadline, too");
-    assert_eq!((error.kind(), error.kind().is_unavailable()), (ErrorKind::Overloaded, true));
+    let error = store
+        .check(check)
+        .await
+        .expect_err("it ends without a deadline, too");
+    assert_eq!(
+        (error.kind(), error.kind().is_unavailable()),
+        (ErrorKind::Overloaded, true)
+    );
 }
 
 /// Does not answer the first time.
@@ -151,21 +239,47 @@ async fn a_map_that_does_not_answer_holds_its_lane_until_the_last_deadline() {
     let store = KeyValueStore::new(Stuck(map(), AtomicBool::new(false)));
     let limiter = Limiter::builder(store).policies(Policy::token_bucket("api", Quota::per_day(5)));
     let limiter = limiter.on_outage(Outage::Closed).build();
-    assert_eq!(limiter.check("acme").await.expect_err("no answer").kind(), ErrorKind::Timeout);
-    assert_eq!(limiter.check("acme").await.expect("the lane is free").states().next().expect("one").remaining(), 4);
+    assert_eq!(
+        limiter.check("acme").await.expect_err("no answer").kind(),
+        ErrorKind::Timeout
+    );
+    assert_eq!(
+        limiter
+            .check("acme")
+            .await
+            .expect("the lane is free")
+            .states()
+            .next()
+            .expect("one")
+            .remaining(),
+        4
+    );
 }
 
 #[test]
 fn the_adapter_needs_a_runtime_and_outlives_the_one_that_it_was_first_used_on() {
     let store = KeyValueStore::new(map());
-    let (policies, key) = (PolicySet::from(Policy::token_bucket("api", Quota::per_day(9))), Key::new("acme"));
+    let (policies, key) = (
+        PolicySet::from(Policy::token_bucket("api", Quota::per_day(9))),
+        Key::new("acme"),
+    );
     let check = || store.check(Check::new(&policies, &key, Cost::ONE));
     let mut outside = Box::pin(check());
-    let polled = outside.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
-    assert!(matches!(polled, std::task::Poll::Ready(Err(error)) if error.kind() == ErrorKind::NoRuntime));
+    let polled = outside
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert!(
+        matches!(polled, std::task::Poll::Ready(Err(error)) if error.kind() == ErrorKind::NoRuntime)
+    );
     for spent in 1..=3 {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let decision = runtime.block_on(check()).expect("a decision");
-        assert_eq!(decision.states().next().expect("a state").remaining(), 9 - spent);
+        assert_eq!(
+            decision.states().next().expect("a state").remaining(),
+            9 - spent
+        );
     }
 }

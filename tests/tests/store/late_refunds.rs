@@ -20,9 +20,16 @@ const WORK: Duration = Duration::from_millis(4);
 
 /// Returns a limit that so many callers do not reach at once: alone, beside another one, and leased.
 fn limits(callers: usize) -> [Vec<Policy>; 3] {
-    let logins = Policy::token_bucket("logins", Quota::per_hour(120).with_burst(callers as u64 + 90));
+    let logins = Policy::token_bucket(
+        "logins",
+        Quota::per_hour(120).with_burst(callers as u64 + 90),
+    );
     let day = Policy::token_bucket("day", Quota::per_day(2_000));
-    [vec![logins.clone()], vec![logins.clone(), day], vec![logins.leased(Lease::new())]]
+    [
+        vec![logins.clone()],
+        vec![logins.clone(), day],
+        vec![logins.leased(Lease::new())],
+    ]
 }
 
 /// Lets callers send requests one after the other. Returns how many requests were denied.
@@ -48,7 +55,11 @@ where
 async fn check_and_refund(limiter: Limiter) -> bool {
     let decision = limiter.check("check").await.expect("a decision");
     sleep(WORK).await;
-    limiter.refund("check", 1).of(&decision).await.expect("refunded");
+    limiter
+        .refund("check", 1)
+        .of(&decision)
+        .await
+        .expect("refunded");
     decision.is_allowed()
 }
 
@@ -58,23 +69,39 @@ async fn log_in(layer: RateLimitLayer<Global>) -> bool {
         sleep(WORK).await;
         Ok::<_, Infallible>(Response::new(String::new()))
     });
-    let response = layer.layer(handler).oneshot(Request::new(())).await.expect("a response");
+    let response = layer
+        .layer(handler)
+        .oneshot(Request::new(()))
+        .await
+        .expect("a response");
     response.status() == StatusCode::OK
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_that_come_back_late_deny_nobody() {
-    let deployment = Deployment::start(Kind::Server, "units_that_come_back_late_deny_nobody").expect("a server");
+    let deployment =
+        Deployment::start(Kind::Server, "units_that_come_back_late_deny_nobody").expect("a server");
     for callers in [1, 2, 16, 64] {
         for (at, policies) in limits(callers).into_iter().enumerate() {
-            let redis = deployment.builder(&format!("late-{callers}-{at}")).connect().await.expect("a store");
-            for limiter in [patient_limiter(MemoryStore::new(), policies.clone()), patient_limiter(redis, policies)] {
+            let redis = deployment
+                .builder(&format!("late-{callers}-{at}"))
+                .connect()
+                .await
+                .expect("a store");
+            for limiter in [
+                patient_limiter(MemoryStore::new(), policies.clone()),
+                patient_limiter(redis, policies),
+            ] {
                 let layer = RateLimitLayer::builder(limiter.clone(), Global)
                     .charge_on(|status| status == StatusCode::UNAUTHORIZED)
                     .build();
                 let by_layer = denied(callers, move || log_in(layer.clone())).await;
                 let by_limiter = denied(callers, move || check_and_refund(limiter.clone())).await;
-                assert_eq!((by_layer, by_limiter), (0, 0), "{callers} callers, limit {at}");
+                assert_eq!(
+                    (by_layer, by_limiter),
+                    (0, 0),
+                    "{callers} callers, limit {at}"
+                );
             }
         }
     }
@@ -85,14 +112,32 @@ async fn units_that_come_back_late_deny_nobody() {
 async fn a_clock_of_the_process_tells_how_late_a_refund_is() {
     let clock = Clock::manual(START_US);
     let server = RedisServer::start();
-    let redis = RedisStore::builder(server.url()).clock(clock.clone()).connect().await.expect("a store");
+    let redis = RedisStore::builder(server.url())
+        .clock(clock.clone())
+        .connect()
+        .await
+        .expect("a store");
     let memory = MemoryStore::builder().clock(clock.clone()).build();
     let minute = Policy::token_bucket("minute", Quota::per_minute(10));
-    for limiter in [patient_limiter(redis, minute.clone()), patient_limiter(memory, minute)] {
+    for limiter in [
+        patient_limiter(redis, minute.clone()),
+        patient_limiter(memory, minute),
+    ] {
         let decision = limiter.check("ann").await.expect("a decision");
         clock.advance(Duration::from_secs(6));
-        assert!(limiter.check("ann").cost(10).await.expect("a decision").is_allowed());
-        limiter.refund("ann", 1).of(&decision).await.expect("refunded");
+        assert!(
+            limiter
+                .check("ann")
+                .cost(10)
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+        limiter
+            .refund("ann", 1)
+            .of(&decision)
+            .await
+            .expect("refunded");
         assert_eq!(remaining(&limiter, "ann").await, 0);
     }
 }

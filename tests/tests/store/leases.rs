@@ -16,7 +16,12 @@ fn hourly(amount: u64) -> Policy {
 }
 
 async fn store(deployment: &Deployment) -> RedisStore {
-    deployment.builder("leases").deny_cache_cap(Duration::ZERO).connect().await.expect("a store")
+    deployment
+        .builder("leases")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store")
 }
 
 /// Returns the most units of 10 000 in an hour that have accrued since then.
@@ -36,8 +41,8 @@ async fn spend(limiter: &Limiter, checks: u32) -> (u64, u64) {
 }
 
 async fn most_checks_make_no_trip(deployment: &Deployment) {
-    let limiters =
-        [store(deployment).await, store(deployment).await].map(|store| patient_limiter(store, hourly(20_000)));
+    let limiters = [store(deployment).await, store(deployment).await]
+        .map(|store| patient_limiter(store, hourly(20_000)));
     let began = Instant::now();
     let before = deployment.calls(SCRIPTS);
     let (mut admitted, mut leased) = (0, 0);
@@ -48,14 +53,23 @@ async fn most_checks_make_no_trip(deployment: &Deployment) {
         }
     }
     let trips = deployment.calls(SCRIPTS) - before;
-    assert_eq!(admitted, 18_000, "nothing is denied that fits beside what is out");
-    assert!(trips < 1_000 && leased > 17_000, "{trips} trips, {leased} leased");
+    assert_eq!(
+        admitted, 18_000,
+        "nothing is denied that fits beside what is out"
+    );
+    assert!(
+        trips < 1_000 && leased > 17_000,
+        "{trips} trips, {leased} leased"
+    );
     for limiter in &limiters {
         let (more, _) = spend(limiter, 2_000).await;
         admitted += more;
     }
     // An hour's quota, and what accrues while the test runs.
-    assert!((20_000..=20_000 + 2 * accrued(began)).contains(&admitted), "{admitted}");
+    assert!(
+        (20_000..=20_000 + 2 * accrued(began)).contains(&admitted),
+        "{admitted}"
+    );
     deployment.assert_every_key_expires();
 }
 
@@ -67,7 +81,10 @@ async fn most_checks_of_a_hot_key_make_no_trip_and_the_quota_is_spent_exactly() 
 
 #[tokio::test]
 async fn a_cluster_leases() {
-    most_checks_make_no_trip(&Deployment::start(Kind::Cluster, "a_cluster_leases").expect("a cluster")).await;
+    most_checks_make_no_trip(
+        &Deployment::start(Kind::Cluster, "a_cluster_leases").expect("a cluster"),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -79,8 +96,11 @@ async fn valkey_leases() {
 
 #[tokio::test]
 async fn a_leased_decision_tells_what_this_process_holds() {
-    let deployment =
-        Deployment::start(Kind::Server, "a_leased_decision_tells_what_this_process_holds").expect("a server");
+    let deployment = Deployment::start(
+        Kind::Server,
+        "a_leased_decision_tells_what_this_process_holds",
+    )
+    .expect("a server");
     let limiter = patient_limiter(store(&deployment).await, hourly(10_000));
     let mut last = None;
     for _ in 0..2_000 {
@@ -99,9 +119,17 @@ async fn a_leased_decision_tells_what_this_process_holds() {
     let decision = limiter.check("hot").await.expect("a decision");
     if decision.is_leased() {
         let before = decision.state("leased").expect("a state").remaining();
-        limiter.refund("hot", Cost::ONE).of(&decision).await.expect("a refund");
+        limiter
+            .refund("hot", Cost::ONE)
+            .of(&decision)
+            .await
+            .expect("a refund");
         let after = limiter.check("hot").await.expect("a decision");
-        assert_eq!(after.state("leased").expect("a state").remaining(), before, "the unit is held again");
+        assert_eq!(
+            after.state("leased").expect("a state").remaining(),
+            before,
+            "the unit is held again"
+        );
     }
     let peek = limiter.peek("hot").await.expect("a decision");
     assert!(peek.state("leased").expect("a state").remaining() > 7_000 - 10_000 / 8);
@@ -125,7 +153,11 @@ async fn refunds_of_units_that_were_reported_later_come_back() {
         // The peek makes a trip, which reports what was spent since the last one.
         let before = remaining(&limiter, key).await;
         for decision in &leased {
-            limiter.refund(key, Cost::ONE).of(decision).await.expect("a refund");
+            limiter
+                .refund(key, Cost::ONE)
+                .of(decision)
+                .await
+                .expect("a refund");
         }
         match before + leased.len() as u64 - remaining(&limiter, key).await {
             0 => return,
@@ -139,12 +171,25 @@ async fn refunds_of_units_that_were_reported_later_come_back() {
 async fn a_debt_outlasts_the_units_that_another_process_holds() {
     let test = "a_debt_outlasts_the_units_that_another_process_holds";
     let deployment = Deployment::start(Kind::Server, test).expect("a server");
-    let (holding, other) = (store(&deployment).await, patient_limiter(store(&deployment).await, hourly(10_000)));
+    let (holding, other) = (
+        store(&deployment).await,
+        patient_limiter(store(&deployment).await, hourly(10_000)),
+    );
     let (admitted, leased) = spend(&patient_limiter(holding.clone(), hourly(10_000)), 500).await;
-    assert!(admitted == 500 && leased > 0, "{admitted} admitted, {leased} leased");
-    let reservation =
-        other.reserve("hot", Cost::new(20)).await.expect("an answer").into_result().expect("a reservation");
-    reservation.commit(Cost::new(50_000)).await.expect("a commit");
+    assert!(
+        admitted == 500 && leased > 0,
+        "{admitted} admitted, {leased} leased"
+    );
+    let reservation = other
+        .reserve("hot", Cost::new(20))
+        .await
+        .expect("an answer")
+        .into_result()
+        .expect("a reservation");
+    reservation
+        .commit(Cost::new(50_000))
+        .await
+        .expect("a commit");
     let wait = async || {
         let decision = other.check("hot").await.expect("a decision");
         decision.retry_after().expect("a denial")
@@ -152,15 +197,22 @@ async fn a_debt_outlasts_the_units_that_another_process_holds() {
     // 40 000 units beyond the burst take four hours. What is out and is not needed comes back.
     let hours = Duration::from_secs(4 * 3_600);
     assert!(wait().await > hours);
-    holding.release_leases().await.expect("the units are returned");
-    assert!(wait().await > hours, "the report of what was spent forgives the debt");
+    holding
+        .release_leases()
+        .await
+        .expect("the units are returned");
+    assert!(
+        wait().await > hours,
+        "the report of what was spent forgives the debt"
+    );
     other.reset("hot").await.expect("a reset");
     assert!(other.check("hot").await.expect("a decision").is_allowed());
 }
 
 #[tokio::test]
 async fn a_reset_clears_the_units_that_are_out() {
-    let deployment = Deployment::start(Kind::Server, "a_reset_clears_the_units_that_are_out").expect("a server");
+    let deployment =
+        Deployment::start(Kind::Server, "a_reset_clears_the_units_that_are_out").expect("a server");
     let limiter = patient_limiter(store(&deployment).await, hourly(10_000));
     spend(&limiter, 500).await;
     limiter.reset("hot").await.expect("a reset");
@@ -172,8 +224,11 @@ async fn a_reset_clears_the_units_that_are_out() {
 
 #[tokio::test]
 async fn a_set_is_leased_and_different_costs_make_a_trip() {
-    let deployment =
-        Deployment::start(Kind::Server, "a_set_is_leased_and_different_costs_make_a_trip").expect("a server");
+    let deployment = Deployment::start(
+        Kind::Server,
+        "a_set_is_leased_and_different_costs_make_a_trip",
+    )
+    .expect("a server");
     let lease = Lease::new();
     let set = PolicySet::from([
         Policy::token_bucket("requests", Quota::per_hour(9_000)).leased(lease),
@@ -188,24 +243,52 @@ async fn a_set_is_leased_and_different_costs_make_a_trip() {
     let decision = limiter.check("hot").cost(costs).await.expect("a decision");
     assert!(decision.is_allowed() && !decision.is_leased());
     let (admitted, _) = spend(&limiter, 300).await;
-    assert_eq!(admitted, 99, "the log admits 1000 in an hour, and one left with the costs");
-    assert!(limiter.check("hot").cost(Cost::ZERO).await.expect("a decision").is_allowed());
+    assert_eq!(
+        admitted, 99,
+        "the log admits 1000 in an hour, and one left with the costs"
+    );
+    assert!(
+        limiter
+            .check("hot")
+            .cost(Cost::ZERO)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
 }
 
 #[tokio::test]
 async fn released_units_can_be_spent_by_others_at_once() {
-    let deployment =
-        Deployment::start(Kind::Server, "released_units_can_be_spent_by_others_at_once").expect("a server");
-    let (ending, other) = (store(&deployment).await, patient_limiter(store(&deployment).await, hourly(10_000)));
+    let deployment = Deployment::start(
+        Kind::Server,
+        "released_units_can_be_spent_by_others_at_once",
+    )
+    .expect("a server");
+    let (ending, other) = (
+        store(&deployment).await,
+        patient_limiter(store(&deployment).await, hourly(10_000)),
+    );
     let limiter = patient_limiter(ending.clone(), hourly(10_000));
     let began = Instant::now();
     let (admitted, leased) = spend(&limiter, 500).await;
-    assert!(admitted == 500 && leased > 0, "{admitted} admitted, {leased} leased");
-    assert!(remaining(&other, "hot").await < 9_500, "the units of the other process count as used");
-    ending.release_leases().await.expect("the units are returned");
+    assert!(
+        admitted == 500 && leased > 0,
+        "{admitted} admitted, {leased} leased"
+    );
+    assert!(
+        remaining(&other, "hot").await < 9_500,
+        "the units of the other process count as used"
+    );
+    ending
+        .release_leases()
+        .await
+        .expect("the units are returned");
     let left = remaining(&other, "hot").await;
     assert!((9_500..=9_500 + accrued(began)).contains(&left), "{left}");
-    assert!(!limiter.check("hot").await.expect("a decision").is_leased(), "nothing is held");
+    assert!(
+        !limiter.check("hot").await.expect("a decision").is_leased(),
+        "nothing is held"
+    );
     ending.release_leases().await.expect("nothing to return");
 }
 
@@ -213,7 +296,10 @@ async fn released_units_can_be_spent_by_others_at_once() {
 fn units_of_a_key_that_is_not_asked_for_any_more_are_returned_without_a_further_check() {
     // Units lapse while the machine stands still for half of a generation.
     machine::undisturbed(GENERATION / 8, || {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(units_are_returned());
     });
 }
@@ -278,13 +364,27 @@ async fn reservations_of_leased_policies_settle_beside_what_is_out() {
     assert!(leased > 0, "{leased}");
     let began = Instant::now();
     let before = remaining(&limiter, "hot").await;
-    let reservation =
-        limiter.reserve("hot", Cost::new(1_000)).await.expect("an answer").into_result().expect("a reservation");
+    let reservation = limiter
+        .reserve("hot", Cost::new(1_000))
+        .await
+        .expect("an answer")
+        .into_result()
+        .expect("a reservation");
     let reserved = remaining(&limiter, "hot").await;
-    assert!((before - 1_000..=before - 1_000 + accrued(began)).contains(&reserved), "{before} and {reserved}");
+    assert!(
+        (before - 1_000..=before - 1_000 + accrued(began)).contains(&reserved),
+        "{before} and {reserved}"
+    );
     reservation.commit(Cost::new(300)).await.expect("a commit");
     let settled = remaining(&limiter, "hot").await;
-    assert!((before - 300..=before - 300 + accrued(began)).contains(&settled), "{before} and {settled}");
-    let error = limiter.reserve("hot", Cost::new(10_000 - admitted)).await.expect("an answer").into_result();
+    assert!(
+        (before - 300..=before - 300 + accrued(began)).contains(&settled),
+        "{before} and {settled}"
+    );
+    let error = limiter
+        .reserve("hot", Cost::new(10_000 - admitted))
+        .await
+        .expect("an answer")
+        .into_result();
     assert!(error.is_err(), "outstanding units cannot be reserved");
 }

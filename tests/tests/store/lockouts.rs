@@ -2,7 +2,9 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use tollgate::{Cost, Decision, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, Store, store::Clock};
+use tollgate::{
+    Cost, Decision, Key, Limiter, MemoryStore, Policy, Quota, RedisStore, Store, store::Clock,
+};
 use tollgate_rules::{Descriptor, Format, RuleLimiter, RuleSet, Rules};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::RedisServer;
@@ -16,8 +18,13 @@ const ADDRESS: Policy = Policy::lockout("address", Quota::per_hour(10), MINUTE, 
 
 /// Returns both stores, the second one on the server.
 async fn stores(server: &RedisServer) -> [Arc<dyn Store>; 2] {
-    let memory = MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
-    [Arc::new(memory), Arc::new(RedisStore::connect(server.url()).await.expect("a store"))]
+    let memory = MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build();
+    [
+        Arc::new(memory),
+        Arc::new(RedisStore::connect(server.url()).await.expect("a store")),
+    ]
 }
 
 /// Fails once.
@@ -27,7 +34,8 @@ async fn guess(limiter: &Limiter, account: &str, address: u32) -> Decision {
 }
 
 #[tokio::test]
-async fn guesses_from_many_addresses_lock_the_account_for_all_of_them_and_denied_ones_do_not_prolong_it() {
+async fn guesses_from_many_addresses_lock_the_account_for_all_of_them_and_denied_ones_do_not_prolong_it()
+ {
     let server = RedisServer::start();
     for store in stores(&server).await {
         let limiter = patient_limiter(store, [ACCOUNT, ADDRESS]);
@@ -39,11 +47,18 @@ async fn guesses_from_many_addresses_lock_the_account_for_all_of_them_and_denied
             let denied = guess(&limiter, "ann", address).await;
             assert!(denied.state("account").expect("a policy").is_exceeded());
             let next = denied.retry_after().expect("a wait");
-            assert!(next <= wait && next > Duration::ZERO, "{next:?} after {wait:?}");
+            assert!(
+                next <= wait && next > Duration::ZERO,
+                "{next:?} after {wait:?}"
+            );
             wait = next;
         }
         // The addresses were charged their one guess that passed.
-        let left = guess(&limiter, "bob", 0).await.state("address").expect("a policy").remaining();
+        let left = guess(&limiter, "bob", 0)
+            .await
+            .state("address")
+            .expect("a policy")
+            .remaining();
         assert_eq!(left, 8);
     }
 }
@@ -54,15 +69,26 @@ async fn one_address_that_guesses_at_many_accounts_is_locked_and_their_owners_ar
     for store in stores(&server).await {
         let limiter = patient_limiter(store, [ACCOUNT, ADDRESS]);
         for account in 0..10 {
-            assert!(guess(&limiter, &format!("user-{account}"), 7).await.is_allowed());
+            assert!(
+                guess(&limiter, &format!("user-{account}"), 7)
+                    .await
+                    .is_allowed()
+            );
         }
         for account in 0..20 {
             let denied = guess(&limiter, &format!("user-{account}"), 7).await;
-            assert!(denied.is_denied() && denied.retry_after() <= Some(MINUTE), "{denied:?}");
+            assert!(
+                denied.is_denied() && denied.retry_after() <= Some(MINUTE),
+                "{denied:?}"
+            );
         }
         let owner = guess(&limiter, "user-3", 8).await;
         assert!(owner.is_allowed());
-        assert_eq!(owner.state("account").expect("a policy").remaining(), 3, "one guess of the attacker counts");
+        assert_eq!(
+            owner.state("account").expect("a policy").remaining(),
+            3,
+            "one guess of the attacker counts"
+        );
     }
 }
 
@@ -81,7 +107,10 @@ async fn attempts_at_once_lock_as_attempts_in_turn() {
         for attempt in attempts {
             let decision = attempt.await.expect("no panic");
             allowed += usize::from(decision.is_allowed());
-            assert!(decision.is_allowed() || decision.retry_after() <= Some(MINUTE), "{decision:?}");
+            assert!(
+                decision.is_allowed() || decision.retry_after() <= Some(MINUTE),
+                "{decision:?}"
+            );
         }
         assert_eq!(allowed, 5);
     }
@@ -90,32 +119,69 @@ async fn attempts_at_once_lock_as_attempts_in_turn() {
 #[tokio::test]
 async fn a_flood_of_keys_ends_no_lockout_and_each_of_its_states_expires() {
     // In process: states are removed, those that spent the least first.
-    let store = MemoryStore::builder().max_keys(NonZeroUsize::new(1_000).expect("not zero")).build();
+    let store = MemoryStore::builder()
+        .max_keys(NonZeroUsize::new(1_000).expect("not zero"))
+        .build();
     let limiter = Limiter::new(store, ACCOUNT);
-    let _ = limiter.check("victim").cost(Cost::new(5)).await.expect("a decision");
+    let _ = limiter
+        .check("victim")
+        .cost(Cost::new(5))
+        .await
+        .expect("a decision");
     for key in 0..100_000_u64 {
         assert!(limiter.check(key).await.expect("a decision").is_allowed());
     }
-    assert!(limiter.check("victim").await.expect("a decision").is_denied());
+    assert!(
+        limiter
+            .check("victim")
+            .await
+            .expect("a decision")
+            .is_denied()
+    );
 
     let server = RedisServer::start();
-    let limiter = patient_limiter(RedisStore::connect(server.url()).await.expect("a store"), ACCOUNT);
-    let _ = limiter.check("victim").cost(Cost::new(5)).await.expect("a decision");
+    let limiter = patient_limiter(
+        RedisStore::connect(server.url()).await.expect("a store"),
+        ACCOUNT,
+    );
+    let _ = limiter
+        .check("victim")
+        .cost(Cost::new(5))
+        .await
+        .expect("a decision");
     for key in 0..500_u64 {
-        assert!(limiter.check(format!("user-{key}")).await.expect("a decision").is_allowed());
-        assert!(limiter.check("victim").await.expect("a decision").is_denied());
+        assert!(
+            limiter
+                .check(format!("user-{key}"))
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+        assert!(
+            limiter
+                .check("victim")
+                .await
+                .expect("a decision")
+                .is_denied()
+        );
     }
     let (keys, expiring) = server.keys_and_expires();
     assert_eq!(keys, expiring);
     // A failure is forgotten with its window, which is shorter than what a lockout is remembered for.
     let life = |key: &str| {
         let names = server.command(&["KEYS", &format!("tollgate:{{{key}}}:*")]);
-        let [name] = names.items() else { panic!("one state: {names:?}") };
+        let [name] = names.items() else {
+            panic!("one state: {names:?}")
+        };
         server.command(&["PTTL", &name.text()]).int()
     };
     let most = HOUR.as_millis() as i64 + 1;
     assert!((1..=most).contains(&life("user-7")), "{}", life("user-7"));
-    assert!((most - 1..=most + MINUTE.as_millis() as i64).contains(&life("victim")), "{}", life("victim"));
+    assert!(
+        (most - 1..=most + MINUTE.as_millis() as i64).contains(&life("victim")),
+        "{}",
+        life("victim")
+    );
 }
 
 #[tokio::test]
@@ -124,9 +190,14 @@ async fn a_file_of_rules_locks_out_alike_on_both_stores() {
     let server = RedisServer::start();
     for store in stores(&server).await {
         let rules = Rules::new(RuleSet::parse(text, Format::Yaml).expect("rules"));
-        let limiter = RuleLimiter::builder(rules, store).deadline(PATIENCE).build();
+        let limiter = RuleLimiter::builder(rules, store)
+            .deadline(PATIENCE)
+            .build();
         let check = async |account: &str| {
-            limiter.check("d", &[Descriptor::from([("account", account)])], 1).await.expect("a decision")
+            limiter
+                .check("d", &[Descriptor::from([("account", account)])], 1)
+                .await
+                .expect("a decision")
         };
         for _ in 0..3 {
             assert!(check("ann").await.is_allowed());

@@ -14,28 +14,78 @@ const BUCKET: Policy = Policy::token_bucket("bucket", Quota::per_day(100));
 const LOG: Policy = Policy::sliding_log("log", Quota::per_day(50));
 
 fn left(state: &KeyState, policy: &str) -> u64 {
-    state.state(policy).expect("a policy of the set").remaining()
+    state
+        .state(policy)
+        .expect("a policy of the set")
+        .remaining()
 }
 
 #[tokio::test]
 async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_policy() {
     let server = RedisServer::start();
-    let limiter = patient_limiter(RedisStore::connect(server.url()).await.expect("a store"), [BUCKET, LOG]);
-    let _ = limiter.check("acme").cost(Cost::new(40)).await.expect("a decision");
+    let limiter = patient_limiter(
+        RedisStore::connect(server.url()).await.expect("a store"),
+        [BUCKET, LOG],
+    );
+    let _ = limiter
+        .check("acme")
+        .cost(Cost::new(40))
+        .await
+        .expect("a decision");
     for _ in 0..3 {
-        let state = limiter.peek("acme").cost(Cost::new(10)).await.expect("a peek");
-        assert_eq!((state.retry_after(), left(&state, "bucket"), left(&state, "log")), (None, 60, 10));
-        let state = limiter.peek("acme").cost(Cost::new(11)).await.expect("a peek");
+        let state = limiter
+            .peek("acme")
+            .cost(Cost::new(10))
+            .await
+            .expect("a peek");
+        assert_eq!(
+            (
+                state.retry_after(),
+                left(&state, "bucket"),
+                left(&state, "log")
+            ),
+            (None, 60, 10)
+        );
+        let state = limiter
+            .peek("acme")
+            .cost(Cost::new(11))
+            .await
+            .expect("a peek");
         assert_eq!((left(&state, "bucket"), left(&state, "log")), (60, 10));
-        assert_eq!(state.state("bucket").and_then(|bucket| bucket.retry_after()), None);
-        assert_eq!(state.state("log").and_then(|log| log.retry_after()), state.retry_after());
+        assert_eq!(
+            state
+                .state("bucket")
+                .and_then(|bucket| bucket.retry_after()),
+            None
+        );
+        assert_eq!(
+            state.state("log").and_then(|log| log.retry_after()),
+            state.retry_after()
+        );
         // The entries of the log leave together.
         let day = Duration::from_secs(86_400);
-        assert!(state.retry_after().is_some_and(|wait| wait <= day && wait > day / 2), "{state:?}");
+        assert!(
+            state
+                .retry_after()
+                .is_some_and(|wait| wait <= day && wait > day / 2),
+            "{state:?}"
+        );
         let costs = Costs::new(Cost::ZERO).with("bucket", Cost::new(60));
-        assert_eq!(limiter.peek("acme").cost(costs).await.expect("a peek").retry_after(), None);
+        assert_eq!(
+            limiter
+                .peek("acme")
+                .cost(costs)
+                .await
+                .expect("a peek")
+                .retry_after(),
+            None
+        );
     }
-    let error = limiter.peek("acme").cost(Cost::new(51)).await.expect_err("the log never holds 51");
+    let error = limiter
+        .peek("acme")
+        .cost(Cost::new(51))
+        .await
+        .expect_err("the log never holds 51");
     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 }
 
@@ -43,8 +93,15 @@ async fn a_peek_with_a_cost_spends_nothing_of_a_set_and_tells_the_wait_of_each_p
 fn a_thread_peeks_with_a_cost() {
     let server = RedisServer::start();
     let limiter = patient_limiter(RedisStore::open(server.url()).expect("a store"), BUCKET);
-    let _ = limiter.block_on(limiter.check("acme").cost(Cost::new(90))).expect("a decision");
-    let wait = |cost| limiter.block_on(limiter.peek("acme").cost(Cost::new(cost))).expect("a peek").retry_after();
+    let _ = limiter
+        .block_on(limiter.check("acme").cost(Cost::new(90)))
+        .expect("a decision");
+    let wait = |cost| {
+        limiter
+            .block_on(limiter.peek("acme").cost(Cost::new(cost)))
+            .expect("a peek")
+            .retry_after()
+    };
     assert_eq!(wait(10), None);
     // One unit comes back in 864 s.
     assert!(wait(11).is_some_and(|wait| wait <= Duration::from_secs(864)));
@@ -54,14 +111,27 @@ fn a_thread_peeks_with_a_cost() {
 async fn a_peek_with_a_cost_of_a_leased_policy_knows_the_units_of_this_process() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let leased = Policy::token_bucket("leased", Quota::per_day(1_000)).leased(Lease::new().generation(PATIENCE));
+    let leased = Policy::token_bucket("leased", Quota::per_day(1_000))
+        .leased(Lease::new().generation(PATIENCE));
     let limiter = patient_limiter(store, leased);
     // Until units are leased.
     while !limiter.check("acme").await.expect("a decision").is_leased() {}
     let spent = |state: &KeyState| 1_000 - left(state, "leased");
     let before = spent(&limiter.peek("acme").await.expect("a peek"));
-    assert_eq!(limiter.peek("acme").cost(Cost::ONE).await.expect("a peek").retry_after(), None);
-    let state = limiter.peek("acme").cost(Cost::new(1_000)).await.expect("a peek");
+    assert_eq!(
+        limiter
+            .peek("acme")
+            .cost(Cost::ONE)
+            .await
+            .expect("a peek")
+            .retry_after(),
+        None
+    );
+    let state = limiter
+        .peek("acme")
+        .cost(Cost::new(1_000))
+        .await
+        .expect("a peek");
     assert!(state.retry_after().is_some(), "{state:?}");
     assert_eq!(spent(&state), before);
     assert!(limiter.check("acme").await.expect("a decision").is_leased());
@@ -70,14 +140,45 @@ async fn a_peek_with_a_cost_of_a_leased_policy_knows_the_units_of_this_process()
 #[tokio::test]
 async fn an_outage_answers_a_peek_with_a_cost_by_the_share_and_spends_nothing_of_it() {
     let store = FaultyStore::default();
-    let limiter = |outage| Limiter::builder(store.clone()).policies(BUCKET).on_outage(outage).build();
-    let (local, open, closed) = (limiter(Outage::local(4)), limiter(Outage::Open), limiter(Outage::Closed));
+    let limiter = |outage| {
+        Limiter::builder(store.clone())
+            .policies(BUCKET)
+            .on_outage(outage)
+            .build()
+    };
+    let (local, open, closed) = (
+        limiter(Outage::local(4)),
+        limiter(Outage::Open),
+        limiter(Outage::Closed),
+    );
     store.fail_with(ErrorKind::ConnectionLost);
     for _ in 0..3 {
-        let state = local.peek("acme").cost(Cost::new(25)).await.expect("a peek");
-        assert_eq!((state.is_degraded(), state.retry_after(), left(&state, "bucket")), (true, None, 25));
+        let state = local
+            .peek("acme")
+            .cost(Cost::new(25))
+            .await
+            .expect("a peek");
+        assert_eq!(
+            (
+                state.is_degraded(),
+                state.retry_after(),
+                left(&state, "bucket")
+            ),
+            (true, None, 25)
+        );
     }
-    assert_eq!(open.peek("acme").cost(Cost::new(100)).await.expect("a peek").retry_after(), None);
-    let error = closed.peek("acme").cost(Cost::ONE).await.expect_err("no answer");
+    assert_eq!(
+        open.peek("acme")
+            .cost(Cost::new(100))
+            .await
+            .expect("a peek")
+            .retry_after(),
+        None
+    );
+    let error = closed
+        .peek("acme")
+        .cost(Cost::ONE)
+        .await
+        .expect_err("no answer");
     assert_eq!(error.kind(), ErrorKind::ConnectionLost);
 }

@@ -17,7 +17,11 @@ async fn departures(quota: Quota, cost: u64, dice: &mut Dice) -> Vec<u64> {
     let limiter = Limiter::new(store, Policy::leaky_bucket("queue", quota));
     let (mut now, mut departures) = (0, Vec::new());
     while departures.len() < 500 {
-        let decision = limiter.check("hot").cost(Cost::new(cost)).await.expect("a decision");
+        let decision = limiter
+            .check("hot")
+            .cost(Cost::new(cost))
+            .await
+            .expect("a decision");
         if decision.is_allowed() {
             let at = now + decision.delay().as_micros() as u64;
             departures.extend((0..cost).map(|_| at));
@@ -32,15 +36,22 @@ async fn departures(quota: Quota, cost: u64, dice: &mut Dice) -> Vec<u64> {
 /// Returns how many of these times lie in one period at most.
 fn most_in_a_period(mut times: Vec<u64>) -> usize {
     times.sort_unstable();
-    let in_period = |from: usize| times[from..].partition_point(|time| *time < times[from] + PERIOD.as_micros() as u64);
+    let in_period = |from: usize| {
+        times[from..].partition_point(|time| *time < times[from] + PERIOD.as_micros() as u64)
+    };
     (0..times.len()).map(in_period).max().unwrap_or(0)
 }
 
 /// Delays every unit by a random time up to `most`, and each `AMOUNT`th by the whole of it.
 fn delayed(departures: &[u64], most: Duration, dice: &mut Dice) -> Vec<u64> {
     let most = most.as_micros() as u64;
-    let delay =
-        |(at, time): (u64, &u64)| time + if at % AMOUNT == 0 { most } else { dice.below(most + 1).min(most / 8) };
+    let delay = |(at, time): (u64, &u64)| {
+        time + if at % AMOUNT == 0 {
+            most
+        } else {
+            dice.below(most + 1).min(most / 8)
+        }
+    };
     (0..).zip(departures).map(delay).collect()
 }
 
@@ -73,10 +84,16 @@ async fn requests_of_several_units_exceed_the_amount_by_less_than_their_cost() {
             let departures = departures(quota, cost, &mut dice).await;
             let late = dice.below(MARGIN.as_micros() as u64 + 1);
             // The first request of each burst is late, and the last one is not.
-            let arrivals = departures.iter().enumerate().map(|(at, time)| time + if at % 2 == 0 { late } else { 0 });
+            let arrivals = departures
+                .iter()
+                .enumerate()
+                .map(|(at, time)| time + if at % 2 == 0 { late } else { 0 });
             most = most.max(most_in_a_period(arrivals.collect()));
         }
         assert!(most <= (AMOUNT + cost - 1) as usize, "cost {cost}: {most}");
-        assert!(most > AMOUNT as usize || AMOUNT.is_multiple_of(cost), "cost {cost} never exceeds the amount: {most}");
+        assert!(
+            most > AMOUNT as usize || AMOUNT.is_multiple_of(cost),
+            "cost {cost} never exceeds the amount: {most}"
+        );
     }
 }

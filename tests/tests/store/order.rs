@@ -10,7 +10,9 @@ use std::{
     task::Poll,
 };
 
-use tollgate::{Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, store::Check, testing::Script};
+use tollgate::{
+    Cost, Decision, Policy, PolicySet, Quota, RedisStore, Store, store::Check, testing::Script,
+};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining};
 use tollgate_tests::{RedisServer, wait};
 
@@ -26,7 +28,10 @@ fn left(decision: &Decision) -> u64 {
 async fn leaves(store: &RedisStore, key: &str, costs: &[u64]) -> Vec<u64> {
     let set = PolicySet::from(DAILY);
     let key = key.into();
-    let checks = costs.iter().map(|cost| store.check(Check::new(&set, &key, Cost::new(*cost)))).collect();
+    let checks = costs
+        .iter()
+        .map(|cost| store.check(Check::new(&set, &key, Cost::new(*cost))))
+        .collect();
     in_order(checks).await.iter().map(left).collect()
 }
 
@@ -57,7 +62,11 @@ async fn equal_checks_keep_their_order_when_the_first_batch_is_refused_and_the_n
     for refused in 1..=4 {
         server.forget(refused);
         let key = format!("refused {refused}");
-        assert_eq!(leaves(&store, &key, &[1; 60]).await, expected(&[1; 60]), "{refused} batches are refused");
+        assert_eq!(
+            leaves(&store, &key, &[1; 60]).await,
+            expected(&[1; 60]),
+            "{refused} batches are refused"
+        );
         assert!(server.has_refused());
     }
 }
@@ -74,7 +83,11 @@ async fn checks_of_several_costs_keep_their_order_when_the_server_forgets_its_sc
     for round in 0..20 {
         server.forget_until_loaded();
         let key = format!("round {round}");
-        assert_eq!(leaves(&store, &key, &costs).await, expected(&costs), "round {round}");
+        assert_eq!(
+            leaves(&store, &key, &costs).await,
+            expected(&costs),
+            "round {round}"
+        );
         assert!(server.has_refused());
     }
 }
@@ -82,7 +95,8 @@ async fn checks_of_several_costs_keep_their_order_when_the_server_forgets_its_sc
 /// Another client has loaded the scripts again before the batch arrives that is under way behind a refused one. So the later
 /// batch may be decided first.
 #[tokio::test]
-async fn checks_of_several_costs_are_each_charged_once_when_a_batch_is_refused_and_the_next_is_not() {
+async fn checks_of_several_costs_are_each_charged_once_when_a_batch_is_refused_and_the_next_is_not()
+{
     let redis = RedisServer::start();
     let server = ForgetfulServer::start(&redis);
     let store = store(&server).await;
@@ -110,20 +124,25 @@ async fn a_check_of_another_cost_does_not_wait_for_the_answer_to_one_of_its_key(
     server.hold(true);
     server.forget(1);
     let first = tokio::spawn(limiter.check("acme").into_future());
-    wait::until_async("the first check to be refused", PATIENCE, async || server.has_refused()).await;
+    wait::until_async("the first check to be refused", PATIENCE, async || {
+        server.has_refused()
+    })
+    .await;
     let second = tokio::spawn(limiter.check("acme").cost(Cost::new(2)).into_future());
     // All tasks run until they wait: the second check leaves now.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
     server.hold(false);
-    let [first, second] = [first, second].map(async |check| check.await.expect("a task").expect("a decision"));
+    let [first, second] =
+        [first, second].map(async |check| check.await.expect("a task").expect("a decision"));
     assert_eq!((left(&first.await), left(&second.await)), (9_997, 9_998));
 }
 
 /// Another client loads the scripts again and again, and the server forgets them all the time.
 #[tokio::test]
-async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client_loads_the_scripts() {
+async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client_loads_the_scripts()
+{
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let is_over = Arc::new(AtomicBool::new(false));
@@ -133,8 +152,15 @@ async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client
             let script = Script::new(DAILY);
             let (check, batch) = (script.text(), script.batch_text());
             while !is_over.load(Ordering::Relaxed) {
-                for words in [["SCRIPT", "FLUSH", ""], ["SCRIPT", "LOAD", check], ["SCRIPT", "LOAD", batch]] {
-                    let words = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
+                for words in [
+                    ["SCRIPT", "FLUSH", ""],
+                    ["SCRIPT", "LOAD", check],
+                    ["SCRIPT", "LOAD", batch],
+                ] {
+                    let words = words
+                        .into_iter()
+                        .filter(|word| !word.is_empty())
+                        .collect::<Vec<_>>();
                     assert!(!client.command(&words).expect("a reply").is_error());
                 }
             }
@@ -142,7 +168,11 @@ async fn checks_keep_their_order_through_a_storm_of_flushes_while_another_client
     };
     for round in 0..300 {
         let key = format!("round {round}");
-        assert_eq!(leaves(&store, &key, &[1; 60]).await, expected(&[1; 60]), "round {round}");
+        assert_eq!(
+            leaves(&store, &key, &[1; 60]).await,
+            expected(&[1; 60]),
+            "round {round}"
+        );
     }
     is_over.store(true, Ordering::Relaxed);
     storm.join().expect("the storm");
@@ -155,8 +185,10 @@ async fn a_caller_that_gives_up_in_the_queue_is_not_charged() {
     let limiter = patient_limiter(store, DAILY);
     assert!(limiter.check("warm").await.is_ok());
     {
-        let (mut given_up, mut kept) =
-            (pin!(limiter.check("acme").into_future()), pin!(limiter.check("other").into_future()));
+        let (mut given_up, mut kept) = (
+            pin!(limiter.check("acme").into_future()),
+            pin!(limiter.check("other").into_future()),
+        );
         // The first poll queues a check. The task that sends checks does not run in between.
         poll_fn(|cx| {
             assert!(given_up.as_mut().poll(cx).is_pending() && kept.as_mut().poll(cx).is_pending());

@@ -26,7 +26,11 @@ async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
         .on_outage(Outage::Open)
         .build();
     wait::until_async("the store decides", PATIENCE, async || {
-        !limiter.check("warm").await.expect("a decision").is_degraded()
+        !limiter
+            .check("warm")
+            .await
+            .expect("a decision")
+            .is_degraded()
     })
     .await;
 
@@ -41,16 +45,24 @@ async fn overload() -> (bool, BTreeMap<&'static str, u32>) {
         }
         tokio::task::yield_now().await;
         while let Some(reason) = callers.try_join_next() {
-            *reasons.entry(reason.expect("a caller").map_or("", ErrorKind::as_str)).or_default() += 1;
+            *reasons
+                .entry(reason.expect("a caller").map_or("", ErrorKind::as_str))
+                .or_default() += 1;
         }
     }
     while let Some(reason) = callers.join_next().await {
-        *reasons.entry(reason.expect("a caller").map_or("", ErrorKind::as_str)).or_default() += 1;
+        *reasons
+            .entry(reason.expect("a caller").map_or("", ErrorKind::as_str))
+            .or_default() += 1;
     }
     let stays_closed = store.is_available() && !reasons.contains_key("breaker");
     // After the burst, checks are sent again at once.
     wait::until_async("the store decides again", PATIENCE, async || {
-        !limiter.check("after").await.expect("a decision").is_degraded()
+        !limiter
+            .check("after")
+            .await
+            .expect("a decision")
+            .is_degraded()
     })
     .await;
     (stays_closed, reasons)

@@ -57,16 +57,25 @@ impl PausedServer {
                 tokio::spawn(serve(client, Arc::clone(&serving), report.clone()));
             }
         });
-        Self { directory, orders, pings }
+        Self {
+            directory,
+            orders,
+            pings,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis+unix://{}", self.directory.path().join("socket").display())
+        format!(
+            "redis+unix://{}",
+            self.directory.path().join("socket").display()
+        )
     }
 
     /// Sets the time from a command to its reply.
     pub(crate) fn set_round_trip(&self, round_trip: Duration) {
-        self.orders.round_trip_ms.store(round_trip.as_millis() as u64, Ordering::Relaxed);
+        self.orders
+            .round_trip_ms
+            .store(round_trip.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Holds back the replies to checks. They come before that to the next PING.
@@ -76,7 +85,11 @@ impl PausedServer {
 
     /// Stands still for so long. What comes meanwhile is answered at the end.
     pub(crate) fn stall(&self, time: Duration) {
-        *self.orders.stalls_until.lock().expect("no test panics there") = Some(Instant::now() + time);
+        *self
+            .orders
+            .stalls_until
+            .lock()
+            .expect("no test panics there") = Some(Instant::now() + time);
     }
 
     /// Returns when each PING came since the last call.
@@ -115,8 +128,16 @@ async fn serve(client: UnixStream, orders: Arc<Orders>, report: mpsc::UnboundedS
         }
         let round_trip = Duration::from_millis(orders.round_trip_ms.load(Ordering::Relaxed));
         let now = Instant::now();
-        let stalls_until = orders.stalls_until.lock().expect("no test panics there").unwrap_or(now);
-        if !reply.is_empty() && replies.send((now.max(stalls_until) + round_trip, reply)).is_err() {
+        let stalls_until = orders
+            .stalls_until
+            .lock()
+            .expect("no test panics there")
+            .unwrap_or(now);
+        if !reply.is_empty()
+            && replies
+                .send((now.max(stalls_until) + round_trip, reply))
+                .is_err()
+        {
             return;
         }
     }

@@ -7,8 +7,8 @@ use tokio::{
     time::Instant,
 };
 use tollgate::{
-    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota, RedisStore,
-    limiter::PolicyState, store::Clock, test_util::FaultyStore,
+    Cost, Costs, ErrorKind, Lease, Limiter, MemoryStore, Outage, Policy, Priority, Quota,
+    RedisStore, limiter::PolicyState, store::Clock, test_util::FaultyStore,
 };
 use tollgate_test_support::{Deployment, Kind, patient_limiter};
 use tollgate_tests::RedisServer;
@@ -23,7 +23,14 @@ fn background() -> Costs {
 async fn admitted(limiter: &Limiter, costs: &Costs) -> usize {
     let mut admitted = 0;
     for _ in 0..200 {
-        admitted += usize::from(limiter.check("all").cost(costs.clone()).await.expect("a decision").is_allowed());
+        admitted += usize::from(
+            limiter
+                .check("all")
+                .cost(costs.clone())
+                .await
+                .expect("a decision")
+                .is_allowed(),
+        );
     }
     admitted
 }
@@ -47,13 +54,24 @@ async fn the_ranks_of_two_replicas_share_one_counter() {
         let deployment = Deployment::start(kind, test).expect("a deployment");
         let mut limiters = Vec::new();
         for _ in 0..2 {
-            limiters.push(patient_limiter(deployment.builder("ranks").connect().await.expect("a store"), FLEET));
+            limiters.push(patient_limiter(
+                deployment
+                    .builder("ranks")
+                    .connect()
+                    .await
+                    .expect("a store"),
+                FLEET,
+            ));
         }
         let [one, other] = <[Limiter; 2]>::try_from(limiters).expect("two limiters");
         ranks_share_a_counter(one, other).await;
     }
     let store = MemoryStore::new();
-    ranks_share_a_counter(Limiter::new(store.clone(), FLEET), Limiter::new(store, FLEET)).await;
+    ranks_share_a_counter(
+        Limiter::new(store.clone(), FLEET),
+        Limiter::new(store, FLEET),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -61,9 +79,16 @@ async fn a_share_in_an_outage_has_ranks_too() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let outage = Outage::local(2);
-    let limiter = Limiter::builder(store).policies(FLEET).on_outage(outage).build();
+    let limiter = Limiter::builder(store)
+        .policies(FLEET)
+        .on_outage(outage)
+        .build();
     drop(server);
-    assert_eq!(admitted(&limiter, &background()).await, 30, "60 % of half of the quota");
+    assert_eq!(
+        admitted(&limiter, &background()).await,
+        30,
+        "60 % of half of the quota"
+    );
     assert_eq!(admitted(&limiter, &Costs::new(Cost::ONE)).await, 20);
 }
 
@@ -72,16 +97,41 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
     let server = RedisServer::start();
     let redis = RedisStore::connect(server.url()).await.expect("a store");
     let bucket = Policy::token_bucket("bucket", Quota::per_day(100));
-    for limiter in
-        [patient_limiter(redis, [FLEET, bucket.clone()]), patient_limiter(MemoryStore::new(), [FLEET, bucket])]
-    {
-        let left = |states: Vec<PolicyState<'_>>| states.iter().map(PolicyState::remaining).collect::<Vec<_>>();
-        let decision = limiter.check("all").cost(background()).await.expect("a decision");
+    for limiter in [
+        patient_limiter(redis, [FLEET, bucket.clone()]),
+        patient_limiter(MemoryStore::new(), [FLEET, bucket]),
+    ] {
+        let left = |states: Vec<PolicyState<'_>>| {
+            states
+                .iter()
+                .map(PolicyState::remaining)
+                .collect::<Vec<_>>()
+        };
+        let decision = limiter
+            .check("all")
+            .cost(background())
+            .await
+            .expect("a decision");
         assert_eq!(left(decision.states().collect()), [59, 59]);
-        let look = limiter.peek("all").cost(background()).await.expect("a state");
+        let look = limiter
+            .peek("all")
+            .cost(background())
+            .await
+            .expect("a state");
         assert_eq!(left(look.states().collect()), [59, 59]);
-        assert!(limiter.check("all").cost(Cost::new(69)).await.expect("a decision").is_allowed());
-        let denied = limiter.check("all").cost(background()).await.expect("a decision");
+        assert!(
+            limiter
+                .check("all")
+                .cost(Cost::new(69))
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
+        let denied = limiter
+            .check("all")
+            .cost(background())
+            .await
+            .expect("a decision");
         assert!(denied.is_denied());
         assert_eq!(left(denied.states().collect()), [0, 0]);
         for state in denied.states() {
@@ -91,10 +141,23 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
                 "one unit more is one that the rank can have"
             );
         }
-        let look = limiter.peek("all").cost(Costs::new(Cost::ZERO).with_priority(Priority::BACKGROUND)).await;
+        let look = limiter
+            .peek("all")
+            .cost(Costs::new(Cost::ZERO).with_priority(Priority::BACKGROUND))
+            .await;
         let look = look.expect("a state");
         assert_eq!(left(look.states().collect()), [0, 0]);
-        assert_eq!(left(limiter.peek("all").await.expect("a state").states().collect()), [30, 30]);
+        assert_eq!(
+            left(
+                limiter
+                    .peek("all")
+                    .await
+                    .expect("a state")
+                    .states()
+                    .collect()
+            ),
+            [30, 30]
+        );
     }
 }
 
@@ -102,24 +165,86 @@ async fn a_ranked_caller_is_told_what_its_rank_can_have() {
 async fn what_an_outage_charged_returns_to_the_share() {
     for outage in [Outage::local(2), Outage::Open] {
         let store = FaultyStore::default();
-        let limiter = Limiter::builder(store.clone()).policies(FLEET).on_outage(outage).build();
+        let limiter = Limiter::builder(store.clone())
+            .policies(FLEET)
+            .on_outage(outage)
+            .build();
         store.fail();
-        let before = limiter.check("all").cost(Cost::new(30)).await.expect("a decision");
-        let decision = limiter.check("all").cost(Cost::new(20)).await.expect("a decision");
-        limiter.refund("all", Cost::new(5)).of(&decision).await.expect("a refund");
-        limiter.refund("all", Cost::new(80)).of(&before).await.expect("a refund");
-        limiter.refund("other", Cost::ONE).of(&decision).await.expect("a refund");
-        let left = limiter.peek("all").await.expect("a state").state("fleet").map(|state| state.remaining());
-        assert_eq!(left, (outage != Outage::Open).then_some(35), "15 of 50 are spent");
-        let denied = limiter.check("all").cost(Cost::new(36)).await.expect("a decision");
+        let before = limiter
+            .check("all")
+            .cost(Cost::new(30))
+            .await
+            .expect("a decision");
+        let decision = limiter
+            .check("all")
+            .cost(Cost::new(20))
+            .await
+            .expect("a decision");
+        limiter
+            .refund("all", Cost::new(5))
+            .of(&decision)
+            .await
+            .expect("a refund");
+        limiter
+            .refund("all", Cost::new(80))
+            .of(&before)
+            .await
+            .expect("a refund");
+        limiter
+            .refund("other", Cost::ONE)
+            .of(&decision)
+            .await
+            .expect("a refund");
+        let left = limiter
+            .peek("all")
+            .await
+            .expect("a state")
+            .state("fleet")
+            .map(|state| state.remaining());
+        assert_eq!(
+            left,
+            (outage != Outage::Open).then_some(35),
+            "15 of 50 are spent"
+        );
+        let denied = limiter
+            .check("all")
+            .cost(Cost::new(36))
+            .await
+            .expect("a decision");
         assert_eq!(denied.is_denied(), outage != Outage::Open);
-        limiter.refund("all", Cost::new(36)).of(&denied).await.expect("a refund");
-        let left = limiter.peek("all").await.expect("a state").state("fleet").map(|state| state.remaining());
-        assert_eq!(left, (outage != Outage::Open).then_some(35), "a denial spent nothing");
+        limiter
+            .refund("all", Cost::new(36))
+            .of(&denied)
+            .await
+            .expect("a refund");
+        let left = limiter
+            .peek("all")
+            .await
+            .expect("a state")
+            .state("fleet")
+            .map(|state| state.remaining());
+        assert_eq!(
+            left,
+            (outage != Outage::Open).then_some(35),
+            "a denial spent nothing"
+        );
         store.recover();
         // The store has seen neither the charge nor the refund.
-        limiter.refund("all", Cost::new(5)).of(&decision).await.expect("a refund");
-        assert_eq!(limiter.peek("all").await.expect("a state").state("fleet").expect("a policy").remaining(), 100);
+        limiter
+            .refund("all", Cost::new(5))
+            .of(&decision)
+            .await
+            .expect("a refund");
+        assert_eq!(
+            limiter
+                .peek("all")
+                .await
+                .expect("a state")
+                .state("fleet")
+                .expect("a policy")
+                .remaining(),
+            100
+        );
     }
 }
 
@@ -129,7 +254,12 @@ async fn a_waiter_of_a_lower_rank_takes_no_unit_of_a_higher_one() {
     let limiter = Limiter::new(store, Policy::token_bucket("calls", Quota::per_second(10)));
     let wait = Duration::from_secs(1);
     for _ in 0..6 {
-        let ready = limiter.check("all").cost(background()).wait(wait).await.expect("a decision");
+        let ready = limiter
+            .check("all")
+            .cost(background())
+            .wait(wait)
+            .await
+            .expect("a decision");
         assert!(ready.is_allowed() && ready.delay().is_zero());
     }
     // The seventh waits until a unit has accrued. Meanwhile four critical checks find the units above the share.
@@ -143,39 +273,79 @@ async fn a_waiter_of_a_lower_rank_takes_no_unit_of_a_higher_one() {
     }
     // Five units have to accrue before it fits its share.
     let begin = Instant::now();
-    assert!(waiter.await.expect("no panic").expect("a decision").is_allowed());
+    assert!(
+        waiter
+            .await
+            .expect("no panic")
+            .expect("a decision")
+            .is_allowed()
+    );
     assert_eq!(begin.elapsed(), Duration::from_millis(500));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_of_a_lower_rank_gets_a_place_in_its_share_of_a_queue() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let limiter = Limiter::new(store, Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(10)));
+    let limiter = Limiter::new(
+        store,
+        Policy::leaky_bucket("mails", Quota::per_second(10).with_burst(10)),
+    );
     let mut places = JoinSet::new();
     for _ in 0..10 {
         let limiter = limiter.clone();
-        places.spawn(async move { limiter.check("all").cost(background()).wait(Duration::ZERO).await });
+        places.spawn(async move {
+            limiter
+                .check("all")
+                .cost(background())
+                .wait(Duration::ZERO)
+                .await
+        });
     }
     // Without a wait only a place at the front of the queue is taken.
-    let taken = places.join_all().await.into_iter().filter(|place| place.as_ref().is_ok_and(|one| one.is_allowed()));
+    let taken = places
+        .join_all()
+        .await
+        .into_iter()
+        .filter(|place| place.as_ref().is_ok_and(|one| one.is_allowed()));
     assert_eq!(taken.count(), 1);
-    assert_eq!(admitted(&limiter, &background()).await, 5, "six of ten places, one of them taken before");
+    assert_eq!(
+        admitted(&limiter, &background()).await,
+        5,
+        "six of ten places, one of them taken before"
+    );
     assert_eq!(admitted(&limiter, &Costs::new(Cost::ONE)).await, 4);
 }
 
 #[tokio::test]
 async fn what_makes_no_sense_is_an_error_that_names_it() {
     let limiter = Limiter::new(MemoryStore::new(), FLEET.leased(Lease::new()));
-    let error = limiter.check("all").cost(background()).await.expect_err("a leased policy");
+    let error = limiter
+        .check("all")
+        .cost(background())
+        .await
+        .expect_err("a leased policy");
     assert_eq!(error.kind(), ErrorKind::Config);
-    assert_eq!(error.to_string(), "policy fleet is leased, and its units have no priority");
+    assert_eq!(
+        error.to_string(),
+        "policy fleet is leased, and its units have no priority"
+    );
 
     let limiter = Limiter::new(MemoryStore::new(), FLEET);
     let at_rank = |units| Costs::new(Cost::new(units)).with_priority(Priority::BACKGROUND);
-    let error = limiter.check("all").cost(at_rank(61)).await.expect_err("a cost above the share");
+    let error = limiter
+        .check("all")
+        .cost(at_rank(61))
+        .await
+        .expect_err("a cost above the share");
     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
-    assert_eq!(error.to_string(), "cost 61 exceeds the 60 units that a priority of 60 % may spend of policy fleet");
-    let error = limiter.reserve("all", at_rank(61)).await.expect_err("a cost above the share");
+    assert_eq!(
+        error.to_string(),
+        "cost 61 exceeds the 60 units that a priority of 60 % may spend of policy fleet"
+    );
+    let error = limiter
+        .reserve("all", at_rank(61))
+        .await
+        .expect_err("a cost above the share");
     assert_eq!(error.kind(), ErrorKind::CostExceedsBurst);
 }
 
@@ -183,9 +353,33 @@ async fn what_makes_no_sense_is_an_error_that_names_it() {
 async fn a_reservation_and_a_peek_have_a_priority() {
     let limiter = Limiter::new(MemoryStore::new(), FLEET);
     let estimate = Costs::new(Cost::new(60)).with_priority(Priority::BACKGROUND);
-    assert!(limiter.reserve("all", estimate).await.expect("a decision").is_allowed());
-    assert!(limiter.reserve("all", background()).await.expect("a decision").is_denied());
-    let look = limiter.peek("all").cost(background()).await.expect("a state");
+    assert!(
+        limiter
+            .reserve("all", estimate)
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    assert!(
+        limiter
+            .reserve("all", background())
+            .await
+            .expect("a decision")
+            .is_denied()
+    );
+    let look = limiter
+        .peek("all")
+        .cost(background())
+        .await
+        .expect("a state");
     assert!(look.retry_after().is_some());
-    assert_eq!(limiter.peek("all").cost(Cost::ONE).await.expect("a state").retry_after(), None);
+    assert_eq!(
+        limiter
+            .peek("all")
+            .cost(Cost::ONE)
+            .await
+            .expect("a state")
+            .retry_after(),
+        None
+    );
 }

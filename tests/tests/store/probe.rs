@@ -23,14 +23,20 @@ fn limiter(server: &PausedServer) -> (RedisStore, Limiter) {
 async fn open(store: &RedisStore, limiter: &Limiter) -> Instant {
     for timeout in 1..=3 {
         assert!(store.is_available(), "before timeout {timeout}");
-        assert_eq!(limiter.check("acme").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+        assert_eq!(
+            limiter.check("acme").await.expect("open").degraded(),
+            Some(ErrorKind::Timeout)
+        );
     }
     assert!(!store.is_available());
     Instant::now()
 }
 
 async fn closed(store: &RedisStore) {
-    wait::until_async("the answer to close it", PATIENCE, async || store.is_available()).await;
+    wait::until_async("the answer to close it", PATIENCE, async || {
+        store.is_available()
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +46,11 @@ async fn an_open_connection_is_probed_at_the_moment_when_the_breaker_opens() {
     server.hold_checks(true);
     let opened = open(&store, &limiter).await;
     closed(&store).await;
-    let pings: Vec<_> = server.pings().into_iter().filter(|&at| at >= opened).collect();
+    let pings: Vec<_> = server
+        .pings()
+        .into_iter()
+        .filter(|&at| at >= opened)
+        .collect();
     assert_eq!(pings, [opened], "no pause before the first probe");
 }
 
@@ -53,8 +63,15 @@ async fn a_server_that_answers_probes_and_no_checks_is_probed_after_a_pause() {
     closed(&store).await;
     let second = open(&store, &limiter).await;
     closed(&store).await;
-    let pings: Vec<_> = server.pings().into_iter().filter(|&at| at >= first).collect();
-    assert!(matches!(pings[..], [one, two] if one == first && two >= second + Duration::from_millis(100)), "{pings:?}");
+    let pings: Vec<_> = server
+        .pings()
+        .into_iter()
+        .filter(|&at| at >= first)
+        .collect();
+    assert!(
+        matches!(pings[..], [one, two] if one == first && two >= second + Duration::from_millis(100)),
+        "{pings:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +82,10 @@ async fn an_outage_after_an_answered_check_is_probed_at_once_like_the_first() {
         server.hold_checks(true);
         let opened = open(&store, &limiter).await;
         closed(&store).await;
-        assert!(server.pings().contains(&opened), "no pause before the first probe");
+        assert!(
+            server.pings().contains(&opened),
+            "no pause before the first probe"
+        );
         server.hold_checks(false);
         assert!(!limiter.check("acme").await.expect("open").is_degraded());
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
-    Enforcement, Limiter, LimiterHandle, MemoryStore, Policy, Quota, RedisStore, Store, store::Publication,
+    Enforcement, Limiter, LimiterHandle, MemoryStore, Policy, Quota, RedisStore, Store,
+    store::Publication,
 };
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{Log, RedisServer, wait};
@@ -14,35 +15,58 @@ const API: Policy = Policy::token_bucket("api", Quota::per_hour(5));
 const TEXT: &str = "api=5/hour, token_bucket; limiter search";
 
 fn published(store: impl Store, policy: Policy) -> Limiter {
-    Limiter::builder(store).policies(policy).name("search").deadline(PATIENCE).published().build()
+    Limiter::builder(store)
+        .policies(policy)
+        .name("search")
+        .deadline(PATIENCE)
+        .published()
+        .build()
 }
 
 fn operated(store: &RedisStore, enforcement: &Enforcement) -> Limiter {
-    let builder = Limiter::builder(store.clone()).policies(API).name("search").deadline(PATIENCE);
+    let builder = Limiter::builder(store.clone())
+        .policies(API)
+        .name("search")
+        .deadline(PATIENCE);
     builder.published_with(enforcement.clone()).build()
 }
 
 /// Returns what is published, in the order of the alphabet.
 fn texts(server: &RedisServer) -> Vec<String> {
     let reply = server.command(&["ZRANGE", LIMITS, "0", "-1"]);
-    let mut texts: Vec<_> = reply.items().iter().map(|text| text.text().to_owned()).collect();
+    let mut texts: Vec<_> = reply
+        .items()
+        .iter()
+        .map(|text| text.text().to_owned())
+        .collect();
     texts.sort();
     texts
 }
 
 async fn until_published(server: &RedisServer, expected: &[&str]) {
-    wait::until_async(format!("{expected:?}"), PATIENCE, async || texts(server) == expected).await;
+    wait::until_async(format!("{expected:?}"), PATIENCE, async || {
+        texts(server) == expected
+    })
+    .await;
 }
 
 async fn until_enforced(enforcement: &Enforcement, percent: u8) {
-    wait::until_async(format!("{percent} %"), PATIENCE, async || enforcement.percent() == percent).await;
+    wait::until_async(format!("{percent} %"), PATIENCE, async || {
+        enforcement.percent() == percent
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn replicas_share_a_text_that_is_renewed_and_gone_with_the_last_of_them() {
     let server = RedisServer::start();
     // A process that was killed a minute ago.
-    server.command(&["ZADD", LIMITS, "1000000", "old=1/hour, token_bucket; limiter old"]);
+    server.command(&[
+        "ZADD",
+        LIMITS,
+        "1000000",
+        "old=1/hour, token_bucket; limiter old",
+    ]);
     let mut replicas = Vec::new();
     for _ in 0..2 {
         let store = RedisStore::connect(server.url()).await.expect("a store");
@@ -50,8 +74,10 @@ async fn replicas_share_a_text_that_is_renewed_and_gone_with_the_last_of_them() 
     }
     until_published(&server, &[TEXT]).await;
     // Where the machine has stood still, the set has expired and is made again.
-    wait::until_async("an expiry", PATIENCE, async || (1..=8_000).contains(&server.command(&["PTTL", LIMITS]).int()))
-        .await;
+    wait::until_async("an expiry", PATIENCE, async || {
+        (1..=8_000).contains(&server.command(&["PTTL", LIMITS]).int())
+    })
+    .await;
     // The other replica goes on.
     drop(replicas.pop());
     server.command(&["DEL", LIMITS]);
@@ -63,7 +89,10 @@ async fn replicas_share_a_text_that_is_renewed_and_gone_with_the_last_of_them() 
     server.command(&["DEL", LIMITS]);
     until_published(&server, &[TEXT]).await;
     drop(clone);
-    wait::until_async("the limits to be gone", PATIENCE, async || server.command(&["EXISTS", LIMITS]).int() == 0).await;
+    wait::until_async("the limits to be gone", PATIENCE, async || {
+        server.command(&["EXISTS", LIMITS]).int() == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -71,18 +100,31 @@ async fn replicas_with_other_policies_are_all_shown_and_replaced_policies_are() 
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let _old = published(store.clone(), API);
-    let new = LimiterHandle::new(published(store.clone(), API.with_quota(Quota::per_hour(10)).expect("a policy")));
-    until_published(&server, &["api=10/hour, token_bucket; limiter search", TEXT]).await;
+    let new = LimiterHandle::new(published(
+        store.clone(),
+        API.with_quota(Quota::per_hour(10)).expect("a policy"),
+    ));
+    until_published(
+        &server,
+        &["api=10/hour, token_bucket; limiter search", TEXT],
+    )
+    .await;
 
     // The policies of a tenant are no others of the limiter.
-    let tenant = new.load().with_policies(API.with_quota(Quota::per_hour(99)).expect("a policy"));
+    let tenant = new
+        .load()
+        .with_policies(API.with_quota(Quota::per_hour(99)).expect("a policy"));
     assert!(tenant.check("acme").await.expect("a decision").is_allowed());
     new.replace_policies([API, Policy::fixed_window("day", Quota::per_day(50))]);
     let both = "api=5/hour, token_bucket; day=50/day, fixed_window; limiter search";
     until_published(&server, &[both, TEXT]).await;
     // A limiter that shares everything else may be replaced as a whole.
     new.replace(tenant);
-    until_published(&server, &[TEXT, "api=99/hour, token_bucket; limiter search"]).await;
+    until_published(
+        &server,
+        &[TEXT, "api=99/hour, token_bucket; limiter search"],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -91,20 +133,42 @@ async fn the_share_of_an_operator_reaches_all_replicas_and_outlives_them() {
     let (log, _guard) = Log::of_this_thread();
     let store = || async { RedisStore::connect(server.url()).await.expect("a store") };
     let (first, second) = (Enforcement::share(10), Enforcement::share(10));
-    let _limiters = [operated(&store().await, &first), operated(&store().await, &second)];
-    until_published(&server, &["api=5/hour, token_bucket; enforced 10%; limiter search"]).await;
+    let _limiters = [
+        operated(&store().await, &first),
+        operated(&store().await, &second),
+    ];
+    until_published(
+        &server,
+        &["api=5/hour, token_bucket; enforced 10%; limiter search"],
+    )
+    .await;
     for percent in [60, 0, 100] {
-        server.command(&["HSET", SHARES, "search", &format!("{percent}%"), "other", "7%"]);
+        server.command(&[
+            "HSET",
+            SHARES,
+            "search",
+            &format!("{percent}%"),
+            "other",
+            "7%",
+        ]);
         until_enforced(&first, percent).await;
         until_enforced(&second, percent).await;
     }
     // Operators see that it is in force. The code waits.
     second.set(20).expect("a share");
-    until_published(&server, &["api=5/hour, token_bucket; enforced 100%; limiter search"]).await;
+    until_published(
+        &server,
+        &["api=5/hour, token_bucket; enforced 100%; limiter search"],
+    )
+    .await;
     let restarted = Enforcement::share(0);
     let _restarted = operated(&store().await, &restarted);
     until_enforced(&restarted, 100).await;
-    assert!(log.text().contains("share of enforced keys has changed"), "{}", log.text());
+    assert!(
+        log.text().contains("share of enforced keys has changed"),
+        "{}",
+        log.text()
+    );
     assert!(!log.text().contains("WARN"), "{}", log.text());
 
     // A share that is none counts as none, on each replica, and is logged once by each.
@@ -117,7 +181,12 @@ async fn the_share_of_an_operator_reaches_all_replicas_and_outlives_them() {
     server.command(&["HDEL", SHARES, "search"]);
     until_enforced(&first, 10).await;
     until_enforced(&second, 20).await;
-    assert_eq!(log.text().matches("must be 0% to 100%").count(), 3, "{}", log.text());
+    assert_eq!(
+        log.text().matches("must be 0% to 100%").count(),
+        3,
+        "{}",
+        log.text()
+    );
     assert!(!log.text().contains('\u{1b}'), "{:?}", log.text());
 }
 
@@ -129,14 +198,31 @@ async fn a_failed_renewal_disturbs_no_check_and_no_count() {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let enforcement = Enforcement::share(30);
     let limiter = operated(&store, &enforcement);
-    wait::until_async("the replicas to be counted", PATIENCE, async || server.calls("zcard") > 1).await;
-    wait::until_async("a warning", PATIENCE, async || log.text().contains("limits are not published")).await;
-    assert!(limiter.check("acme").await.expect("a decision").degraded().is_none());
+    wait::until_async("the replicas to be counted", PATIENCE, async || {
+        server.calls("zcard") > 1
+    })
+    .await;
+    wait::until_async("a warning", PATIENCE, async || {
+        log.text().contains("limits are not published")
+    })
+    .await;
+    assert!(
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .degraded()
+            .is_none()
+    );
 
     // A hash of another type is read after the limits are shown.
     server.command(&["DEL", LIMITS]);
     server.command(&["SET", SHARES, "of another program"]);
-    until_published(&server, &["api=5/hour, token_bucket; enforced 30%; limiter search"]).await;
+    until_published(
+        &server,
+        &["api=5/hour, token_bucket; enforced 30%; limiter search"],
+    )
+    .await;
     server.command(&["DEL", SHARES]);
     server.command(&["HSET", SHARES, "search", "40%"]);
     until_enforced(&enforcement, 40).await;
@@ -145,20 +231,42 @@ async fn a_failed_renewal_disturbs_no_check_and_no_count() {
     let decision = limiter.check("acme").await.expect("a decision");
     assert!(decision.is_degraded() && enforcement.percent() == 40);
     server.restart();
-    until_published(&server, &["api=5/hour, token_bucket; enforced 30%; limiter search"]).await;
-    assert_eq!(log.text().matches("limits are not published").count(), 1, "{}", log.text());
+    until_published(
+        &server,
+        &["api=5/hour, token_bucket; enforced 30%; limiter search"],
+    )
+    .await;
+    assert_eq!(
+        log.text().matches("limits are not published").count(),
+        1,
+        "{}",
+        log.text()
+    );
 }
 
 #[tokio::test]
 async fn a_user_who_may_not_read_shares_publishes_and_the_log_names_the_right() {
     let server = RedisServer::start();
     let (log, _guard) = Log::of_this_thread();
-    let rights = ["ACL", "SETUSER", "tollgate", "on", ">secret", "~tollgate:*", "+@all", "-hmget"];
+    let rights = [
+        "ACL",
+        "SETUSER",
+        "tollgate",
+        "on",
+        ">secret",
+        "~tollgate:*",
+        "+@all",
+        "-hmget",
+    ];
     assert!(!server.command(&rights).is_error());
-    let store = RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
+    let store =
+        RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
     let _limiter = published(store, API);
     until_published(&server, &[TEXT]).await;
-    wait::until_async("a warning", PATIENCE, async || log.text().contains("+hmget")).await;
+    wait::until_async("a warning", PATIENCE, async || {
+        log.text().contains("+hmget")
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -168,19 +276,39 @@ async fn a_limiter_that_is_not_published_makes_no_call_and_a_store_publishes_a_b
     let store = RedisStore::connect(server.url()).await.expect("a store");
     let silent = patient_limiter(store.clone(), API);
     assert!(silent.check("acme").await.expect("a decision").is_allowed());
-    let counted = Limiter::builder(store.clone()).policies(API).deadline(PATIENCE).build();
-    wait::until_async("the replicas to be counted", PATIENCE, async || server.calls("zcard") > 2).await;
+    let counted = Limiter::builder(store.clone())
+        .policies(API)
+        .deadline(PATIENCE)
+        .build();
+    wait::until_async("the replicas to be counted", PATIENCE, async || {
+        server.calls("zcard") > 2
+    })
+    .await;
     assert_eq!((server.calls("hmget"), texts(&server).len()), (0, 0));
     drop((silent, counted));
 
     let limiters: Vec<_> = (0..80)
-        .map(|at| Limiter::builder(store.clone()).policies(API).name(format!("limiter-{at}")).published().build())
+        .map(|at| {
+            Limiter::builder(store.clone())
+                .policies(API)
+                .name(format!("limiter-{at}"))
+                .published()
+                .build()
+        })
         .collect();
     wait::until_async("64 limiters", PATIENCE, async || texts(&server).len() == 64).await;
-    assert_eq!(log.text().matches("publishes 64 limiters").count(), 1, "{}", log.text());
+    assert_eq!(
+        log.text().matches("publishes 64 limiters").count(),
+        1,
+        "{}",
+        log.text()
+    );
     // Each beat is one call for all of them.
     let (calls, texts_before) = (server.calls("hmget"), server.calls("zadd"));
-    wait::until_async("another call", PATIENCE, async || server.calls("hmget") > calls).await;
+    wait::until_async("another call", PATIENCE, async || {
+        server.calls("hmget") > calls
+    })
+    .await;
     assert!(server.calls("zadd") - texts_before >= 64);
     // What is dropped makes room, once the call that is under way has ended.
     drop(limiters);
@@ -195,20 +323,49 @@ async fn a_store_in_the_process_shows_nothing_and_decides_as_without() {
     let builder = Limiter::builder(MemoryStore::new()).policies(API);
     let limiter = LimiterHandle::new(builder.published_with(enforcement.clone()).build());
     limiter.replace_policies(API.with_quota(Quota::per_hour(1)).expect("a policy"));
-    assert!(limiter.load().check("acme").await.expect("a decision").is_allowed());
-    assert!(limiter.load().check("acme").await.expect("a decision").is_denied());
+    assert!(
+        limiter
+            .load()
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
+    assert!(
+        limiter
+            .load()
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_denied()
+    );
     assert_eq!(enforcement.percent(), 5);
 }
 
 #[test]
 fn a_name_with_every_sign_is_read_as_it_is_written() {
-    let policy = Policy::lockout("log-in", Quota::per_minute(5), Duration::from_secs(60), Duration::from_secs(3600));
-    for name in ["a", "", "burst+daily", "a; limiter b; enforced 7%", "a\nb\u{1b}[0m", "ü"] {
+    let policy = Policy::lockout(
+        "log-in",
+        Quota::per_minute(5),
+        Duration::from_secs(60),
+        Duration::from_secs(3600),
+    );
+    for name in [
+        "a",
+        "",
+        "burst+daily",
+        "a; limiter b; enforced 7%",
+        "a\nb\u{1b}[0m",
+        "ü",
+    ] {
         for enforcement in [None, Some(Enforcement::share(0))] {
             let published = Publication::new(name, policy.clone(), enforcement.clone());
             let read: Publication = published.to_string().parse().expect("what was written");
             assert_eq!((read.name(), read.policies()), (name, published.policies()));
-            assert_eq!(read.enforcement().map(Enforcement::percent), enforcement.map(|share| share.percent()));
+            assert_eq!(
+                read.enforcement().map(Enforcement::percent),
+                enforcement.map(|share| share.percent())
+            );
         }
     }
 }

@@ -18,10 +18,26 @@ struct Pair {
 impl Pair {
     async fn new(server: &RedisServer) -> Self {
         let store = RedisStore::connect(server.url()).await.expect("a store");
-        let build =
-            |outage| Limiter::builder(store.clone()).policies(HOURLY).deadline(PATIENCE).on_outage(outage).build();
-        let pair = Self { closed: build(Outage::Closed), local: build(Outage::default()), counted: BTreeMap::new() };
-        assert!(!pair.local.check("acme").await.expect("a decision").is_degraded());
+        let build = |outage| {
+            Limiter::builder(store.clone())
+                .policies(HOURLY)
+                .deadline(PATIENCE)
+                .on_outage(outage)
+                .build()
+        };
+        let pair = Self {
+            closed: build(Outage::Closed),
+            local: build(Outage::default()),
+            counted: BTreeMap::new(),
+        };
+        assert!(
+            !pair
+                .local
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_degraded()
+        );
         pair
     }
 
@@ -29,7 +45,10 @@ impl Pair {
         let reason = state.reason;
         state.enter(server);
         wait::until_async(reason, PATIENCE, async || {
-            self.closed.check("acme").await.is_err_and(|error| error.kind().as_str() == reason)
+            self.closed
+                .check("acme")
+                .await
+                .is_err_and(|error| error.kind().as_str() == reason)
         })
         .await;
         let error = self.closed.check("acme").await.expect_err("no decision");
@@ -37,15 +56,30 @@ impl Pair {
         assert_eq!(error.kind().as_str(), reason);
         // A server that refuses the connection is named before it.
         assert!(error.to_string().ends_with(message), "{error}");
-        let decision = self.local.check("acme").await.expect("the local share decides");
+        let decision = self
+            .local
+            .check("acme")
+            .await
+            .expect("the local share decides");
         assert_eq!(decision.degraded(), Some(error.kind()));
-        *self.counted.entry(decision.degraded().map(ErrorKind::as_str).expect("degraded")).or_default() += 1;
+        *self
+            .counted
+            .entry(
+                decision
+                    .degraded()
+                    .map(ErrorKind::as_str)
+                    .expect("degraded"),
+            )
+            .or_default() += 1;
         assert_eq!(self.counted.get(reason), Some(&1), "{:?}", self.counted);
     }
 
     async fn recovers(&self, server: &RedisServer, state: RefusingState) {
         state.leave(server);
-        wait::until_async("the store decides again", PATIENCE, async || self.closed.check("acme").await.is_ok()).await;
+        wait::until_async("the store decides again", PATIENCE, async || {
+            self.closed.check("acme").await.is_ok()
+        })
+        .await;
     }
 }
 
@@ -53,7 +87,12 @@ impl Pair {
 async fn out_of_memory() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::OUT_OF_MEMORY, "redis is out of memory (OOM)").await;
+    pair.refuses(
+        &server,
+        refusing_state::OUT_OF_MEMORY,
+        "redis is out of memory (OOM)",
+    )
+    .await;
     pair.recovers(&server, refusing_state::OUT_OF_MEMORY).await;
 }
 
@@ -61,16 +100,32 @@ async fn out_of_memory() {
 async fn too_few_replicas() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::TOO_FEW_REPLICAS, "redis has too few replicas to write (NOREPLICAS)").await;
-    pair.recovers(&server, refusing_state::TOO_FEW_REPLICAS).await;
+    pair.refuses(
+        &server,
+        refusing_state::TOO_FEW_REPLICAS,
+        "redis has too few replicas to write (NOREPLICAS)",
+    )
+    .await;
+    pair.recovers(&server, refusing_state::TOO_FEW_REPLICAS)
+        .await;
 }
 
 #[tokio::test]
 async fn a_replica_and_one_that_lost_its_master() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::READ_ONLY, "the redis server is a replica (READONLY)").await;
-    pair.refuses(&server, refusing_state::MASTER_DOWN, "the redis replica lost its master (MASTERDOWN)").await;
+    pair.refuses(
+        &server,
+        refusing_state::READ_ONLY,
+        "the redis server is a replica (READONLY)",
+    )
+    .await;
+    pair.refuses(
+        &server,
+        refusing_state::MASTER_DOWN,
+        "the redis replica lost its master (MASTERDOWN)",
+    )
+    .await;
     pair.recovers(&server, refusing_state::MASTER_DOWN).await;
 }
 
@@ -78,8 +133,12 @@ async fn a_replica_and_one_that_lost_its_master() {
 async fn saving_fails() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::SAVING_FAILS, "redis refuses writes because it cannot persist (MISCONF)")
-        .await;
+    pair.refuses(
+        &server,
+        refusing_state::SAVING_FAILS,
+        "redis refuses writes because it cannot persist (MISCONF)",
+    )
+    .await;
     pair.recovers(&server, refusing_state::SAVING_FAILS).await;
 }
 
@@ -87,7 +146,12 @@ async fn saving_fails() {
 async fn busy_with_another_script() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::BUSY, "redis is busy with a script (BUSY)").await;
+    pair.refuses(
+        &server,
+        refusing_state::BUSY,
+        "redis is busy with a script (BUSY)",
+    )
+    .await;
     pair.recovers(&server, refusing_state::BUSY).await;
 }
 
@@ -95,7 +159,12 @@ async fn busy_with_another_script() {
 async fn loading_its_data() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::LOADING, "redis is loading its data (LOADING)").await;
+    pair.refuses(
+        &server,
+        refusing_state::LOADING,
+        "redis is loading its data (LOADING)",
+    )
+    .await;
     pair.recovers(&server, refusing_state::LOADING).await;
 }
 
@@ -103,6 +172,12 @@ async fn loading_its_data() {
 async fn too_many_clients() {
     let server = RefusingState::server();
     let mut pair = Pair::new(&server).await;
-    pair.refuses(&server, refusing_state::TOO_MANY_CLIENTS, "redis accepts no more clients").await;
-    pair.recovers(&server, refusing_state::TOO_MANY_CLIENTS).await;
+    pair.refuses(
+        &server,
+        refusing_state::TOO_MANY_CLIENTS,
+        "redis accepts no more clients",
+    )
+    .await;
+    pair.recovers(&server, refusing_state::TOO_MANY_CLIENTS)
+        .await;
 }

@@ -34,12 +34,19 @@ async fn limiter(source: impl Into<RedisSource>) -> Limiter {
 }
 
 fn kill_all(server: &RedisServer) {
-    assert!(server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).int() >= 0);
+    assert!(
+        server
+            .command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .int()
+            >= 0
+    );
 }
 
 /// Signs clients in, and closes each connection with the last answer. Returns the address, and the number of connections.
 async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a port");
     let address = listener.local_addr().expect("an address");
     let accepted = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&accepted);
@@ -48,7 +55,10 @@ async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
             count.fetch_add(1, Ordering::Relaxed);
             let mut bytes = [0; 4_096];
             let read = stream.read(&mut bytes).await.unwrap_or(0);
-            let commands = bytes[..read].split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"*")).count();
+            let commands = bytes[..read]
+                .split(|byte| *byte == b'\n')
+                .filter(|line| line.starts_with(b"*"))
+                .count();
             let _ = stream.write_all(&b"+OK\r\n".repeat(commands)).await;
         }
     });
@@ -59,12 +69,19 @@ async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
 async fn a_server_that_ends_each_connection_before_a_call_is_sent_counts_as_away() {
     let (address, accepted) = hangs_up().await;
     let store = RedisStore::open(format!("redis://{address}")).expect("a store");
-    let limiter = Limiter::builder(store).policies(LARGE).deadline(PATIENCE).on_outage(Outage::Closed).build();
+    let limiter = Limiter::builder(store)
+        .policies(LARGE)
+        .deadline(PATIENCE)
+        .on_outage(Outage::Closed)
+        .build();
     let error = limiter.check("acme").await.expect_err("no decision");
     assert!(error.kind().is_unavailable(), "{error}");
     // The check and the count of the replicas give up after a few connections each, and do not wait for the deadline.
     let accepted = accepted.load(Ordering::Relaxed);
-    assert!((2..=12).contains(&accepted), "{accepted} connections: {error}");
+    assert!(
+        (2..=12).contains(&accepted),
+        "{accepted} connections: {error}"
+    );
 }
 
 /// Runs a scene on this number of threads. A connection that is silent while the machine stands still is given up, and so is a
@@ -126,7 +143,11 @@ fn killed_at_rest_with_a_pool_of_the_application() {
         config.pool = Some(deadpool_redis::PoolConfig::new(1));
         let pool = config.create_pool(Some(Runtime::Tokio1)).expect("a pool");
         no_decision_is_lost(&limiter(pool.clone()).await, &[&server]).await;
-        assert_eq!(pool.status().size, 1, "the connections that ended have left the pool");
+        assert_eq!(
+            pool.status().size,
+            1,
+            "the connections that ended have left the pool"
+        );
     });
 }
 
@@ -134,8 +155,9 @@ fn killed_at_rest_with_a_pool_of_the_application() {
 fn killed_at_rest_with_sentinels() {
     undisturbed(1, async || {
         let server = RedisServer::start();
-        let sentinel =
-            RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
+        let sentinel = RedisServer::builder()
+            .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
+            .start();
         let source = RedisSource::sentinel([sentinel.url()], "m");
         no_decision_is_lost(&limiter(source).await, &[&server, &sentinel]).await;
     });
@@ -176,7 +198,10 @@ async fn a_connection_that_ends_is_replaced_before_the_next_check() {
     for _ in 0..2 {
         let before = proxy.accepted();
         proxy.reset_all();
-        wait::until_async("a new connection", PATIENCE, async || proxy.accepted() > before).await;
+        wait::until_async("a new connection", PATIENCE, async || {
+            proxy.accepted() > before
+        })
+        .await;
     }
     let connections = proxy.accepted();
     assert!(limiter.check("acme").await.is_ok());
@@ -207,7 +232,10 @@ fn a_connection_that_was_forgotten_without_a_word_is_replaced_by_the_next_check(
         tokio::time::sleep(SILENCE).await;
         proxy.forget_all();
         let asked = tokio::time::timeout(PATIENCE / 2, limiter.check("acme")).await;
-        assert!(asked.is_ok_and(|decision| decision.is_ok()), "no check replaced a connection that never answers");
+        assert!(
+            asked.is_ok_and(|decision| decision.is_ok()),
+            "no check replaced a connection that never answers"
+        );
         assert!(proxy.accepted() >= 2);
         assert_eq!(remaining(&limiter, "acme").await, 999_998);
     });
@@ -220,11 +248,17 @@ fn a_connection_that_was_forgotten_without_a_word_is_replaced_without_a_check() 
         let server = RedisServer::start();
         let proxy = Proxy::start(server.addr());
         // A silent connection is given up after the time for connecting.
-        let store = RedisStore::builder(proxy.url()).connect_timeout(Duration::from_secs(1)).connect().await;
+        let store = RedisStore::builder(proxy.url())
+            .connect_timeout(Duration::from_secs(1))
+            .connect()
+            .await;
         let limiter = patient_limiter(store.expect("a store"), LARGE);
         assert!(limiter.check("acme").await.is_ok());
         proxy.forget_all();
-        wait::until_async("a new connection", PATIENCE / 4, async || proxy.accepted() >= 2).await;
+        wait::until_async("a new connection", PATIENCE / 4, async || {
+            proxy.accepted() >= 2
+        })
+        .await;
         assert!(limiter.check("acme").await.is_ok());
     });
 }
@@ -267,7 +301,14 @@ fn a_connection_whose_runtime_ended_loses_no_decision() {
     let store = RedisStore::open(server.url()).expect("a store");
     let limiter = patient_limiter(store, LARGE);
     for _ in 0..5 {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        assert!(runtime.block_on(limiter.check("acme").into_future()).is_ok());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        assert!(
+            runtime
+                .block_on(limiter.check("acme").into_future())
+                .is_ok()
+        );
     }
 }

@@ -30,12 +30,18 @@ const MUCH_TOO_LONG: Duration = Duration::from_secs(30);
 const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 
 fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("a runtime")
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 fn limiter(server: &RedisServer) -> Limiter {
     let store = RedisStore::open(server.url()).expect("a store");
-    Limiter::builder(store).policies(HOURLY).on_outage(Outage::Closed).build()
+    Limiter::builder(store)
+        .policies(HOURLY)
+        .on_outage(Outage::Closed)
+        .build()
 }
 
 fn is_late(error: &Error) -> bool {
@@ -67,9 +73,14 @@ fn a_blocked_runtime_does_not_stop_checks_on_another() {
     });
     blocked.recv().expect("a decision");
     let (answer, answered) = mpsc::channel();
-    let asking =
-        thread::spawn(move || answer.send(runtime().block_on(limiter.check("acme").into_future())).expect("the test"));
-    let answer = answered.recv_timeout(MUCH_TOO_LONG).expect("an answer, at the deadline");
+    let asking = thread::spawn(move || {
+        answer
+            .send(runtime().block_on(limiter.check("acme").into_future()))
+            .expect("the test")
+    });
+    let answer = answered
+        .recv_timeout(MUCH_TOO_LONG)
+        .expect("an answer, at the deadline");
     assert!(answer.is_err_and(|error| is_late(&error)));
     release.send(()).expect("the runtime");
     for thread in [blocking, asking] {
@@ -82,7 +93,11 @@ fn a_blocked_runtime_does_not_stop_checks_on_another() {
 fn the_first_check_of_each_runtime_is_decided_by_the_store() {
     let server = RedisServer::start();
     let url = server.url();
-    let pool = || Config::from_url(server.url()).create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
+    let pool = || {
+        Config::from_url(server.url())
+            .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+            .expect("a pool")
+    };
     let sources = [
         RedisSource::from(url.as_str()),
         RedisSource::from(redis::Client::open(url.as_str()).expect("a client")),
@@ -93,8 +108,13 @@ fn the_first_check_of_each_runtime_is_decided_by_the_store() {
         let limiter = patient_limiter(RedisStore::open(source).expect("a store"), HOURLY);
         for spent in 1..=5 {
             let decision = runtime().block_on(limiter.check(described.as_str()).into_future());
-            let decision = decision.unwrap_or_else(|error| panic!("{described}, runtime {spent}: {error}"));
-            assert_eq!(decision.states().next().expect("a state").remaining(), 5 - spent, "{described}");
+            let decision =
+                decision.unwrap_or_else(|error| panic!("{described}, runtime {spent}: {error}"));
+            assert_eq!(
+                decision.states().next().expect("a state").remaining(),
+                5 - spent,
+                "{described}"
+            );
         }
     }
 }
@@ -111,7 +131,9 @@ fn a_check_whose_runtime_ends_is_answered_on_the_next() {
     }));
     drop(ending);
     runtime().block_on(async {
-        let answer = tokio::time::timeout(MUCH_TOO_LONG, check).await.expect("an answer");
+        let answer = tokio::time::timeout(MUCH_TOO_LONG, check)
+            .await
+            .expect("an answer");
         assert!(answer.is_err_and(|error| is_late(&error)));
         decided(&limiter).await;
     });
@@ -125,7 +147,10 @@ fn a_runtime_without_timers_is_an_error_of_each_call_that_may_wait() {
     let store = RedisStore::open(server.url()).expect("a store");
     let permits = ConcurrencyLimiter::new(store, Concurrency::new("exports", 2));
     for _ in 0..2 {
-        let untimed = Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let untimed = Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .expect("a runtime");
         untimed.block_on(async {
             let connected = RedisStore::connect(server.url()).await.map(drop);
             let answers = [
@@ -144,7 +169,13 @@ fn a_runtime_without_timers_is_an_error_of_each_call_that_may_wait() {
                 assert!(error.to_string().contains("timers"), "call {at}: {error}");
             }
             // A decision in the process waits for nothing.
-            assert!(in_process.check("acme").await.expect("a decision").is_allowed());
+            assert!(
+                in_process
+                    .check("acme")
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
         });
     }
     runtime().block_on(decided(&over_redis));
@@ -163,7 +194,11 @@ fn futures_of_a_store(store: &RedisStore, builder: RedisStoreBuilder) {
     send(store.diagnose([HOURLY.into()]));
 }
 
-fn futures_of_a_limiter(limiter: &Limiter, reservation: &Reservation, tenants: &TenantLimiters<String>) {
+fn futures_of_a_limiter(
+    limiter: &Limiter,
+    reservation: &Reservation,
+    tenants: &TenantLimiters<String>,
+) {
     let id = ReservationId::random();
     send(limiter.check("acme").cost(2).wait(MUCH_TOO_LONG));
     send(limiter.peek("acme"));
@@ -177,13 +212,22 @@ fn futures_of_a_limiter(limiter: &Limiter, reservation: &Reservation, tenants: &
     send(tenants.limiter_for(&String::new()));
 }
 
-fn futures_of_rules_and_layers(limiter: &RuleLimiter, rules: &Rules, reservation: MeteredReservation) {
+fn futures_of_rules_and_layers(
+    limiter: &RuleLimiter,
+    rules: &Rules,
+    reservation: MeteredReservation,
+) {
     send(limiter.check("shop", &[], 1));
     send(limiter.check_plan(&rules.current().plan("shop", &[], 1).expect("a plan")));
     send(reservation.commit(1));
 }
 
-fn futures_of_permits(limiter: &ConcurrencyLimiter, permit: &Permit, released: Permit, events: &mut EventReceiver) {
+fn futures_of_permits(
+    limiter: &ConcurrencyLimiter,
+    permit: &Permit,
+    released: Permit,
+    events: &mut EventReceiver,
+) {
     send(limiter.acquire("acme"));
     send(limiter.try_acquire("acme"));
     send(permit.lost());
@@ -195,5 +239,10 @@ fn futures_of_permits(limiter: &ConcurrencyLimiter, permit: &Permit, released: P
 #[test]
 fn every_future_can_be_awaited_in_a_spawned_task() {
     // That these compile is the test.
-    let _ = (futures_of_a_store, futures_of_a_limiter, futures_of_rules_and_layers, futures_of_permits);
+    let _ = (
+        futures_of_a_store,
+        futures_of_a_limiter,
+        futures_of_rules_and_layers,
+        futures_of_permits,
+    );
 }

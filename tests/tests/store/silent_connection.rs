@@ -13,8 +13,14 @@ use crate::breaker::{SHORT, available_again, limiter, spent};
 /// On a busy machine, a check with a short deadline can be sent on a new connection and still be late. So the two limiters
 /// have keys of their own where units are counted.
 fn limiters(proxy: &Proxy, connect_timeout: Duration) -> (RedisStore, Limiter, Limiter) {
-    let store = RedisStore::builder(proxy.url()).connect_timeout(connect_timeout).build().expect("a store");
-    let (patient, short) = (limiter(&store, PATIENCE, Outage::Closed), limiter(&store, SHORT, Outage::Open));
+    let store = RedisStore::builder(proxy.url())
+        .connect_timeout(connect_timeout)
+        .build()
+        .expect("a store");
+    let (patient, short) = (
+        limiter(&store, PATIENCE, Outage::Closed),
+        limiter(&store, SHORT, Outage::Open),
+    );
     (store, patient, short)
 }
 
@@ -31,7 +37,11 @@ async fn a_silent_connection_is_replaced() {
     }
     available_again(&store).await;
     assert!(patient.check("acme").await.is_ok());
-    assert_eq!(spent(&patient, "acme").await, 1, "the check is sent once, to the other server");
+    assert_eq!(
+        spent(&patient, "acme").await,
+        1,
+        "the check is sent once, to the other server"
+    );
 }
 
 /// The task that waits for a late answer to a check must not keep the connection open.
@@ -44,10 +54,16 @@ async fn a_silent_connection_is_closed_when_another_took_its_place() {
     assert_eq!(proxy.open(), 1);
     proxy.forget_all();
     for _ in 0..3 {
-        assert_eq!(short.check("late").await.expect("open").degraded(), Some(ErrorKind::Timeout));
+        assert_eq!(
+            short.check("late").await.expect("open").degraded(),
+            Some(ErrorKind::Timeout)
+        );
     }
     available_again(&store).await;
-    wait::until_async("the silent connection to be closed", PATIENCE, async || proxy.open() == 1).await;
+    wait::until_async("the silent connection to be closed", PATIENCE, async || {
+        proxy.open() == 1
+    })
+    .await;
     assert_eq!(spent(&patient, "acme").await, 1, "on the new connection");
 }
 
@@ -56,7 +72,10 @@ async fn a_silent_connection_is_used_again_when_it_answers_and_no_other_can_be_m
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     let (store, patient, short) = limiters(&proxy, Duration::from_millis(200));
-    wait::until_async("the store decides", PATIENCE, async || patient.check("acme").await.is_ok()).await;
+    wait::until_async("the store decides", PATIENCE, async || {
+        patient.check("acme").await.is_ok()
+    })
+    .await;
     let before = proxy.accepted();
     // The open connection is silent, and a new one cannot be made.
     proxy.set_target(([127, 0, 0, 1], ports::free()).into());
@@ -65,7 +84,10 @@ async fn a_silent_connection_is_used_again_when_it_answers_and_no_other_can_be_m
         short.check("acme").await.expect("open").is_degraded() && !store.is_available()
     })
     .await;
-    wait::until_async("another connection to be tried", PATIENCE, async || proxy.accepted() > before + 1).await;
+    wait::until_async("another connection to be tried", PATIENCE, async || {
+        proxy.accepted() > before + 1
+    })
+    .await;
     assert!(!store.is_available());
     server.resume();
     available_again(&store).await;

@@ -49,7 +49,10 @@ impl Call {
 
     /// Returns whether the call has an effect that does not need the answer, so that a server that is far gets it too.
     fn has_use_when_late(self) -> bool {
-        matches!(self, Self::Commit | Self::Refund | Self::RefundDecision | Self::Reset)
+        matches!(
+            self,
+            Self::Commit | Self::Refund | Self::RefundDecision | Self::Reset
+        )
     }
 }
 
@@ -66,12 +69,22 @@ struct Caller {
 impl Caller {
     async fn new(store: &RedisStore) -> Self {
         let build = |policy: Policy, deadline| {
-            Limiter::builder(store.clone()).policies(policy).deadline(deadline).on_outage(Outage::Closed).build()
+            Limiter::builder(store.clone())
+                .policies(policy)
+                .deadline(deadline)
+                .on_outage(Outage::Closed)
+                .build()
         };
         let limiter = build(HOURLY, SHORT);
         Self {
-            decision: build(HOURLY, PATIENCE).check("acme").await.expect("the server answers"),
-            leased: build(Policy::token_bucket("leased", Quota::per_hour(1_000)).leased(Lease::new()), SHORT),
+            decision: build(HOURLY, PATIENCE)
+                .check("acme")
+                .await
+                .expect("the server answers"),
+            leased: build(
+                Policy::token_bucket("leased", Quota::per_hour(1_000)).leased(Lease::new()),
+                SHORT,
+            ),
             log: build(Policy::sliding_log("log", Quota::per_hour(5)), SHORT),
             permits: limiter.concurrency(Concurrency::new("permits", 5)),
             limiter,
@@ -85,7 +98,10 @@ impl Caller {
             Call::Peek => limiter.peek("acme").await.map(drop),
             Call::LeaseTrip => self.leased.check("acme").await.map(drop),
             Call::Reserve => limiter.reserve("acme", Cost::ONE).await.map(drop),
-            Call::Commit => limiter.commit("acme", &ReservationId::random(), Cost::ONE).await.map(drop),
+            Call::Commit => limiter
+                .commit("acme", &ReservationId::random(), Cost::ONE)
+                .await
+                .map(drop),
             Call::Refund => limiter.refund("acme", Cost::ONE).await,
             Call::RefundDecision => limiter.refund("acme", Cost::ONE).of(&self.decision).await,
             Call::Reset => limiter.reset("acme").await,
@@ -98,7 +114,10 @@ impl Caller {
     async fn failures(&self, call: Call, count: usize) -> Vec<&'static str> {
         let mut reasons = Vec::new();
         for _ in 0..count {
-            let error = self.make(call).await.expect_err("the server does not answer in time");
+            let error = self
+                .make(call)
+                .await
+                .expect_err("the server does not answer in time");
             reasons.push(error.kind().as_str());
             sleep(Duration::from_millis(5)).await;
         }
@@ -113,7 +132,11 @@ async fn three_calls_of_any_kind_pay_their_deadline_and_then_none_waits() {
         let store = RedisStore::open(server.url()).expect("a store");
         let caller = Caller::new(&store).await;
         server.stall(Duration::from_secs(3_600));
-        assert_eq!(caller.failures(call, 5).await, ["timeout", "timeout", "timeout", "breaker", "breaker"], "{call:?}");
+        assert_eq!(
+            caller.failures(call, 5).await,
+            ["timeout", "timeout", "timeout", "breaker", "breaker"],
+            "{call:?}"
+        );
     }
 }
 
@@ -123,19 +146,35 @@ async fn callers_side_by_side_pay_one_deadline_each_and_a_call_with_a_longer_one
         let server = PausedServer::start();
         let store = RedisStore::open(server.url()).expect("a store");
         let caller = Caller::new(&store).await;
-        let patient =
-            Limiter::builder(store.clone()).policies(HOURLY).on_outage(Outage::Closed).deadline(PATIENCE).build();
+        let patient = Limiter::builder(store.clone())
+            .policies(HOURLY)
+            .on_outage(Outage::Closed)
+            .deadline(PATIENCE)
+            .build();
         server.stall(Duration::from_secs(3_600));
         let began = tokio::time::Instant::now();
         let (error, ..) = tokio::join!(
-            async { patient.reset("other").await.expect_err("the server is silent") },
+            async {
+                patient
+                    .reset("other")
+                    .await
+                    .expect_err("the server is silent")
+            },
             caller.failures(call, 1),
             caller.failures(call, 1),
             caller.failures(call, 1),
         );
-        assert_eq!((error.kind(), store.is_available()), (ErrorKind::Timeout, false), "{call:?}");
+        assert_eq!(
+            (error.kind(), store.is_available()),
+            (ErrorKind::Timeout, false),
+            "{call:?}"
+        );
         // The clock is paused: the time is that of the timers.
-        assert!(began.elapsed() < PATIENCE, "{call:?}: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{call:?}: {:?}",
+            began.elapsed()
+        );
     }
 }
 
@@ -147,9 +186,21 @@ async fn a_server_that_answers_each_call_too_late_is_far_and_not_away() {
         let caller = Caller::new(&store).await;
         server.set_round_trip(SHORT * 2 - Duration::from_millis(4));
         let reasons = caller.failures(call, 20).await;
-        let (late, rest) = reasons.split_at(reasons.iter().take_while(|&&reason| reason == "timeout").count());
-        assert!(late.len() >= 8 && rest.iter().all(|&reason| reason == "distant"), "{call:?}: {reasons:?}");
-        assert_eq!(rest.is_empty(), call.has_use_when_late(), "{call:?}: {reasons:?}");
+        let (late, rest) = reasons.split_at(
+            reasons
+                .iter()
+                .take_while(|&&reason| reason == "timeout")
+                .count(),
+        );
+        assert!(
+            late.len() >= 8 && rest.iter().all(|&reason| reason == "distant"),
+            "{call:?}: {reasons:?}"
+        );
+        assert_eq!(
+            rest.is_empty(),
+            call.has_use_when_late(),
+            "{call:?}: {reasons:?}"
+        );
         assert!(store.is_available(), "{call:?}");
     }
 }
@@ -158,10 +209,20 @@ async fn a_server_that_answers_each_call_too_late_is_far_and_not_away() {
 async fn a_call_that_is_dropped_before_its_deadline_counts_for_nothing() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.expect("a store");
-    let patient = Limiter::builder(store.clone()).policies(HOURLY).on_outage(Outage::Closed).deadline(PATIENCE).build();
-    let caller = Caller { limiter: patient, ..Caller::new(&store).await };
+    let patient = Limiter::builder(store.clone())
+        .policies(HOURLY)
+        .on_outage(Outage::Closed)
+        .deadline(PATIENCE)
+        .build();
+    let caller = Caller {
+        limiter: patient,
+        ..Caller::new(&store).await
+    };
     server.pause();
-    for call in Call::ALL.into_iter().filter(|call| !matches!(call, Call::LeaseTrip | Call::Entries | Call::Permit)) {
+    for call in Call::ALL
+        .into_iter()
+        .filter(|call| !matches!(call, Call::LeaseTrip | Call::Entries | Call::Permit))
+    {
         for _ in 0..4 {
             tokio::select! {
                 biased;
@@ -176,17 +237,28 @@ async fn a_call_that_is_dropped_before_its_deadline_counts_for_nothing() {
 
 #[tokio::test]
 async fn a_master_that_stands_still_costs_a_caller_of_any_kind_three_deadlines() {
-    let master = RedisServer::builder().arg("--cluster-enabled", "yes").start();
+    let master = RedisServer::builder()
+        .arg("--cluster-enabled", "yes")
+        .start();
     assert_eq!(master.add_slots(0..SLOTS).text(), "OK");
     for call in Call::ALL {
         assert_eq!(master.command(&["FLUSHALL"]).text(), "OK");
-        let store = RedisStore::builder(RedisSource::cluster([master.url()])).build().expect("a store");
+        let store = RedisStore::builder(RedisSource::cluster([master.url()]))
+            .build()
+            .expect("a store");
         let patient = patient_limiter(store.clone(), HOURLY);
-        wait::until_async("the cluster to decide", PATIENCE, async || patient.check("acme").await.is_ok()).await;
+        wait::until_async("the cluster to decide", PATIENCE, async || {
+            patient.check("acme").await.is_ok()
+        })
+        .await;
         let caller = Caller::new(&store).await;
         master.pause();
         let reasons = caller.failures(call, 5).await;
         master.resume();
-        assert_eq!(reasons, ["timeout", "timeout", "timeout", "breaker", "breaker"], "{call:?}");
+        assert_eq!(
+            reasons,
+            ["timeout", "timeout", "timeout", "breaker", "breaker"],
+            "{call:?}"
+        );
     }
 }

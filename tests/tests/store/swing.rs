@@ -17,7 +17,10 @@ struct Sample {
 }
 
 fn limiter(server: &PausedServer) -> Limiter {
-    Limiter::builder(RedisStore::open(server.url()).expect("a store")).policies(HOURLY).deadline(DEADLINE).build()
+    Limiter::builder(RedisStore::open(server.url()).expect("a store"))
+        .policies(HOURLY)
+        .deadline(DEADLINE)
+        .build()
 }
 
 /// Checks for so long, with pauses of 5 ms.
@@ -25,8 +28,16 @@ async fn check_for(limiter: &Limiter, time: Duration) -> Vec<Sample> {
     let (end, mut samples) = (Instant::now() + time, Vec::new());
     while Instant::now() < end {
         let began = Instant::now();
-        let reason = limiter.check("acme").await.expect("the local share decides").degraded();
-        samples.push(Sample { began, took: began.elapsed(), reason });
+        let reason = limiter
+            .check("acme")
+            .await
+            .expect("the local share decides")
+            .degraded();
+        samples.push(Sample {
+            began,
+            took: began.elapsed(),
+            reason,
+        });
         sleep(Duration::from_millis(5)).await;
     }
     samples
@@ -78,7 +89,11 @@ async fn a_round_trip_that_swings_too_fast_to_follow_counts_as_long() {
         server.set_round_trip(Duration::from_millis(if swing % 2 == 0 { 60 } else { 20 }));
         samples.extend(check_for(&limiter, Duration::from_millis(200)).await);
     }
-    assert!(changes(&samples) <= 24, "{} changes in a minute", changes(&samples));
+    assert!(
+        changes(&samples) <= 24,
+        "{} changes in a minute",
+        changes(&samples)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,9 +103,22 @@ async fn checks_that_are_late_though_the_round_trip_is_short_are_sent_on() {
     server.set_round_trip(Duration::from_millis(1));
     server.hold_checks(true);
     let samples = check_for(&limiter, Duration::from_secs(20)).await;
-    assert!(samples.iter().all(|sample| sample.reason != Some(ErrorKind::Distant)));
-    assert!(samples.iter().filter(|sample| sample.reason == Some(ErrorKind::Timeout)).count() > 20);
-    assert!(server.pings().len() < 300, "the round trip is not measured all the time");
+    assert!(
+        samples
+            .iter()
+            .all(|sample| sample.reason != Some(ErrorKind::Distant))
+    );
+    assert!(
+        samples
+            .iter()
+            .filter(|sample| sample.reason == Some(ErrorKind::Timeout))
+            .count()
+            > 20
+    );
+    assert!(
+        server.pings().len() < 300,
+        "the round trip is not measured all the time"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +128,10 @@ async fn a_round_trip_just_within_the_deadline_is_used() {
     server.set_round_trip(Duration::from_millis(47));
     let samples = check_for(&limiter, Duration::from_secs(10)).await;
     // The first check also connects.
-    assert!(samples.iter().skip(3).all(|sample| sample.reason.is_none()), "no check was late");
+    assert!(
+        samples.iter().skip(3).all(|sample| sample.reason.is_none()),
+        "no check was late"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,12 +142,26 @@ async fn a_server_that_stood_still_is_not_taken_for_a_far_one() {
     check_for(&limiter, Duration::from_secs(1)).await;
     for stall in [60, 150, 450, 900].map(Duration::from_millis) {
         server.stall(stall);
-        let callers: Vec<_> = (0..16).map(|_| tokio::spawn(limiter.check("acme").into_future())).collect();
+        let callers: Vec<_> = (0..16)
+            .map(|_| tokio::spawn(limiter.check("acme").into_future()))
+            .collect();
         for caller in callers {
-            assert_eq!(caller.await.expect("a task").expect("a decision").degraded(), Some(ErrorKind::Timeout));
+            assert_eq!(
+                caller
+                    .await
+                    .expect("a task")
+                    .expect("a decision")
+                    .degraded(),
+                Some(ErrorKind::Timeout)
+            );
         }
         let samples = check_for(&limiter, 2 * stall).await;
-        assert!(samples.iter().all(|sample| sample.reason != Some(ErrorKind::Distant)), "{stall:?}");
+        assert!(
+            samples
+                .iter()
+                .all(|sample| sample.reason != Some(ErrorKind::Distant)),
+            "{stall:?}"
+        );
         assert_eq!(samples.last().expect("a sample").reason, None, "{stall:?}");
         check_for(&limiter, Duration::from_secs(5)).await;
     }
@@ -128,10 +173,22 @@ async fn one_late_answer_of_ten_makes_only_its_own_check_late() {
     let limiter = limiter(&server);
     let mut late = Vec::new();
     for at in 1..=50 {
-        server.set_round_trip(if at % 10 == 0 { DEADLINE * 5 / 4 } else { Duration::from_millis(1) });
+        server.set_round_trip(if at % 10 == 0 {
+            DEADLINE * 5 / 4
+        } else {
+            Duration::from_millis(1)
+        });
         late.extend(
-            limiter.check("acme").await.expect("the local share decides").degraded().map(|reason| (at, reason)),
+            limiter
+                .check("acme")
+                .await
+                .expect("the local share decides")
+                .degraded()
+                .map(|reason| (at, reason)),
         );
     }
-    assert_eq!(late, [10, 20, 30, 40, 50].map(|at| (at, ErrorKind::Timeout)));
+    assert_eq!(
+        late,
+        [10, 20, 30, 40, 50].map(|at| (at, ErrorKind::Timeout))
+    );
 }

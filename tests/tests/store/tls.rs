@@ -16,7 +16,10 @@ fn at(scheme: &str, port: u16) -> RedisStoreBuilder {
 async fn decides(builder: RedisStoreBuilder) {
     let store = builder.connect_timeout(PATIENCE).build().expect("a store");
     // Sentinels have a time limit of their own, which a busy machine may miss.
-    wait::until_async("a connection", PATIENCE, async || store.ping().await.is_ok()).await;
+    wait::until_async("a connection", PATIENCE, async || {
+        store.ping().await.is_ok()
+    })
+    .await;
     let limiter = patient_limiter(store, Policy::token_bucket("p", Quota::per_hour(5)));
     for left in (0..5).rev() {
         let decision = limiter.check("acme").await.expect("a decision");
@@ -28,9 +31,16 @@ async fn decides(builder: RedisStoreBuilder) {
 /// Expects one of these errors, within the time for connecting.
 async fn fails(what: &str, builder: RedisStoreBuilder, kinds: &[ErrorKind]) {
     // A server that tells an error does so however slow the machine is.
-    let time = if kinds.contains(&ErrorKind::Timeout) { Duration::from_secs(2) } else { PATIENCE };
+    let time = if kinds.contains(&ErrorKind::Timeout) {
+        Duration::from_secs(2)
+    } else {
+        PATIENCE
+    };
     let store = builder.connect_timeout(time).build().expect("a store");
-    let error = tokio::time::timeout(2 * PATIENCE, store.ping()).await.expect("an answer").expect_err(what);
+    let error = tokio::time::timeout(2 * PATIENCE, store.ping())
+        .await
+        .expect("an answer")
+        .expect_err(what);
     assert!(kinds.contains(&error.kind()), "{what}: {error:?}");
 }
 
@@ -40,22 +50,36 @@ async fn a_server_certificate_of_the_given_authority_is_accepted_and_no_other() 
     let server = authority.server(&authority.sign(), false);
     decides(at("rediss", server.tls_port()).root_certificates(authority.pem())).await;
     let other = Authority::new("theirs");
-    fails("another authority", at("rediss", server.tls_port()).root_certificates(other.pem()), &[ErrorKind::Tls]).await;
-    fails("the platform's authorities", at("rediss", server.tls_port()), &[ErrorKind::Tls]).await;
+    fails(
+        "another authority",
+        at("rediss", server.tls_port()).root_certificates(other.pem()),
+        &[ErrorKind::Tls],
+    )
+    .await;
+    fails(
+        "the platform's authorities",
+        at("rediss", server.tls_port()),
+        &[ErrorKind::Tls],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_client_certificate_is_sent_to_a_server_that_requests_one() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), true);
-    let of = |authority: &Authority| at("rediss", server.tls_port()).root_certificates(authority.pem());
+    let of =
+        |authority: &Authority| at("rediss", server.tls_port()).root_certificates(authority.pem());
     let ours = authority.sign();
     decides(of(&authority).client_certificate(ours.certificate, ours.key)).await;
     let stranger = Authority::new("theirs").sign();
     // The server may close the connection before its reason is read.
     for (what, builder) in [
         ("no certificate", of(&authority)),
-        ("a stranger's certificate", of(&authority).client_certificate(stranger.certificate, stranger.key)),
+        (
+            "a stranger's certificate",
+            of(&authority).client_certificate(stranger.certificate, stranger.key),
+        ),
     ] {
         fails(what, builder, &[ErrorKind::Tls, ErrorKind::ConnectionLost]).await;
     }
@@ -68,22 +92,36 @@ async fn sentinels_and_the_servers_they_name_are_reached_over_tls() {
     let signed = authority.sign();
     let sentinel = RedisServer::builder()
         .tls(authority.pem(), &signed.certificate, &signed.key, true)
-        .sentinel(format!("tls-replication yes\nsentinel monitor m 127.0.0.1 {} 1", server.tls_port()))
+        .sentinel(format!(
+            "tls-replication yes\nsentinel monitor m 127.0.0.1 {} 1",
+            server.tls_port()
+        ))
         .start();
     let ours = authority.sign();
     let of = |server_url: &str| {
-        RedisStore::builder(RedisSource::sentinel([format!("rediss://127.0.0.1:{}", sentinel.tls_port())], "m"))
-            .server_url(server_url)
-            .root_certificates(authority.pem())
+        RedisStore::builder(RedisSource::sentinel(
+            [format!("rediss://127.0.0.1:{}", sentinel.tls_port())],
+            "m",
+        ))
+        .server_url(server_url)
+        .root_certificates(authority.pem())
     };
-    decides(of("rediss://any").client_certificate(ours.certificate.as_str(), ours.key.as_str())).await;
+    decides(of("rediss://any").client_certificate(ours.certificate.as_str(), ours.key.as_str()))
+        .await;
     // One of both sides requires what the client does not do.
-    for builder in
-        [of("redis://any").client_certificate(ours.certificate.as_str(), ours.key.as_str()), of("rediss://any")]
-    {
+    for builder in [
+        of("redis://any").client_certificate(ours.certificate.as_str(), ours.key.as_str()),
+        of("rediss://any"),
+    ] {
         let store = builder.build().expect("a store");
-        let error = tokio::time::timeout(PATIENCE, store.ping()).await.expect("an answer").expect_err("no way");
-        assert!(["tls", "connection", "timeout"].contains(&error.kind().as_str()), "{error}");
+        let error = tokio::time::timeout(PATIENCE, store.ping())
+            .await
+            .expect("an answer")
+            .expect_err("no way");
+        assert!(
+            ["tls", "connection", "timeout"].contains(&error.kind().as_str()),
+            "{error}"
+        );
     }
 }
 
@@ -103,14 +141,38 @@ async fn tls_to_a_plain_port_and_plain_to_a_tls_port_end_with_an_error() {
     let authority = Authority::new("ours");
     let server = authority.server(&authority.sign(), false);
     let roots = |builder: RedisStoreBuilder| builder.root_certificates(authority.pem());
-    fails("plain to a TLS port", at("redis", server.tls_port()), &[ErrorKind::ConnectionLost]).await;
-    let any = [ErrorKind::Tls, ErrorKind::ConnectionLost, ErrorKind::Timeout];
-    fails("TLS to a plain port", roots(at("rediss", server.port())), &any).await;
+    fails(
+        "plain to a TLS port",
+        at("redis", server.tls_port()),
+        &[ErrorKind::ConnectionLost],
+    )
+    .await;
+    let any = [
+        ErrorKind::Tls,
+        ErrorKind::ConnectionLost,
+        ErrorKind::Timeout,
+    ];
+    fails(
+        "TLS to a plain port",
+        roots(at("rediss", server.port())),
+        &any,
+    )
+    .await;
     // A port that accepts bytes and never answers.
     let silent = Proxy::start(server.addr());
     silent.set(Mode::Stall);
-    fails("TLS to silence", roots(at("rediss", silent.port())), &[ErrorKind::Timeout]).await;
-    fails("plain to silence", at("redis", silent.port()), &[ErrorKind::Timeout]).await;
+    fails(
+        "TLS to silence",
+        roots(at("rediss", silent.port())),
+        &[ErrorKind::Timeout],
+    )
+    .await;
+    fails(
+        "plain to silence",
+        at("redis", silent.port()),
+        &[ErrorKind::Timeout],
+    )
+    .await;
 }
 
 #[test]
@@ -132,8 +194,18 @@ fn certificates_that_cannot_be_used_are_refused_when_the_store_is_built() {
 
 #[tokio::test]
 async fn resp3_a_user_and_a_socket_work() {
-    let server = RedisServer::builder().arg("--unixsocket", "redis.sock").start();
-    let user = ["ACL", "SETUSER", "app", "on", ">p@ss/word", "allkeys", "+@all"];
+    let server = RedisServer::builder()
+        .arg("--unixsocket", "redis.sock")
+        .start();
+    let user = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">p@ss/word",
+        "allkeys",
+        "+@all",
+    ];
     assert!(!server.command(&user).is_error());
     let (addr, socket) = (server.addr(), server.directory().join("redis.sock"));
     for url in [
@@ -141,7 +213,10 @@ async fn resp3_a_user_and_a_socket_work() {
         format!("redis://app:p%40ss%2Fword@{addr}/0"),
         format!("redis://app:p%40ss%2Fword@{addr}/3?protocol=resp3"),
         format!("unix://{}", socket.display()),
-        format!("unix://{}?user=app&pass=p%40ss%2Fword&db=2", socket.display()),
+        format!(
+            "unix://{}?user=app&pass=p%40ss%2Fword&db=2",
+            socket.display()
+        ),
     ] {
         decides(RedisStore::builder(&url)).await;
         server.command(&["FLUSHALL"]);

@@ -11,15 +11,26 @@ use tollgate_tests::RedisServer;
 async fn callers_of_the_guide_all_get_their_turns_and_leave_no_place_behind() {
     const TURN: Duration = Duration::from_micros(2_500);
     let server = RedisServer::start();
-    let store = RedisStore::builder(server.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
-    let limiter = patient_limiter(store, Policy::leaky_bucket("geocoder", Quota::per_second(400).with_burst(1_000)));
+    let store = RedisStore::builder(server.url())
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await
+        .expect("a store");
+    let limiter = patient_limiter(
+        store,
+        Policy::leaky_bucket("geocoder", Quota::per_second(400).with_burst(1_000)),
+    );
     let callers: Vec<_> = (0..400)
         .map(|_| {
             let limiter = limiter.clone();
             tokio::spawn(async move {
                 let mut refusals = 0_u32;
                 loop {
-                    let decision = limiter.check("geocoder").wait(300 * TURN).await.expect("a decision");
+                    let decision = limiter
+                        .check("geocoder")
+                        .wait(300 * TURN)
+                        .await
+                        .expect("a decision");
                     match decision.retry_after() {
                         Some(retry) => tokio::time::sleep(retry).await,
                         None => return refusals,
@@ -31,10 +42,16 @@ async fn callers_of_the_guide_all_get_their_turns_and_leave_no_place_behind() {
         .collect();
     let mut refusals = 0;
     for caller in callers {
-        refusals += tokio::time::timeout(PATIENCE, caller).await.expect("a turn in time").expect("a caller");
+        refusals += tokio::time::timeout(PATIENCE, caller)
+            .await
+            .expect("a turn in time")
+            .expect("a caller");
     }
     // Every place in the queue was that of a caller who took it: behind the last turn there is none.
     let state = limiter.peek("geocoder").await.expect("a state");
     let left = state.state("geocoder").expect("the policy").reset_after();
-    assert!(left <= TURN, "places for {left:?} that nobody uses, after {refusals} refusals");
+    assert!(
+        left <= TURN,
+        "places for {left:?} that nobody uses, after {refusals} refusals"
+    );
 }

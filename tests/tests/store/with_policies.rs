@@ -1,6 +1,8 @@
 //! Limiters that differ in their policies alone.
 
-use tollgate::{Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, test_util::FaultyStore};
+use tollgate::{
+    Cost, Key, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, test_util::FaultyStore,
+};
 use tollgate_test_support::remaining;
 
 const API: Policy = Policy::token_bucket("api", Quota::per_day(10));
@@ -18,10 +20,20 @@ fn daily(amount: u64) -> Policy {
 
 #[tokio::test]
 async fn other_policies_share_the_store_and_the_name_of_the_limiter() {
-    let limiter = Limiter::builder(MemoryStore::new()).policies(API).name("calls").build();
+    let limiter = Limiter::builder(MemoryStore::new())
+        .policies(API)
+        .name("calls")
+        .build();
     let larger = limiter.with_policies(daily(100));
-    assert_eq!((larger.name(), larger.policies()), ("calls", &PolicySet::from(daily(100))));
-    let _ = limiter.check("acme").cost(Cost::new(4)).await.expect("a decision");
+    assert_eq!(
+        (larger.name(), larger.policies()),
+        ("calls", &PolicySet::from(daily(100)))
+    );
+    let _ = limiter
+        .check("acme")
+        .cost(Cost::new(4))
+        .await
+        .expect("a decision");
     assert_eq!(remaining(&larger, "acme").await, 96, "the units stay spent");
     assert_eq!(remaining(&limiter, "acme").await, 6);
 }
@@ -31,17 +43,42 @@ async fn a_refund_goes_to_the_policies_of_the_decision() {
     let limiter = Limiter::new(MemoryStore::new(), API);
     let other = limiter.with_policies(Policy::fixed_window("other", Quota::per_day(10)));
     for limiter in [&limiter, &other] {
-        let _ = limiter.check("acme").cost(Cost::new(5)).await.expect("a decision");
+        let _ = limiter
+            .check("acme")
+            .cost(Cost::new(5))
+            .await
+            .expect("a decision");
     }
-    let decision = limiter.check("acme").cost(Cost::new(3)).await.expect("a decision");
-    other.refund("acme", Cost::new(3)).of(&decision).await.expect("a refund");
-    assert_eq!((remaining(&limiter, "acme").await, remaining(&other, "acme").await), (5, 5));
+    let decision = limiter
+        .check("acme")
+        .cost(Cost::new(3))
+        .await
+        .expect("a decision");
+    other
+        .refund("acme", Cost::new(3))
+        .of(&decision)
+        .await
+        .expect("a refund");
+    assert_eq!(
+        (
+            remaining(&limiter, "acme").await,
+            remaining(&other, "acme").await
+        ),
+        (5, 5)
+    );
 }
 
 #[tokio::test]
 async fn an_outage_limits_each_set_by_its_own_share() {
-    for (outage, shares) in [(Outage::local(2), [5, 50]), (Outage::local(1), [10, 100]), (Outage::local(4), [2, 25])] {
-        let limiter = Limiter::builder(away()).policies(API).on_outage(outage).build();
+    for (outage, shares) in [
+        (Outage::local(2), [5, 50]),
+        (Outage::local(1), [10, 100]),
+        (Outage::local(4), [2, 25]),
+    ] {
+        let limiter = Limiter::builder(away())
+            .policies(API)
+            .on_outage(outage)
+            .build();
         for (amount, share) in [10, 100].into_iter().zip(shares) {
             let (limiter, key) = (limiter.with_policies(daily(amount)), Key::new(amount));
             let mut allowed = 0;
@@ -56,9 +93,24 @@ async fn an_outage_limits_each_set_by_its_own_share() {
 
 #[tokio::test]
 async fn a_closed_and_an_open_limiter_answer_alike_for_other_policies() {
-    let build = |outage| Limiter::builder(away()).policies(API).on_outage(outage).build().with_policies(daily(1));
-    let _ = build(Outage::Closed).check("acme").await.expect_err("closed");
+    let build = |outage| {
+        Limiter::builder(away())
+            .policies(API)
+            .on_outage(outage)
+            .build()
+            .with_policies(daily(1))
+    };
+    let _ = build(Outage::Closed)
+        .check("acme")
+        .await
+        .expect_err("closed");
     for _ in 0..3 {
-        assert!(build(Outage::Open).check("acme").await.expect("a decision").is_allowed());
+        assert!(
+            build(Outage::Open)
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
     }
 }

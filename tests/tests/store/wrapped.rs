@@ -38,8 +38,14 @@ impl Store for Wrapper {
 fn forms(store: &RedisStore) -> [(&'static str, Box<dyn Store>); 4] {
     [
         ("bare", Box::new(store.clone())),
-        ("Arc<dyn Store>", Box::new(Arc::new(store.clone()) as Arc<dyn Store>)),
-        ("Box<dyn Store>", Box::new(Box::new(store.clone()) as Box<dyn Store>)),
+        (
+            "Arc<dyn Store>",
+            Box::new(Arc::new(store.clone()) as Arc<dyn Store>),
+        ),
+        (
+            "Box<dyn Store>",
+            Box::new(Box::new(store.clone()) as Box<dyn Store>),
+        ),
         ("a wrapper", Box::new(Wrapper(Arc::new(store.clone())))),
     ]
 }
@@ -50,24 +56,48 @@ async fn every_method_reaches_the_store_inside() {
     let store = RedisStore::connect(server.url()).await.expect("a store");
     for (form, wrapped) in forms(&store) {
         assert!(!wrapped.is_in_process(), "{form}");
-        let count = wrapped.replicas(ReplicaGroup::new("log", &LOG.into())).expect("the store counts");
+        let count = wrapped
+            .replicas(ReplicaGroup::new("log", &LOG.into()))
+            .expect("the store counts");
         wait::until_async("a count", PATIENCE, async || count.get().is_some()).await;
         let limits = Publication::new(form, LOG, None);
         wrapped.publish(&limits);
-        let shown = || server.command(&["ZSCORE", "tollgate:{replicas}:limits", &limits.to_string()]);
-        wait::until_async("the limits to be shown", PATIENCE, async || !shown().is_nil()).await;
+        let shown =
+            || server.command(&["ZSCORE", "tollgate:{replicas}:limits", &limits.to_string()]);
+        wait::until_async("the limits to be shown", PATIENCE, async || {
+            !shown().is_nil()
+        })
+        .await;
         let limiter = patient_limiter(wrapped, LOG);
         let decision = limiter.check(form).tag("ann").await.expect("a decision");
         assert!(decision.is_allowed(), "{form}");
         let entries = limiter.entries(form, 10).await.expect("entries");
-        assert_eq!(entries.iter().map(Entry::tag).collect::<Vec<_>>(), [b"ann"], "{form}");
-        limiter.refund(form, Cost::ONE).of(&decision).await.expect("a refund");
-        assert!(limiter.entries(form, 10).await.expect("entries").is_empty(), "{form}");
+        assert_eq!(
+            entries.iter().map(Entry::tag).collect::<Vec<_>>(),
+            [b"ann"],
+            "{form}"
+        );
+        limiter
+            .refund(form, Cost::ONE)
+            .of(&decision)
+            .await
+            .expect("a refund");
+        assert!(
+            limiter.entries(form, 10).await.expect("entries").is_empty(),
+            "{form}"
+        );
         let _ = limiter.check(form).await.expect("a decision");
         let reservation = limiter.reserve(form, Cost::ONE).await.expect("a decision");
-        assert_eq!(reservation.cancel().await.expect("settled"), Settlement::Settled, "{form}");
+        assert_eq!(
+            reservation.cancel().await.expect("settled"),
+            Settlement::Settled,
+            "{form}"
+        );
         limiter.reset(form).await.expect("a reset");
-        assert!(limiter.entries(form, 10).await.expect("entries").is_empty(), "{form}");
+        assert!(
+            limiter.entries(form, 10).await.expect("entries").is_empty(),
+            "{form}"
+        );
     }
 }
 
@@ -80,7 +110,8 @@ async fn a_check_takes_as_many_allocations_wrapped_as_bare() {
         let key = Key::new("acme");
         drop(limiter.check_key(&key).into_future());
         let mut check = None;
-        let made = allocation_counter::measure(|| check = Some(limiter.check_key(&key).into_future()));
+        let made =
+            allocation_counter::measure(|| check = Some(limiter.check_key(&key).into_future()));
         drop(check);
         (form, made.count_total)
     });
@@ -93,17 +124,32 @@ async fn a_check_takes_as_many_allocations_wrapped_as_bare() {
 async fn the_deadline_is_kept_and_the_outage_answers() {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
-    let store = RedisStore::builder(proxy.url()).connect_timeout(PATIENCE).connect().await.expect("a store");
+    let store = RedisStore::builder(proxy.url())
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await
+        .expect("a store");
     for (form, wrapped) in forms(&store) {
         proxy.set(Mode::Pass);
         store.ping().await.expect("an answer");
-        let limiter =
-            Limiter::builder(wrapped).policies(LOG).deadline(Duration::from_millis(40)).on_outage(Outage::Open).build();
+        let limiter = Limiter::builder(wrapped)
+            .policies(LOG)
+            .deadline(Duration::from_millis(40))
+            .on_outage(Outage::Open)
+            .build();
         proxy.set(Mode::Stall);
         let decision = limiter.check("acme").await.expect("open");
         let cause = decision.degraded().expect("the server is silent");
-        assert!(matches!(cause, ErrorKind::Timeout | ErrorKind::CircuitOpen), "{form}: {cause}");
+        assert!(
+            matches!(cause, ErrorKind::Timeout | ErrorKind::CircuitOpen),
+            "{form}: {cause}"
+        );
         proxy.set(Mode::Pass);
-        wait::until_async("the server to be used again", Duration::from_secs(60), async || store.is_available()).await;
+        wait::until_async(
+            "the server to be used again",
+            Duration::from_secs(60),
+            async || store.is_available(),
+        )
+        .await;
     }
 }

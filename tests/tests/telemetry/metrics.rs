@@ -27,12 +27,24 @@ struct Series(BTreeMap<String, DebugValue>);
 
 impl Series {
     fn of(snapshotter: &Snapshotter) -> Self {
-        let series = snapshotter.snapshot().into_vec().into_iter().map(|(key, unit, description, value)| {
-            let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-            let name = format!("{} {}", key.key().name(), labels.join(" "));
-            assert!(unit.is_some() && description.is_some(), "{name} is not described");
-            (name, value)
-        });
+        let series =
+            snapshotter
+                .snapshot()
+                .into_vec()
+                .into_iter()
+                .map(|(key, unit, description, value)| {
+                    let labels: Vec<_> = key
+                        .key()
+                        .labels()
+                        .map(|label| format!("{}={}", label.key(), label.value()))
+                        .collect();
+                    let name = format!("{} {}", key.key().name(), labels.join(" "));
+                    assert!(
+                        unit.is_some() && description.is_some(),
+                        "{name} is not described"
+                    );
+                    (name, value)
+                });
         Self(series.collect())
     }
 
@@ -52,7 +64,9 @@ impl Series {
 
     fn durations(&self, name: &str) -> Vec<f64> {
         match self.0.get(name) {
-            Some(DebugValue::Histogram(values)) => values.iter().map(|value| value.into_inner()).collect(),
+            Some(DebugValue::Histogram(values)) => {
+                values.iter().map(|value| value.into_inner()).collect()
+            }
             other => panic!("{name}: {other:?} in {:?}", self.0.keys()),
         }
     }
@@ -62,7 +76,10 @@ impl Series {
 fn record<F: Future<Output = ()>>(work: impl FnOnce(Snapshotter) -> F) {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     metrics::with_local_recorder(&recorder, || runtime.block_on(work(snapshotter)));
 }
 
@@ -73,32 +90,74 @@ async fn check(limiter: &Limiter, key: &str) -> bool {
 #[test]
 fn checks_in_process_are_counted_by_the_name_of_the_limiter() {
     record(async |snapshotter| {
-        let named = Limiter::builder(MemoryStore::new()).policies([TWO, HOURLY]).name("jobs").build();
+        let named = Limiter::builder(MemoryStore::new())
+            .policies([TWO, HOURLY])
+            .name("jobs")
+            .build();
         let unnamed = Limiter::new(MemoryStore::new(), [TWO, HOURLY]);
         for _ in 0..3 {
             check(&named, "acme").await;
         }
         let _ = named.peek("acme").await.expect("a state");
-        let _ = named.check("acme").cost(Cost::new(3)).await.expect_err("the cost never fits");
+        let _ = named
+            .check("acme")
+            .cost(Cost::new(3))
+            .await
+            .expect_err("the cost never fits");
         check(&unnamed, "acme").await;
         let series = Series::of(&snapshotter);
-        assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=allowed"), 2);
-        assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=denied"), 1);
-        assert_eq!(series.count("tollgate_checks_total limiter=jobs outcome=failed"), 1);
-        assert_eq!(series.count("tollgate_denials_total limiter=jobs policy=two"), 1);
-        assert_eq!(series.count("tollgate_denials_total limiter=jobs policy=hourly"), 0);
-        assert_eq!(series.count("tollgate_errors_total limiter=jobs reason=cost"), 1);
-        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"), 1);
-        assert_eq!(series.0.len(), 6 + 5, "no durations in process: {:?}", series.0.keys());
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=jobs outcome=allowed"),
+            2
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=jobs outcome=denied"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=jobs outcome=failed"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_denials_total limiter=jobs policy=two"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_denials_total limiter=jobs policy=hourly"),
+            0
+        );
+        assert_eq!(
+            series.count("tollgate_errors_total limiter=jobs reason=cost"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"),
+            1
+        );
+        assert_eq!(
+            series.0.len(),
+            6 + 5,
+            "no durations in process: {:?}",
+            series.0.keys()
+        );
     });
 }
 
 #[test]
 fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded() {
     record(async |snapshotter| {
-        let limiter = Limiter::builder(MemoryStore::new()).policies([TWO, HOURLY]).name("calls").build();
+        let limiter = Limiter::builder(MemoryStore::new())
+            .policies([TWO, HOURLY])
+            .name("calls")
+            .build();
         check(&limiter, "acme").await;
-        let tenant = |at| Policy::try_new(format!("tenant-{at}"), Algorithm::TokenBucket, Quota::per_day(1));
+        let tenant = |at| {
+            Policy::try_new(
+                format!("tenant-{at}"),
+                Algorithm::TokenBucket,
+                Quota::per_day(1),
+            )
+        };
         // The names stand at another place of the set, and the others are new.
         let mut others = vec![limiter.with_policies([HOURLY, TWO])];
         others.extend((0..100).map(|at| limiter.with_policies(tenant(at).expect("a policy"))));
@@ -108,11 +167,22 @@ fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded(
             }
         }
         let series = Series::of(&snapshotter);
-        let denials = |policy: &str| series.count(&format!("tollgate_denials_total limiter=calls policy={policy}"));
+        let denials = |policy: &str| {
+            series.count(&format!(
+                "tollgate_denials_total limiter=calls policy={policy}"
+            ))
+        };
         assert_eq!((denials("two"), denials("hourly")), (2, 0));
         assert_eq!((denials("tenant-0"), denials("tenant-61")), (2, 2));
         assert_eq!(denials("other"), 2 * (100 - 62));
-        assert_eq!(series.0.keys().filter(|name| name.starts_with("tollgate_denials_total")).count(), 64 + 1);
+        assert_eq!(
+            series
+                .0
+                .keys()
+                .filter(|name| name.starts_with("tollgate_denials_total"))
+                .count(),
+            64 + 1
+        );
     });
 }
 
@@ -120,11 +190,23 @@ fn denials_are_counted_by_the_policies_that_decided_and_their_names_are_bounded(
 fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
     record(async |snapshotter| {
         let server = RedisServer::start();
-        let store = RedisStore::builder(server.url()).deny_cache_cap(PATIENCE).connect().await.expect("a store");
+        let store = RedisStore::builder(server.url())
+            .deny_cache_cap(PATIENCE)
+            .connect()
+            .await
+            .expect("a store");
         let build = |name: &'static str, outage| {
-            Limiter::builder(store.clone()).policies(TWO).name(name).deadline(PATIENCE).on_outage(outage).build()
+            Limiter::builder(store.clone())
+                .policies(TWO)
+                .name(name)
+                .deadline(PATIENCE)
+                .on_outage(outage)
+                .build()
         };
-        let (local, closed) = (build("local", Outage::default()), build("closed", Outage::Closed));
+        let (local, closed) = (
+            build("local", Outage::default()),
+            build("closed", Outage::Closed),
+        );
         for _ in 0..5 {
             assert!(!check(&local, "acme").await);
         }
@@ -135,10 +217,22 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
         }
         assert!(!check(&local, "acme").await, "a remembered denial");
         let series = Series::of(&snapshotter);
-        assert_eq!(series.count("tollgate_checks_total limiter=local outcome=allowed"), 2 + 3);
-        assert_eq!(series.count("tollgate_checks_total limiter=local outcome=denied"), 3 + 1);
-        assert_eq!(series.count("tollgate_denials_total limiter=local policy=two"), 3 + 1);
-        assert_eq!(series.count("tollgate_checks_total limiter=closed outcome=failed"), 3);
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=local outcome=allowed"),
+            2 + 3
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=local outcome=denied"),
+            3 + 1
+        );
+        assert_eq!(
+            series.count("tollgate_denials_total limiter=local policy=two"),
+            3 + 1
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=closed outcome=failed"),
+            3
+        );
         let total = |metric: &str| -> u64 {
             let all = series.0.keys().filter(|name| name.starts_with(metric));
             all.map(|name| series.count(name)).sum()
@@ -149,10 +243,21 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
         // Three decisions of the server and three without it. Remembered denials are not measured.
         let durations = series.durations("tollgate_check_duration_seconds limiter=local");
         assert_eq!(durations.len(), 3 + 3);
-        assert!(durations.iter().all(|seconds| (0.0..PATIENCE.as_secs_f64()).contains(seconds)), "{durations:?}");
+        assert!(
+            durations
+                .iter()
+                .all(|seconds| (0.0..PATIENCE.as_secs_f64()).contains(seconds)),
+            "{durations:?}"
+        );
         for name in ["local", "closed"] {
-            assert_eq!(series.count(&format!("tollgate_outages_total limiter={name}")), 1);
-            assert_eq!(series.gauge(&format!("tollgate_outage limiter={name}")), Some(1.0));
+            assert_eq!(
+                series.count(&format!("tollgate_outages_total limiter={name}")),
+                1
+            );
+            assert_eq!(
+                series.gauge(&format!("tollgate_outage limiter={name}")),
+                Some(1.0)
+            );
         }
     });
 }
@@ -160,7 +265,10 @@ fn checks_over_redis_are_counted_and_measured_and_an_outage_shows() {
 #[test]
 fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_shows() {
     record(async |snapshotter| {
-        let default = Limiter::builder(MemoryStore::new()).policies(TWO).name("calls").build();
+        let default = Limiter::builder(MemoryStore::new())
+            .policies(TWO)
+            .name("calls")
+            .build();
         let tenants = TenantLimiters::builder(default, async |tenant: u64| match tenant {
             0..10 => Ok(HOURLY),
             _ => Err("the database is away"),
@@ -172,11 +280,20 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
             fetch(tenant).await;
         }
         let series = Series::of(&snapshotter);
-        let fetches =
-            |outcome: &str| series.count(&format!("tollgate_tenant_fetches_total limiter=calls outcome={outcome}"));
+        let fetches = |outcome: &str| {
+            series.count(&format!(
+                "tollgate_tenant_fetches_total limiter=calls outcome={outcome}"
+            ))
+        };
         assert_eq!((fetches("succeeded"), fetches("failed")), (2, 1));
-        assert_eq!(series.gauge("tollgate_tenants_cached limiter=calls"), Some(3.0));
-        assert_eq!(series.gauge("tollgate_tenant_outage limiter=calls"), Some(1.0));
+        assert_eq!(
+            series.gauge("tollgate_tenants_cached limiter=calls"),
+            Some(3.0)
+        );
+        assert_eq!(
+            series.gauge("tollgate_tenant_outage limiter=calls"),
+            Some(1.0)
+        );
         wait::until_async("the end of the outage", PATIENCE, async || {
             tenants.invalidate(&1);
             fetch(1).await;
@@ -190,8 +307,16 @@ fn fetches_of_the_limits_of_tenants_are_counted_and_an_outage_of_their_source_sh
 fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_waited_for() {
     record(async |snapshotter| {
         let jobs = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("jobs", 2));
-        let first = jobs.acquire("acme").await.expect("an answer").expect("a permit");
-        let second = jobs.acquire("acme").await.expect("an answer").expect("a permit");
+        let first = jobs
+            .acquire("acme")
+            .await
+            .expect("an answer")
+            .expect("a permit");
+        let second = jobs
+            .acquire("acme")
+            .await
+            .expect("an answer")
+            .expect("a permit");
         assert!(jobs.acquire("acme").await.expect("an answer").is_err());
         let patient = jobs.with_wait(PATIENCE);
         let mut waits = Box::pin(patient.acquire("acme"));
@@ -200,23 +325,37 @@ fn permits_are_counted_by_their_outcome_and_gauges_show_those_that_are_held_and_
         let series = Series::of(&snapshotter);
         for (outcome, count) in [("acquired", 2), ("denied", 1), ("failed", 0)] {
             assert_eq!(
-                series.count(&format!("tollgate_permits_total policy=jobs outcome={outcome}")),
+                series.count(&format!(
+                    "tollgate_permits_total policy=jobs outcome={outcome}"
+                )),
                 count,
                 "{outcome}"
             );
         }
         assert_eq!(series.count("tollgate_permits_lost_total policy=jobs"), 0);
         assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(2.0));
-        assert_eq!(series.gauge("tollgate_permits_waiting policy=jobs"), Some(1.0));
+        assert_eq!(
+            series.gauge("tollgate_permits_waiting policy=jobs"),
+            Some(1.0)
+        );
         drop(first);
         let third = waits.await.expect("an answer").expect("a permit");
         // The snapshot has set the gauges to zero.
         let series = Series::of(&snapshotter);
-        assert_eq!(series.count("tollgate_permits_total policy=jobs outcome=acquired"), 1);
+        assert_eq!(
+            series.count("tollgate_permits_total policy=jobs outcome=acquired"),
+            1
+        );
         assert_eq!(series.gauge("tollgate_permits_held policy=jobs"), Some(0.0));
-        assert_eq!(series.gauge("tollgate_permits_waiting policy=jobs"), Some(-1.0));
+        assert_eq!(
+            series.gauge("tollgate_permits_waiting policy=jobs"),
+            Some(-1.0)
+        );
         drop((second, third));
-        assert_eq!(Series::of(&snapshotter).gauge("tollgate_permits_held policy=jobs"), Some(-2.0));
+        assert_eq!(
+            Series::of(&snapshotter).gauge("tollgate_permits_held policy=jobs"),
+            Some(-2.0)
+        );
     });
 }
 
@@ -225,7 +364,9 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
     record(async |snapshotter| {
         let server = RedisServer::start();
         let store = RedisStore::connect(server.url()).await.expect("a store");
-        let policy = Concurrency::new("jobs", 2).exact().with_life(Duration::from_secs(1));
+        let policy = Concurrency::new("jobs", 2)
+            .exact()
+            .with_life(Duration::from_secs(1));
         let jobs = closed_permits(store, policy, PATIENCE);
         let lost = take_permit(&jobs).await.expect("a permit");
         server.kill();
@@ -235,7 +376,9 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
         let series = Series::of(&snapshotter);
         for (outcome, count) in [("acquired", 1), ("denied", 0), ("failed", 1)] {
             assert_eq!(
-                series.count(&format!("tollgate_permits_total policy=jobs outcome={outcome}")),
+                series.count(&format!(
+                    "tollgate_permits_total policy=jobs outcome={outcome}"
+                )),
                 count,
                 "{outcome}"
             );
@@ -249,12 +392,21 @@ fn permits_that_are_lost_and_acquires_that_fail_are_counted() {
 fn the_state_of_a_store_shows_also_while_nobody_checks() {
     record(async |snapshotter| {
         let server = RedisServer::start();
-        let store = RedisStore::builder(server.url()).prefix("shop").connect().await.expect("a store");
-        let limiter = Limiter::builder(store).policies(HOURLY).deadline(Duration::from_secs(2)).build();
+        let store = RedisStore::builder(server.url())
+            .prefix("shop")
+            .connect()
+            .await
+            .expect("a store");
+        let limiter = Limiter::builder(store)
+            .policies(HOURLY)
+            .deadline(Duration::from_secs(2))
+            .build();
         check(&limiter, "acme").await;
         wait::until_async("a store that is well", PATIENCE, async || {
             let series = Series::of(&snapshotter);
-            let is = |name: &str, value: f64| series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value);
+            let is = |name: &str, value: f64| {
+                series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value)
+            };
             is("servers", 1.0)
                 && is("connected", 1.0)
                 && is("breakers_open", 0.0)
@@ -267,7 +419,9 @@ fn the_state_of_a_store_shows_also_while_nobody_checks() {
         // No check follows: the call that counts the replicas meets the dead server.
         wait::until_async("a store whose server is away", PATIENCE, async || {
             let series = Series::of(&snapshotter);
-            let is = |name: &str, value: f64| series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value);
+            let is = |name: &str, value: f64| {
+                series.gauge(&format!("tollgate_store_{name} store=shop")) == Some(value)
+            };
             is("servers", 1.0) && is("connected", 0.0) && is("breakers_open", 1.0)
         })
         .await;
@@ -279,21 +433,38 @@ fn the_state_of_a_store_shows_also_while_nobody_checks() {
 fn leased_units_are_counted() {
     record(async |snapshotter| {
         let server = RedisServer::start();
-        let store = RedisStore::builder(server.url()).prefix("shop").connect().await.expect("a store");
-        let policy = Policy::token_bucket("hot", Quota::per_hour(10_000)).leased(Lease::new().generation(PATIENCE));
-        let limiter = Limiter::builder(store.clone()).policies(policy).deadline(PATIENCE).build();
+        let store = RedisStore::builder(server.url())
+            .prefix("shop")
+            .connect()
+            .await
+            .expect("a store");
+        let policy = Policy::token_bucket("hot", Quota::per_hour(10_000))
+            .leased(Lease::new().generation(PATIENCE));
+        let limiter = Limiter::builder(store.clone())
+            .policies(policy)
+            .deadline(PATIENCE)
+            .build();
         let mut leased = 0;
         for _ in 0..600 {
             leased += u64::from(limiter.check("acme").await.expect("a decision").is_leased());
         }
-        let count = |series: &Series, name: &str| series.count(&format!("tollgate_lease_{name}_total store=shop"));
+        let count = |series: &Series, name: &str| {
+            series.count(&format!("tollgate_lease_{name}_total store=shop"))
+        };
         wait::until_async("the counts of the leases", PATIENCE, async || {
             let series = Series::of(&snapshotter);
-            let held = series.gauge("tollgate_lease_held store=shop").map_or(0, |held| held as u64);
-            held > 0 && count(&series, "trips_saved") == leased && count(&series, "granted") == leased + held
+            let held = series
+                .gauge("tollgate_lease_held store=shop")
+                .map_or(0, |held| held as u64);
+            held > 0
+                && count(&series, "trips_saved") == leased
+                && count(&series, "granted") == leased + held
         })
         .await;
-        store.release_leases().await.expect("the units are returned");
+        store
+            .release_leases()
+            .await
+            .expect("the units are returned");
         wait::until_async("the units to be returned", PATIENCE, async || {
             let series = Series::of(&snapshotter);
             series.gauge("tollgate_lease_held store=shop") == Some(0.0)

@@ -18,7 +18,10 @@ const BEGIN: &str = "decided without the store";
 const END: &str = "decides again";
 
 fn limiter(store: impl Store) -> Limiter {
-    Limiter::builder(store).policies(HOURLY).deadline(PATIENCE).build()
+    Limiter::builder(store)
+        .policies(HOURLY)
+        .deadline(PATIENCE)
+        .build()
 }
 
 async fn is_degraded(limiter: &Limiter, key: impl Into<Key>) -> bool {
@@ -54,7 +57,11 @@ struct Overloaded(MemoryStore);
 impl Store for Overloaded {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let answer = match *check.key == Key::new("first") {
-            true => self.0.check(check).into_ready().expect("a store in the process"),
+            true => self
+                .0
+                .check(check)
+                .into_ready()
+                .expect("a store in the process"),
             false => Err(Error::new(ErrorKind::Overloaded, "too many checks wait")),
         };
         StoreFuture::pending(async move {
@@ -88,18 +95,41 @@ async fn an_overload_is_logged_once_as_it_begins_and_once_as_it_ends_and_is_no_o
     tokio::time::advance(Duration::from_secs(2)).await;
     let _ = limiter.check("first").await.expect("a decision");
     let text = log.text();
-    assert_eq!(text.matches("more checks than it can answer in time").count(), 1, "{text}");
+    assert_eq!(
+        text.matches("more checks than it can answer in time")
+            .count(),
+        1,
+        "{text}"
+    );
     assert!(text.contains("deadline=60s left=59.98s"), "{text}");
-    assert_eq!(text.matches("decides all checks again").count(), 1, "{text}");
+    assert_eq!(
+        text.matches("decides all checks again").count(),
+        1,
+        "{text}"
+    );
     assert_eq!(text.matches(END).count(), 0, "{text}");
     let series = snapshotter.snapshot().into_vec();
     let value = |name: &str| {
-        let found = series.iter().find(|(key, ..)| key.key().name() == name).expect("a series");
-        let labels: Vec<_> = found.0.key().labels().map(|label| label.value().to_owned()).collect();
+        let found = series
+            .iter()
+            .find(|(key, ..)| key.key().name() == name)
+            .expect("a series");
+        let labels: Vec<_> = found
+            .0
+            .key()
+            .labels()
+            .map(|label| label.value().to_owned())
+            .collect();
         (labels.join(" "), format!("{:?}", found.3))
     };
-    assert_eq!(value("tollgate_degraded_total"), ("hourly overload".into(), "Counter(20)".into()));
-    assert_eq!(value("tollgate_outages_total"), ("hourly".into(), "Counter(0)".into()));
+    assert_eq!(
+        value("tollgate_degraded_total"),
+        ("hourly overload".into(), "Counter(20)".into())
+    );
+    assert_eq!(
+        value("tollgate_outages_total"),
+        ("hourly".into(), "Counter(0)".into())
+    );
 }
 
 #[tokio::test]
@@ -113,9 +143,15 @@ async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
         assert!(is_degraded(&limiter, "sk_live_key").await);
     }
     let text = log.text();
-    let away: Vec<_> = text.lines().filter(|line| line.contains("no check is sent")).collect();
+    let away: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("no check is sent"))
+        .collect();
     let named = format!("server=\"redis at {}\"", server.addr());
-    assert!(matches!(away[..], [line] if line.contains("WARN") && line.contains(&named)), "{named}: {text}");
+    assert!(
+        matches!(away[..], [line] if line.contains("WARN") && line.contains(&named)),
+        "{named}: {text}"
+    );
     server.restart();
     let mut fresh = 0_u64;
     wait::until_async("the end of the outage to be logged", PATIENCE, async || {
@@ -134,32 +170,51 @@ async fn an_outage_is_logged_once_as_it_begins_and_once_as_it_ends() {
 async fn a_remembered_denial_neither_ends_an_outage_nor_begins_another() {
     let (log, _guard) = Log::of_this_thread();
     let server = RedisServer::start();
-    let store = RedisStore::builder(server.url()).deny_cache_cap(PATIENCE).connect().await.expect("a store");
+    let store = RedisStore::builder(server.url())
+        .deny_cache_cap(PATIENCE)
+        .connect()
+        .await
+        .expect("a store");
     let forms: [Box<dyn Store>; 3] = [
         Box::new(store.clone()),
         Box::new(Arc::new(store.clone()) as Arc<dyn Store>),
         Box::new(Measured(store.clone())),
     ];
     let limiters = forms.map(limiter);
-    while limiters[0].check("denied").await.expect("a decision").is_allowed() {}
+    while limiters[0]
+        .check("denied")
+        .await
+        .expect("a decision")
+        .is_allowed()
+    {}
     server.kill();
     for (at, limiter) in limiters.iter().enumerate() {
         let before = log.text().matches(BEGIN).count();
         for caller in 0..40_u64 {
             assert!(is_degraded(limiter, caller).await, "store {at}");
             let remembered = limiter.check("denied").await.expect("a decision");
-            assert!(remembered.is_denied() && !remembered.is_degraded(), "store {at}");
+            assert!(
+                remembered.is_denied() && !remembered.is_degraded(),
+                "store {at}"
+            );
         }
         // So much later that an answer of the store would end the outage.
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(5)).await;
         for _ in 0..3 {
             let remembered = limiter.check("denied").await.expect("a decision");
-            assert!(remembered.is_denied() && !remembered.is_degraded(), "store {at}");
+            assert!(
+                remembered.is_denied() && !remembered.is_degraded(),
+                "store {at}"
+            );
         }
         tokio::time::resume();
         let text = log.text();
-        assert_eq!(text.matches(BEGIN).count() - before, 1, "store {at}: {text}");
+        assert_eq!(
+            text.matches(BEGIN).count() - before,
+            1,
+            "store {at}: {text}"
+        );
         assert_eq!(text.matches(END).count(), 0, "store {at}: {text}");
     }
 }
@@ -170,11 +225,18 @@ fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
     let (log, _guard) = Log::of_this_thread();
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let outage = async {
         let server = RedisServer::start();
         let store = RedisStore::connect(server.url()).await.expect("a store");
-        let limiter = Limiter::builder(store).policies(HOURLY).name("api").deadline(PATIENCE).build();
+        let limiter = Limiter::builder(store)
+            .policies(HOURLY)
+            .name("api")
+            .deadline(PATIENCE)
+            .build();
         server.kill();
         assert!(is_degraded(&limiter, "acme").await);
         server.restart();
@@ -187,14 +249,19 @@ fn the_end_of_an_outage_shows_in_the_log_and_in_the_metrics() {
     metrics::with_local_recorder(&recorder, || runtime.block_on(outage));
     let text = log.text();
     for line in [BEGIN, END] {
-        let named = text.lines().filter(|it| it.contains(line) && it.contains(r#"limiter="api""#)).count();
+        let named = text
+            .lines()
+            .filter(|it| it.contains(line) && it.contains(r#"limiter="api""#))
+            .count();
         assert_eq!(named, 1, "{text}");
     }
     // A snapshot takes the values, so this is the only one.
     let series: Vec<_> = snapshotter.snapshot().into_vec();
     let value = |name: &str| {
         let found = series.iter().find(|(key, ..)| key.key().name() == name);
-        found.map(|(.., value)| format!("{value:?}")).unwrap_or_default()
+        found
+            .map(|(.., value)| format!("{value:?}"))
+            .unwrap_or_default()
     };
     assert_eq!(value("tollgate_outages_total"), "Counter(1)");
     assert_eq!(value("tollgate_outage"), "Gauge(0.0)");
@@ -214,16 +281,37 @@ async fn an_outage_ends_without_a_further_check_once_the_store_answers() {
     assert!(is_degraded(&limiter, "acme").await);
     drop(permits.try_acquire("acme").await.expect("a permit"));
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!((log.text().matches(BEGIN).count(), log.text().matches(END).count()), (2, 0));
+    assert_eq!(
+        (
+            log.text().matches(BEGIN).count(),
+            log.text().matches(END).count()
+        ),
+        (2, 0)
+    );
     store.recover();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let text = log.text();
-    assert_eq!((text.matches(BEGIN).count(), text.matches(END).count()), (2, 2), "{text}");
+    assert_eq!(
+        (text.matches(BEGIN).count(), text.matches(END).count()),
+        (2, 2),
+        "{text}"
+    );
     let series = snapshotter.snapshot().into_vec();
-    let gauges = series.iter().filter(|(key, ..)| key.key().name() == "tollgate_outage");
-    assert_eq!(gauges.map(|(.., value)| format!("{value:?}")).collect::<Vec<_>>(), ["Gauge(0.0)", "Gauge(0.0)"]);
+    let gauges = series
+        .iter()
+        .filter(|(key, ..)| key.key().name() == "tollgate_outage");
+    assert_eq!(
+        gauges
+            .map(|(.., value)| format!("{value:?}"))
+            .collect::<Vec<_>>(),
+        ["Gauge(0.0)", "Gauge(0.0)"]
+    );
     let left = limiter.peek("acme").await.expect("a state");
-    assert_eq!(left.state("hourly").expect("a policy").remaining(), 5, "what asked the store charged nothing");
+    assert_eq!(
+        left.state("hourly").expect("a policy").remaining(),
+        5,
+        "what asked the store charged nothing"
+    );
 }
 
 #[tokio::test]
@@ -237,8 +325,15 @@ async fn a_limiter_that_is_dropped_in_an_outage_leaves_no_outage_behind() {
     assert!(is_degraded(&limiter, "acme").await);
     drop(limiter);
     let series = snapshotter.snapshot().into_vec();
-    let gauges = series.iter().filter(|(key, ..)| key.key().name() == "tollgate_outage");
-    assert_eq!(gauges.map(|(.., value)| format!("{value:?}")).collect::<Vec<_>>(), ["Gauge(0.0)"]);
+    let gauges = series
+        .iter()
+        .filter(|(key, ..)| key.key().name() == "tollgate_outage");
+    assert_eq!(
+        gauges
+            .map(|(.., value)| format!("{value:?}"))
+            .collect::<Vec<_>>(),
+        ["Gauge(0.0)"]
+    );
 }
 
 #[tokio::test]
@@ -250,34 +345,56 @@ async fn a_refused_count_of_replicas_is_logged_once_and_leaves_the_last_number()
         assert!(!reply.is_error(), "{}", reply.text());
     };
     acl(&["on", ">secret", "~tollgate:*", "+@all"]);
-    let store = RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
+    let store =
+        RedisStore::open(format!("redis://tollgate:secret@{}", server.addr())).expect("a store");
     let group = ReplicaGroup::new("hourly", &HOURLY.into());
-    let (limiter, count) = (limiter(store.clone()), store.replicas(group).expect("a store that counts"));
+    let (limiter, count) = (
+        limiter(store.clone()),
+        store.replicas(group).expect("a store that counts"),
+    );
     wait::until_async("both processes to be counted", PATIENCE, async || {
         let seconds = server.command(&["TIME"]).items()[0].text();
-        server.command(&["ZADD", &format!("tollgate:{{replicas}}:{group}"), &format!("{seconds}000000"), "another"]);
+        server.command(&[
+            "ZADD",
+            &format!("tollgate:{{replicas}}:{group}"),
+            &format!("{seconds}000000"),
+            "another",
+        ]);
         count.get() == NonZeroU32::new(2)
     })
     .await;
     acl(&["-zadd"]);
     let calls = server.calls("evalsha");
-    wait::until_async("three refused calls", PATIENCE, async || server.calls("evalsha") >= calls + 3).await;
+    wait::until_async("three refused calls", PATIENCE, async || {
+        server.calls("evalsha") >= calls + 3
+    })
+    .await;
     let text = log.text();
     assert_eq!(text.matches("TOLLGATE-ACL").count(), 1, "{text}");
-    assert!(text.contains("+zadd +zremrangebyscore +zcard +pexpire") && text.contains("replicas=2"), "{text}");
+    assert!(
+        text.contains("+zadd +zremrangebyscore +zcard +pexpire") && text.contains("replicas=2"),
+        "{text}"
+    );
     assert_eq!(count.get(), NonZeroU32::new(2));
-    assert!(!is_degraded(&limiter, "acme").await, "checks are decided by the store all the same");
+    assert!(
+        !is_degraded(&limiter, "acme").await,
+        "checks are decided by the store all the same"
+    );
 }
 
 #[tokio::test]
 async fn a_limiter_says_when_its_store_does_not_lease() {
-    const LEASED: Policy = Policy::token_bucket("leased", Quota::per_second(1_000)).leased(Lease::new());
+    const LEASED: Policy =
+        Policy::token_bucket("leased", Quota::per_second(1_000)).leased(Lease::new());
     let (log, _guard) = Log::of_this_thread();
     let _ = Limiter::new(MemoryStore::new(), LEASED);
     let _ = limiter(Overloaded(MemoryStore::new()));
     assert_eq!(log.text(), "");
     let _ = Limiter::new(Overloaded(MemoryStore::new()), LEASED);
     let text = log.text();
-    assert!(text.contains("the store does not lease") && text.contains("limiter=\"leased\""), "{text}");
+    assert!(
+        text.contains("the store does not lease") && text.contains("limiter=\"leased\""),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 1, "{text}");
 }

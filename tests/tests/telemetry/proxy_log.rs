@@ -11,7 +11,9 @@ fn a_peer_that_seems_to_be_a_proxy_is_logged_once_without_addresses() {
     let (log, _guard) = Log::of_this_thread();
     let limit = |peer: &str, header: &str| {
         let peer: SocketAddr = peer.parse().expect("an address");
-        let request = Request::builder().extension(peer).header(header, "for=203.0.113.9");
+        let request = Request::builder()
+            .extension(peer)
+            .header(header, "for=203.0.113.9");
         let (parts, ()) = request.body(()).expect("a request").into_parts();
         PeerIp::new().extract(&parts).expect("a key");
     };
@@ -24,6 +26,12 @@ fn a_peer_that_seems_to_be_a_proxy_is_logged_once_without_addresses() {
     }
     let text = log.text();
     assert_eq!(text.matches("TOLLGATE-PROXY-PEER").count(), 1, "{text}");
-    assert!(text.contains("WARN") && text.contains("`ForwardedIp`"), "{text}");
-    assert!(!text.contains("10.0.0.1") && !text.contains("203.0.113.9"), "{text}");
+    assert!(
+        text.contains("WARN") && text.contains("`ForwardedIp`"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("10.0.0.1") && !text.contains("203.0.113.9"),
+        "{text}"
+    );
 }

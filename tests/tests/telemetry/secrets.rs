@@ -7,7 +7,8 @@ use std::{convert::Infallible, fmt::Debug, io::Write, time::Duration};
 use http::{Request, Response};
 use metrics_util::debugging::DebuggingRecorder;
 use tollgate::{
-    Cost, Error, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota, RedisStore, Store,
+    Cost, Error, Key, KeySecret, Limiter, MemoryStore, Outage, Policy, PolicySet, Quota,
+    RedisStore, Store,
     store::{Check, Clock},
 };
 use tollgate_test_support::PATIENCE;
@@ -51,11 +52,20 @@ impl Output {
 /// Uses every operation of the limiter with this key.
 async fn use_up(output: &Output, limiter: &Limiter, key: &Key) {
     for cost in [1, 1, 1, 1, 0, 100] {
-        match limiter.check(key.clone()).cost(Cost::new(cost)).tag(API_KEY).await {
+        match limiter
+            .check(key.clone())
+            .cost(Cost::new(cost))
+            .tag(API_KEY)
+            .await
+        {
             Ok(decision) => {
                 output.debug(&decision);
                 decision.states().for_each(|state| output.debug(&state));
-                if let Err(error) = limiter.refund(key.clone(), Cost::new(1)).of(&decision).await {
+                if let Err(error) = limiter
+                    .refund(key.clone(), Cost::new(1))
+                    .of(&decision)
+                    .await
+                {
                     output.error(&error);
                 }
             }
@@ -63,8 +73,20 @@ async fn use_up(output: &Output, limiter: &Limiter, key: &Key) {
         }
     }
     let report = |answer: Result<(), Error>| answer.unwrap_or_else(|error| output.error(&error));
-    report(limiter.check(key.clone()).wait(Duration::ZERO).await.map(|decision| output.debug(&decision)));
-    report(limiter.check(key.clone()).tag(&[API_KEY; 9].concat()).await.map(|decision| output.debug(&decision)));
+    report(
+        limiter
+            .check(key.clone())
+            .wait(Duration::ZERO)
+            .await
+            .map(|decision| output.debug(&decision)),
+    );
+    report(
+        limiter
+            .check(key.clone())
+            .tag(&[API_KEY; 9].concat())
+            .await
+            .map(|decision| output.debug(&decision)),
+    );
     report(limiter.entries(key.clone(), 10).await.map(drop));
     report(limiter.reset(key.clone()).await);
     output.debug(limiter);
@@ -83,7 +105,9 @@ async fn request(output: &Output, limiter: &Limiter, header: Header) {
         .build();
     output.debug(&layer);
     for header in [Some(API_KEY), Some(API_KEY), Some(API_KEY), None] {
-        let service = layer.layer(service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new()))));
+        let service = layer.layer(service_fn(async |_| {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }));
         let mut request = Request::builder();
         if let Some(value) = header {
             request = request.header("x-api-key", value);
@@ -105,14 +129,23 @@ fn no_output_contains_a_key_or_a_password() {
     let output = Output(log);
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     metrics::with_local_recorder(&recorder, || runtime.block_on(everything(&output)));
     output.write(&format!("{:?}", snapshotter.snapshot().into_vec()));
 
     let text = output.text();
-    for expected in
-        ["TRACE", "DEBUG", "WARN", "denied", "decided without the store", "tollgate_decisions_total", "\"EVALSHA\""]
-    {
+    for expected in [
+        "TRACE",
+        "DEBUG",
+        "WARN",
+        "denied",
+        "decided without the store",
+        "tollgate_decisions_total",
+        "\"EVALSHA\"",
+    ] {
         assert!(text.contains(expected), "the output lacks {expected}");
     }
     let found: Vec<_> = text.lines().filter(|line| line.contains(NEEDLE)).collect();
@@ -121,7 +154,11 @@ fn no_output_contains_a_key_or_a_password() {
 
 /// Returns a store of a server that may answer late on a busy machine.
 async fn connect(url: String) -> RedisStore {
-    RedisStore::builder(url).connect_timeout(PATIENCE).connect().await.expect("a store")
+    RedisStore::builder(url)
+        .connect_timeout(PATIENCE)
+        .connect()
+        .await
+        .expect("a store")
 }
 
 async fn everything(output: &Output) {
@@ -147,7 +184,11 @@ async fn everything(output: &Output) {
         ])
     };
     let limiter = |store: &RedisStore, outage| {
-        Limiter::builder(store.clone()).policies(policies()).deadline(Duration::from_secs(2)).on_outage(outage).build()
+        Limiter::builder(store.clone())
+            .policies(policies())
+            .deadline(Duration::from_secs(2))
+            .on_outage(outage)
+            .build()
     };
 
     // Redis receives a digest of the key, and the password only for the log-in.
@@ -156,7 +197,12 @@ async fn everything(output: &Output) {
     let store = connect(server.url()).await;
     output.debug(&store);
     use_up(output, &limiter(&store, Outage::Closed), &key).await;
-    request(output, &limiter(&store, Outage::Closed), Header::new("x-api-key").secret(pepper.clone())).await;
+    request(
+        output,
+        &limiter(&store, Outage::Closed),
+        Header::new("x-api-key").secret(pepper.clone()),
+    )
+    .await;
     for finding in store.diagnose([policies()]).await.expect("it answers") {
         output.debug(&finding);
     }
@@ -166,15 +212,34 @@ async fn everything(output: &Output) {
     // Every way in which a server fails.
     let proxy = Proxy::start(server.addr());
     let store = connect(server.url_at(proxy.addr())).await;
-    let (closed, local) = (limiter(&store, Outage::Closed), limiter(&store, Outage::default()));
-    for mode in [Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()), Mode::CutAfter(3), Mode::ResetAfter(0), Mode::Refuse] {
+    let (closed, local) = (
+        limiter(&store, Outage::Closed),
+        limiter(&store, Outage::default()),
+    );
+    for mode in [
+        Mode::Garbage(b"!?*\r\n$-9\r\n".to_vec()),
+        Mode::CutAfter(3),
+        Mode::ResetAfter(0),
+        Mode::Refuse,
+    ] {
         proxy.set(mode);
         use_up(output, &closed, &key).await;
-        request(output, &closed, Header::new("x-api-key").secret(pepper.clone())).await;
-        request(output, &local, Header::new("x-api-key").secret(pepper.clone())).await;
+        request(
+            output,
+            &closed,
+            Header::new("x-api-key").secret(pepper.clone()),
+        )
+        .await;
+        request(
+            output,
+            &local,
+            Header::new("x-api-key").secret(pepper.clone()),
+        )
+        .await;
     }
     output.debug(&store);
-    let nowhere = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
+    let nowhere =
+        RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
     for outage in [Outage::Closed, Outage::Open, Outage::default()] {
         let limiter = limiter(&nowhere, outage);
         use_up(output, &limiter, &Key::from(API_KEY)).await;
@@ -215,11 +280,16 @@ async fn everything(output: &Output) {
     output.debug(&store);
     output.debug(&Key::from(API_KEY));
     output.debug(&store.check(Check::new(&policies(), &Key::from(API_KEY), Cost::ONE)));
-    let policies = [Policy::sliding_log("log", Quota::per_hour(2)), Policy::token_bucket("bucket", Quota::per_hour(2))];
+    let policies = [
+        Policy::sliding_log("log", Quota::per_hour(2)),
+        Policy::token_bucket("bucket", Quota::per_hour(2)),
+    ];
     let limiter = Limiter::new(store, policies);
     use_up(output, &limiter, &Key::from(API_KEY)).await;
     request(output, &limiter, Header::new("x-api-key")).await;
-    wait::until("the monitor to see a script", PATIENCE, || output.text().contains("\"EVALSHA\""));
+    wait::until("the monitor to see a script", PATIENCE, || {
+        output.text().contains("\"EVALSHA\"")
+    });
     server.kill();
     monitored.join().expect("a thread");
 }

@@ -20,7 +20,13 @@ async fn a_thousand_requests_of_a_tenant_share_one_fetch() {
         let tenants = tenants.clone();
         requests.spawn(async move { amount(&tenants, 7).await });
     }
-    assert!(requests.join_all().await.into_iter().all(|amount| amount == Some(500)));
+    assert!(
+        requests
+            .join_all()
+            .await
+            .into_iter()
+            .all(|amount| amount == Some(500))
+    );
     assert_eq!(source.fetches(), 1);
 }
 
@@ -33,7 +39,13 @@ async fn threads_share_one_fetch_of_each_tenant() {
         let tenants = tenants.clone();
         requests.spawn(async move { amount(&tenants, request % 20).await });
     }
-    assert!(requests.join_all().await.into_iter().all(|amount| amount == Some(10)));
+    assert!(
+        requests
+            .join_all()
+            .await
+            .into_iter()
+            .all(|amount| amount == Some(10))
+    );
     assert_eq!(source.fetches(), 20);
 }
 
@@ -71,9 +83,30 @@ async fn each_kind_of_selection_is_cached() {
 #[tokio::test(start_paused = true)]
 async fn a_limiter_of_another_store_may_be_selected() {
     let (source, other) = (Source::new(), Source::new());
-    source.set(7, other.tenants().default_limiter().with_policies(Policy::fixed_window("own", Quota::per_day(3))));
-    let limiter = source.tenants().limiter_for(&7).await.expect("limits").into_limiter().expect("a limiter");
-    assert_eq!(limiter.check("a").await.expect("a decision").state("own").expect("a state").remaining(), 2);
+    source.set(
+        7,
+        other
+            .tenants()
+            .default_limiter()
+            .with_policies(Policy::fixed_window("own", Quota::per_day(3))),
+    );
+    let limiter = source
+        .tenants()
+        .limiter_for(&7)
+        .await
+        .expect("limits")
+        .into_limiter()
+        .expect("a limiter");
+    assert_eq!(
+        limiter
+            .check("a")
+            .await
+            .expect("a decision")
+            .state("own")
+            .expect("a state")
+            .remaining(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,13 +117,19 @@ async fn old_limits_serve_while_a_fetch_refreshes_them_in_the_background() {
     assert_eq!(amount(&tenants, 7).await, Some(500));
     source.set_amount(7, 600);
     advance(4 * MINUTE - LATENCY).await;
-    assert_eq!((amount_at_once(&tenants, 7), source.fetches()), (Some(500), 1));
+    assert_eq!(
+        (amount_at_once(&tenants, 7), source.fetches()),
+        (Some(500), 1)
+    );
     advance(LATENCY).await;
     for _ in 0..100 {
         assert_eq!(amount_at_once(&tenants, 7), Some(500), "nobody waits");
     }
     settle().await;
-    assert_eq!((amount_at_once(&tenants, 7), source.fetches()), (Some(600), 2));
+    assert_eq!(
+        (amount_at_once(&tenants, 7), source.fetches()),
+        (Some(600), 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,13 +141,20 @@ async fn expired_limits_are_waited_for() {
     source.set_amount(7, 600);
     advance(5 * MINUTE).await;
     assert_eq!(amount_at_once(&tenants, 7), None, "the limits are too old");
-    assert_eq!((amount(&tenants, 7).await, source.fetches()), (Some(600), 2));
+    assert_eq!(
+        (amount(&tenants, 7).await, source.fetches()),
+        (Some(600), 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_options_say_how_old_limits_may_be() {
     let source = Source::new();
-    let tenants = source.builder().time_to_live(MINUTE).refresh_after(MINUTE / 2).build();
+    let tenants = source
+        .builder()
+        .time_to_live(MINUTE)
+        .refresh_after(MINUTE / 2)
+        .build();
     assert_eq!(amount(&tenants, 7).await, Some(10));
     advance(MINUTE / 2 - LATENCY).await;
     assert!(amount_at_once(&tenants, 7).is_some());
@@ -165,7 +211,11 @@ async fn the_cache_is_bounded_and_a_flood_of_new_tenants_does_not_displace_a_bus
         }
         assert!(tenants.cached() <= MAX + 32, "{} tenants", tenants.cached());
     }
-    assert_eq!(source.fetches() - before, 5_000, "each unknown tenant is fetched once, and no busy one");
+    assert_eq!(
+        source.fetches() - before,
+        5_000,
+        "each unknown tenant is fetched once, and no busy one"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,11 +223,17 @@ async fn an_invalidated_tenant_is_fetched_again() {
     let source = Source::new();
     source.set_amount(7, 500);
     let tenants = source.tenants();
-    assert_eq!((amount(&tenants, 7).await, amount(&tenants, 8).await), (Some(500), Some(10)));
+    assert_eq!(
+        (amount(&tenants, 7).await, amount(&tenants, 8).await),
+        (Some(500), Some(10))
+    );
     source.set_amount(7, 600);
     tenants.invalidate(&7);
     assert_eq!(tenants.cached(), 1);
-    assert_eq!((amount(&tenants, 7).await, source.fetches()), (Some(600), 3));
+    assert_eq!(
+        (amount(&tenants, 7).await, source.fetches()),
+        (Some(600), 3)
+    );
     assert!(amount_at_once(&tenants, 8).is_some());
     tenants.invalidate_all();
     assert_eq!(tenants.cached(), 0);
@@ -195,7 +251,10 @@ async fn a_fetch_from_before_an_invalidation_is_not_kept() {
     tenants.invalidate(&7);
     assert!(before.await.expect("limits").into_limiter().is_some());
     source.set_amount(7, 600);
-    assert_eq!((amount(&tenants, 7).await, source.fetches()), (Some(600), 2));
+    assert_eq!(
+        (amount(&tenants, 7).await, source.fetches()),
+        (Some(600), 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,14 +271,26 @@ async fn a_fetch_returns_policies_in_every_form_that_a_limiter_takes() {
     source.set(7, Vec::new());
     let tenants = source.tenants();
     let names = async |tenant| {
-        let limiter = tenants.limiter_for(&tenant).await.expect("limits").into_limiter().expect("a limiter");
-        limiter.policies().iter().map(|policy| policy.name().to_owned()).collect::<Vec<_>>()
+        let limiter = tenants
+            .limiter_for(&tenant)
+            .await
+            .expect("limits")
+            .into_limiter()
+            .expect("a limiter");
+        limiter
+            .policies()
+            .iter()
+            .map(|policy| policy.name().to_owned())
+            .collect::<Vec<_>>()
     };
     let mut all = Vec::new();
     for tenant in 1..=7 {
         all.push(names(tenant).await.join("+"));
     }
-    assert_eq!(all, ["api", "api+day", "api+day", "day", "api", "api", "api"]);
+    assert_eq!(
+        all,
+        ["api", "api+day", "api+day", "day", "api", "api", "api"]
+    );
     // What has failed is fetched again.
     source.set(6, DAY);
     advance(MINUTE).await;

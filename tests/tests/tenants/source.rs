@@ -75,7 +75,10 @@ impl Source {
 
     /// Gives a tenant an amount a day.
     pub(crate) fn set_amount(&self, tenant: u64, amount: u64) {
-        self.set(tenant, API.with_quota(Quota::per_day(amount)).expect("a policy"));
+        self.set(
+            tenant,
+            API.with_quota(Quota::per_day(amount)).expect("a policy"),
+        );
     }
 
     pub(crate) fn set(&self, tenant: u64, selection: impl Into<Selection>) {
@@ -108,7 +111,9 @@ impl Source {
     }
 
     pub(crate) fn builder(&self) -> TenantLimitersBuilder<u64> {
-        let store = MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
+        let store = MemoryStore::builder()
+            .clock(Clock::manual(1_000_000_000))
+            .build();
         let default = Limiter::builder(store).policies(API).name("calls").build();
         let source = self.clone();
         TenantLimiters::builder(default, move |tenant| source.clone().fetch(tenant))
@@ -121,15 +126,29 @@ impl Source {
 
 /// Returns the amount of a tenant, or `None` when it has no limit.
 pub(crate) async fn amount(tenants: &TenantLimiters<u64>, tenant: u64) -> Option<u64> {
-    tenants.limiter_for(&tenant).await.expect("limits").into_limiter().map(|limiter| amount_of(&limiter))
+    tenants
+        .limiter_for(&tenant)
+        .await
+        .expect("limits")
+        .into_limiter()
+        .map(|limiter| amount_of(&limiter))
 }
 
 /// Returns the amount of a tenant that is known at once.
 pub(crate) fn amount_at_once(tenants: &TenantLimiters<u64>, tenant: u64) -> Option<u64> {
     let limiter = tenants.limiter_for(&tenant).into_ready().ok()?;
-    limiter.expect("limits").into_limiter().map(|limiter| amount_of(&limiter))
+    limiter
+        .expect("limits")
+        .into_limiter()
+        .map(|limiter| amount_of(&limiter))
 }
 
 fn amount_of(limiter: &Limiter) -> u64 {
-    limiter.policies().iter().next().expect("a policy").quota().amount()
+    limiter
+        .policies()
+        .iter()
+        .next()
+        .expect("a policy")
+        .quota()
+        .amount()
 }

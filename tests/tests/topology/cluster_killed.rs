@@ -27,7 +27,11 @@ fn keys(cluster: &RedisCluster, server: &RedisServer) -> (Vec<Key>, Vec<Key>) {
 
 /// Counts the requests for the slots at the running servers.
 fn slot_requests(nodes: &[RedisServer]) -> u64 {
-    nodes.iter().filter(|node| node.is_running()).map(|node| node.calls("cluster|slots")).sum()
+    nodes
+        .iter()
+        .filter(|node| node.is_running())
+        .map(|node| node.calls("cluster|slots"))
+        .sum()
 }
 
 #[test]
@@ -46,7 +50,11 @@ async fn masters_are_killed() {
         .await
         .expect("a store");
     let limiter = |deadline, outage| {
-        Limiter::builder(store.clone()).policies(policy.clone()).deadline(deadline).on_outage(outage).build()
+        Limiter::builder(store.clone())
+            .policies(policy.clone())
+            .deadline(deadline)
+            .on_outage(outage)
+            .build()
     };
     let patient = patient_limiter(store.clone(), policy.clone());
     let usual = limiter(Duration::from_millis(50), Outage::Open);
@@ -70,12 +78,16 @@ async fn masters_are_killed() {
 
         let is_over = Arc::new(AtomicBool::new(false));
         let untouched = {
-            let (patient, is_over, others) = (patient.clone(), Arc::clone(&is_over), others.clone());
+            let (patient, is_over, others) =
+                (patient.clone(), Arc::clone(&is_over), others.clone());
             tokio::spawn(async move {
                 let mut checks = 0_u64;
                 while !is_over.load(Ordering::Relaxed) {
                     let key = &others[checks as usize % others.len()];
-                    let decision = patient.check(key.clone()).await.expect("the other servers are well");
+                    let decision = patient
+                        .check(key.clone())
+                        .await
+                        .expect("the other servers are well");
                     assert!(!decision.is_degraded());
                     checks += 1;
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -88,23 +100,41 @@ async fn masters_are_killed() {
         let killed = Instant::now();
         master.kill();
         let mut degraded = 0;
-        while usual.check(its[0].clone()).await.expect("open").is_degraded() {
-            assert!(killed.elapsed() < TAKING_OVER, "no server takes over the slots");
+        while usual
+            .check(its[0].clone())
+            .await
+            .expect("open")
+            .is_degraded()
+        {
+            assert!(
+                killed.elapsed() < TAKING_OVER,
+                "no server takes over the slots"
+            );
             degraded += 1;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // At least 50 ms pass after each request, and a second server is asked no earlier.
         let most = 2 * (killed.elapsed().as_millis() as u64 / 50 + 2);
         let requests = slot_requests(&nodes[round + 1..]) - requests;
-        assert!((1..=most).contains(&requests), "{requests} requests for the slots, at most {most} are allowed");
+        assert!(
+            (1..=most).contains(&requests),
+            "{requests} requests for the slots, at most {most} are allowed"
+        );
         is_over.store(true, Ordering::Relaxed);
         let checks = untouched.await.expect("a task");
         assert!(degraded > 0 && checks > 0);
 
         // The replica has the counts of the killed master, and received the script.
-        assert!(replica.calls("eval") > 0, "the body was sent to the replica");
+        assert!(
+            replica.calls("eval") > 0,
+            "the body was sent to the replica"
+        );
         for (at, (key, before)) in its.iter().zip(before).enumerate() {
-            let spent = if at == 0 { before - remaining(&patient, key.clone()).await } else { 0 };
+            let spent = if at == 0 {
+                before - remaining(&patient, key.clone()).await
+            } else {
+                0
+            };
             assert!(spent <= 1, "only the last check was decided by a server");
             assert_eq!(remaining(&patient, key.clone()).await, before - spent);
         }
@@ -117,7 +147,13 @@ async fn masters_are_killed() {
 
     // None of the first masters runs, and neither does the only seed.
     for key in (0..200_u64).map(|at| Key::from(("new", at))) {
-        assert!(patient.check(key.clone()).await.expect("a decision").is_allowed());
+        assert!(
+            patient
+                .check(key.clone())
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
         assert_eq!(remaining(&patient, key).await, AMOUNT - 1);
     }
     // The killed masters return as replicas, and no check fails.

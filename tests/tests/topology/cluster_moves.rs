@@ -10,7 +10,9 @@ use std::{
 };
 
 use tokio::sync::{Mutex, MutexGuard};
-use tollgate::{Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource};
+use tollgate::{
+    Cost, ErrorKind, Key, Limiter, Outage, Policy, PolicySet, Quota, RedisStore, redis::RedisSource,
+};
 use tollgate_test_support::{PATIENCE, patient_limiter, remaining_of_each as remaining};
 use tollgate_tests::{RedisCluster, RedisServer, wait};
 
@@ -41,14 +43,19 @@ pub(super) fn a_key(text: &str) -> (Key, u16, &'static RedisServer, &'static Red
         .find_map(|at| {
             let key = Key::new(format!("{text} {at}"));
             let slot = CLUSTER.slot(key.encoded());
-            (CLUSTER.owner(slot, masters[0]).port() == masters[0].port()).then_some((key, slot, masters[0], masters[1]))
+            (CLUSTER.owner(slot, masters[0]).port() == masters[0].port())
+                .then_some((key, slot, masters[0], masters[1]))
         })
         .expect("a key")
 }
 
 /// Counts the calls of EVALSHA, EVAL and ASKING.
 fn script_calls(server: &RedisServer) -> (u64, u64, u64) {
-    (server.calls("evalsha"), server.calls("eval"), server.calls("asking"))
+    (
+        server.calls("evalsha"),
+        server.calls("eval"),
+        server.calls("asking"),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +82,11 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
                 let mut at = task;
                 while !is_over.load(Ordering::Relaxed) {
                     at += 7;
-                    let (kind, key) = if at % 8 == 0 { (1, at / 8 % 400) } else { (0, at % 2_000) };
+                    let (kind, key) = if at % 8 == 0 {
+                        (1, at / 8 % 400)
+                    } else {
+                        (0, at % 2_000)
+                    };
                     let decision = match kind {
                         1 => set.check((kind, key)).await,
                         _ => one.check((kind, key)).await,
@@ -106,7 +117,11 @@ async fn moving_slots_cause_no_error_and_every_check_is_charged_once() {
     for (&(kind, key), &count) in &admitted {
         match kind {
             0 => assert_eq!(remaining(&one, (kind, key)).await, [AMOUNT - count]),
-            _ => assert_eq!(remaining(&set, (kind, key)).await[1], 1_000_u64.saturating_sub(count + 1), "{key}"),
+            _ => assert_eq!(
+                remaining(&set, (kind, key)).await[1],
+                1_000_u64.saturating_sub(count + 1),
+                "{key}"
+            ),
         }
     }
     assert!(moved >= SLOTS && !admitted.is_empty());
@@ -125,14 +140,26 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
     CLUSTER.begin_move(slot, from, to);
     let (sha, body, asking) = script_calls(to);
     for spent in 1..=3 {
-        assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check(key.clone())
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
         assert_eq!(remaining(&limiter, key.clone()).await, [10 - spent]);
     }
     // The first check sends its script by its body, and the first peek does so when the hash is not known. The others send
     // the hash; each after its own ASKING.
     let (later_sha, later_body, later_asking) = script_calls(to);
-    assert_eq!((later_sha - sha, later_body - body, later_asking - asking), (5, 2, 7));
-    limiter.refund(key.clone(), Cost::new(2)).await.expect("a refund");
+    assert_eq!(
+        (later_sha - sha, later_body - body, later_asking - asking),
+        (5, 2, 7)
+    );
+    limiter
+        .refund(key.clone(), Cost::new(2))
+        .await
+        .expect("a refund");
     assert_eq!(remaining(&limiter, key.clone()).await, [9]);
     limiter.reset(key.clone()).await.expect("a reset");
     assert_eq!(remaining(&limiter, key.clone()).await, [10]);
@@ -144,10 +171,17 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
     // Once more with many checks at once: those of one key are batched at the new server too.
     CLUSTER.begin_move(slot, from, to);
     CLUSTER.move_keys(slot, from, to);
-    let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(limiter.check(key.clone()).into_future())).collect();
+    let tasks: Vec<_> = (0..50)
+        .map(|_| tokio::spawn(limiter.check(key.clone()).into_future()))
+        .collect();
     let mut admitted = 0;
     for task in tasks {
-        admitted += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+        admitted += u64::from(
+            task.await
+                .expect("a task")
+                .expect("a decision")
+                .is_allowed(),
+        );
     }
     assert_eq!(admitted, 9);
     CLUSTER.end_move(slot, from, to);
@@ -157,26 +191,49 @@ async fn a_new_key_of_a_moving_slot_is_decided_at_the_new_server() {
 #[tokio::test]
 async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
     let _held = moves().await;
-    let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+    let policies = [
+        Policy::fixed_window("a", Quota::per_day(10)),
+        Policy::fixed_window("b", Quota::per_day(10)),
+    ];
     let limiter = limiter("both", policies).await;
     let (key, slot, from, to) = a_key("both");
     let _ = limiter.check(key.clone()).await.expect("a decision");
     CLUSTER.begin_move(slot, from, to);
     let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "10"]);
-    let one = keys.items().iter().map(|key| key.text()).find(|key| key.contains(":a:")).expect("the key of a");
+    let one = keys
+        .items()
+        .iter()
+        .map(|key| key.text())
+        .find(|key| key.contains(":a:"))
+        .expect("the key of a");
     let port = to.port().to_string();
-    assert_eq!(from.command(&["MIGRATE", "127.0.0.1", &port, &one, "0", "60000"]).text(), "OK");
+    assert_eq!(
+        from.command(&["MIGRATE", "127.0.0.1", &port, &one, "0", "60000"])
+            .text(),
+        "OK"
+    );
     let refused = |server: &RedisServer| {
         let stats = server.info("errorstats");
-        stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+        stats.get("errorstat_TRYAGAIN").map_or(0, |count| {
+            count.trim_start_matches("count=").parse().expect("a count")
+        })
     };
     let before: u64 = refused(from);
     let waiting = tokio::spawn(limiter.check(key.clone()).into_future());
-    wait::until_async("the check to be refused twice", PATIENCE, async || refused(from) >= before + 2).await;
+    wait::until_async("the check to be refused twice", PATIENCE, async || {
+        refused(from) >= before + 2
+    })
+    .await;
     assert!(!waiting.is_finished());
     CLUSTER.move_keys(slot, from, to);
     let decision = waiting.await.expect("a task").expect("a decision");
-    assert_eq!(decision.states().map(|state| state.remaining()).collect::<Vec<_>>(), [8, 8]);
+    assert_eq!(
+        decision
+            .states()
+            .map(|state| state.remaining())
+            .collect::<Vec<_>>(),
+        [8, 8]
+    );
     CLUSTER.end_move(slot, from, to);
     assert_eq!(remaining(&limiter, key).await, [8, 8]);
     CLUSTER.move_slots([slot], to, from);
@@ -185,11 +242,20 @@ async fn a_set_whose_keys_are_on_both_servers_waits_for_the_end_of_the_move() {
 #[tokio::test]
 async fn a_check_whose_deadline_passes_during_a_move_is_not_charged() {
     let _held = moves().await;
-    let policies = [Policy::fixed_window("a", Quota::per_day(10)), Policy::fixed_window("b", Quota::per_day(10))];
+    let policies = [
+        Policy::fixed_window("a", Quota::per_day(10)),
+        Policy::fixed_window("b", Quota::per_day(10)),
+    ];
     let patient = limiter("tired", policies.clone()).await;
-    let store =
-        RedisStore::builder(RedisSource::cluster(CLUSTER.urls())).prefix("tired").connect().await.expect("a store");
-    let hasty = Limiter::builder(store.clone()).policies(policies).on_outage(Outage::Open).build();
+    let store = RedisStore::builder(RedisSource::cluster(CLUSTER.urls()))
+        .prefix("tired")
+        .connect()
+        .await
+        .expect("a store");
+    let hasty = Limiter::builder(store.clone())
+        .policies(policies)
+        .on_outage(Outage::Open)
+        .build();
     let (key, slot, from, to) = a_key("tired");
     CLUSTER.begin_move(slot, from, to);
     // Both keys are new: the old server redirects to the new one, which answers TRYAGAIN until the end of the move.
@@ -214,24 +280,49 @@ async fn many_redirects_cost_one_trip_each_and_few_requests_for_the_slots() {
     let mut wrong = BTreeSet::new();
     let (looks, moved) = {
         let masters = CLUSTER.masters();
-        let slots = masters.iter().map(|from| CLUSTER.slots_of(from).into_iter().take(1_000).collect::<Vec<_>>());
+        let slots = masters.iter().map(|from| {
+            CLUSTER
+                .slots_of(from)
+                .into_iter()
+                .take(1_000)
+                .collect::<Vec<_>>()
+        });
         for (at, slots) in slots.collect::<Vec<_>>().into_iter().enumerate() {
             wrong.extend(slots.iter().copied());
             CLUSTER.move_slots(slots, masters[at], masters[(at + 1) % 3]);
         }
-        (CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>(), moved_errors())
+        (
+            CLUSTER
+                .nodes()
+                .iter()
+                .map(|node| node.calls("cluster|slots"))
+                .sum::<u64>(),
+            moved_errors(),
+        )
     };
-    let tasks: Vec<_> = (0..2_000_u64).map(|key| tokio::spawn(limiter.check(key).into_future())).collect();
+    let tasks: Vec<_> = (0..2_000_u64)
+        .map(|key| tokio::spawn(limiter.check(key).into_future()))
+        .collect();
     for task in tasks {
         let decision = task.await.expect("a task").expect("no error surfaces");
         assert_eq!(decision.states().next().expect("a state").remaining(), 98);
     }
-    let looked = CLUSTER.nodes().iter().map(|node| node.calls("cluster|slots")).sum::<u64>() - looks;
+    let looked = CLUSTER
+        .nodes()
+        .iter()
+        .map(|node| node.calls("cluster|slots"))
+        .sum::<u64>()
+        - looks;
     let redirected = moved_errors() - moved;
-    let wrong = (0..2_000_u64).filter(|key| wrong.contains(&CLUSTER.slot(Key::from(*key).encoded()))).count() as u64;
+    let wrong = (0..2_000_u64)
+        .filter(|key| wrong.contains(&CLUSTER.slot(Key::from(*key).encoded())))
+        .count() as u64;
     assert!(redirected > 0 && wrong > 100);
     // The servers learn of moved slots with a delay, so that their own redirects may be old.
-    assert!(redirected <= 2 * wrong, "{redirected} redirects for {wrong} keys");
+    assert!(
+        redirected <= 2 * wrong,
+        "{redirected} redirects for {wrong} keys"
+    );
     // A pause follows each request, and a second server is asked where the first is slow.
     assert!(looked < wrong / 10, "{looked} looks for {wrong} keys");
 }
@@ -241,11 +332,18 @@ async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
     let _held = moves().await;
     let allow = |rights: &[&str]| {
         for node in CLUSTER.nodes() {
-            assert_eq!(node.command(&[&["ACL", "SETUSER", "blind"], rights].concat()).text(), "OK");
+            assert_eq!(
+                node.command(&[&["ACL", "SETUSER", "blind"], rights].concat())
+                    .text(),
+                "OK"
+            );
         }
     };
     allow(&["on", "nopass", "~*", "+@all"]);
-    let urls = CLUSTER.nodes().iter().map(|node| format!("redis://blind:any@{}", node.addr()));
+    let urls = CLUSTER
+        .nodes()
+        .iter()
+        .map(|node| format!("redis://blind:any@{}", node.addr()));
     let store = RedisStore::builder(RedisSource::cluster(urls))
         .prefix("blind")
         .deny_cache_cap(Duration::ZERO)
@@ -260,21 +358,39 @@ async fn a_redirect_is_remembered_also_by_a_user_who_may_not_read_the_slots() {
     CLUSTER.move_slots([slot], from, to);
     let moved = moved_errors();
     for spent in 2..=20 {
-        assert!(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check(key.clone())
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
         assert_eq!(remaining(&limiter, key.clone()).await, [100 - spent]);
     }
-    assert_eq!(moved_errors() - moved, 1, "one check is redirected, the others go to the new server");
+    assert_eq!(
+        moved_errors() - moved,
+        1,
+        "one check is redirected, the others go to the new server"
+    );
     CLUSTER.move_slots([slot], to, from);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planned_failover_causes_no_error() {
     let _held = moves().await;
-    let limiter = limiter("planned", Policy::fixed_window("planned", Quota::per_day(1_000_000))).await;
-    let (is_over, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let limiter = limiter(
+        "planned",
+        Policy::fixed_window("planned", Quota::per_day(1_000_000)),
+    )
+    .await;
+    let (is_over, asked) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let tasks: Vec<_> = (0..4_u64)
         .map(|task| {
-            let (limiter, is_over, asked) = (limiter.clone(), Arc::clone(&is_over), Arc::clone(&asked));
+            let (limiter, is_over, asked) =
+                (limiter.clone(), Arc::clone(&is_over), Arc::clone(&asked));
             tokio::spawn(async move {
                 let mut admitted = vec![0_u64; 30];
                 let mut at = task as usize;
@@ -291,14 +407,21 @@ async fn a_planned_failover_causes_no_error() {
     let moving = tokio::task::spawn_blocking(move || {
         let some_checks = || {
             let before = asked.load(Ordering::Relaxed);
-            wait::until("checks", PATIENCE, || asked.load(Ordering::Relaxed) > before + 500);
+            wait::until("checks", PATIENCE, || {
+                asked.load(Ordering::Relaxed) > before + 500
+            });
         };
         some_checks();
-        let replica =
-            CLUSTER.nodes().iter().find(|node| node.info("replication")["role"] == "slave").expect("a replica");
+        let replica = CLUSTER
+            .nodes()
+            .iter()
+            .find(|node| node.info("replication")["role"] == "slave")
+            .expect("a replica");
         assert_eq!(replica.command(&["CLUSTER", "FAILOVER"]).text(), "OK");
         let role = || replica.info("replication")["role"].clone();
-        wait::until("the replica to be a master", PATIENCE, || role() == "master");
+        wait::until("the replica to be a master", PATIENCE, || {
+            role() == "master"
+        });
         some_checks();
         CLUSTER.wait_until_whole();
     });
@@ -311,14 +434,20 @@ async fn a_planned_failover_causes_no_error() {
         }
     }
     for (key, &count) in admitted.iter().enumerate() {
-        assert_eq!(remaining(&limiter, key as u64).await, [1_000_000 - count], "no charge is lost or doubled");
+        assert_eq!(
+            remaining(&limiter, key as u64).await,
+            [1_000_000 - count],
+            "no charge is lost or doubled"
+        );
     }
 }
 
 fn moved_errors() -> u64 {
     let count = |node: &RedisServer| {
         let stats = node.info("errorstats");
-        stats.get("errorstat_MOVED").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+        stats.get("errorstat_MOVED").map_or(0, |count| {
+            count.trim_start_matches("count=").parse().expect("a count")
+        })
     };
     CLUSTER.nodes().iter().map(count).sum()
 }

@@ -30,7 +30,11 @@ async fn a_master_stands_still() {
     });
     let policy = Policy::fixed_window("p", Quota::per_day(AMOUNT));
     for node in cluster.nodes() {
-        assert_eq!(node.command(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all"]).text(), "OK");
+        assert_eq!(
+            node.command(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all"])
+                .text(),
+            "OK"
+        );
     }
     let seed = format!("redis://app:any@{}", cluster.nodes()[0].addr());
     let store = RedisStore::builder(RedisSource::cluster([seed]))
@@ -39,7 +43,11 @@ async fn a_master_stands_still() {
         .await
         .expect("a store");
     let patient = patient_limiter(store.clone(), policy.clone());
-    let usual = Limiter::builder(store.clone()).policies(policy).deadline(DEADLINE).on_outage(Outage::Open).build();
+    let usual = Limiter::builder(store.clone())
+        .policies(policy)
+        .deadline(DEADLINE)
+        .on_outage(Outage::Open)
+        .build();
     for key in its.iter().chain(&others) {
         let _ = patient.check(key.clone()).await.expect("a decision");
     }
@@ -54,7 +62,10 @@ async fn a_master_stands_still() {
         assert!(calls < 1_000, "the breaker never opens");
     }
     stalled.resume();
-    wait::until_async("the server to be used again", PATIENCE, async || store.is_available()).await;
+    wait::until_async("the server to be used again", PATIENCE, async || {
+        store.is_available()
+    })
+    .await;
     let spent = AMOUNT - 1 - remaining(&patient, its[0].clone()).await;
     assert!(spent <= calls, "{spent} charged for {calls} calls");
     patient.reset(its[0].clone()).await.expect("a reset");
@@ -68,7 +79,13 @@ async fn a_master_stands_still() {
             let mut asked = 0_u64;
             while !is_over.load(Ordering::Relaxed) {
                 let key = &others[asked as usize % others.len()];
-                assert!(!patient.check(key.clone()).await.expect("the other servers are well").is_degraded());
+                assert!(
+                    !patient
+                        .check(key.clone())
+                        .await
+                        .expect("the other servers are well")
+                        .is_degraded()
+                );
                 asked += 1;
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -96,7 +113,11 @@ async fn a_master_stands_still() {
                 reasons.push("breaker");
                 // A server may have taken over by now.
                 if let Err(error) = usual.reset(its[at].clone()).await {
-                    assert_eq!(error.kind(), ErrorKind::CircuitOpen, "no reset waits for the server");
+                    assert_eq!(
+                        error.kind(),
+                        ErrorKind::CircuitOpen,
+                        "no reset waits for the server"
+                    );
                 } else {
                     was_reset[at] = true;
                 }
@@ -108,22 +129,44 @@ async fn a_master_stands_still() {
     is_over.store(true, Ordering::Relaxed);
     let asked_others = untouched.await.expect("a task");
     // Three checks reach their deadline; then the breaker is open, and no check waits.
-    assert!(reasons.iter().all(|reason| ["timeout", "breaker"].contains(reason)), "{reasons:?}");
-    assert!(reasons.iter().filter(|reason| **reason == "timeout").count() >= 3, "{reasons:?}");
+    assert!(
+        reasons
+            .iter()
+            .all(|reason| ["timeout", "breaker"].contains(reason)),
+        "{reasons:?}"
+    );
+    assert!(
+        reasons
+            .iter()
+            .filter(|reason| **reason == "timeout")
+            .count()
+            >= 3,
+        "{reasons:?}"
+    );
     assert!(reasons.contains(&"breaker") && asked_others > 0);
 
     // The stalled master executes the calls that it had received, and learns that it is a replica now. Its charges are
     // discarded with its data; the slots were charged once at most.
     stalled.resume();
-    wait::until("the stalled master to be a replica", PATIENCE, || stalled.info("replication")["role"] == "slave");
+    wait::until("the stalled master to be a replica", PATIENCE, || {
+        stalled.info("replication")["role"] == "slave"
+    });
     wait::until_async("the connection to it to be dropped", PATIENCE, async || {
-        !stalled.command(&["CLIENT", "LIST", "TYPE", "normal"]).text().contains("user=app")
+        !stalled
+            .command(&["CLIENT", "LIST", "TYPE", "normal"])
+            .text()
+            .contains("user=app")
     })
     .await;
     cluster.wait_until_whole();
     for (at, key) in its.iter().enumerate().filter(|(at, _)| !was_reset[*at]) {
         let spent = AMOUNT - 1 - remaining(&patient, key.clone()).await;
-        assert!(decided[at] <= spent && spent <= asked[at], "{spent} spent, {} of {} decided", decided[at], asked[at]);
+        assert!(
+            decided[at] <= spent && spent <= asked[at],
+            "{spent} spent, {} of {} decided",
+            decided[at],
+            asked[at]
+        );
     }
     let (keys, expires) = cluster.keys_and_expires();
     assert!(keys > 0 && keys == expires, "{keys} keys, {expires} expire");

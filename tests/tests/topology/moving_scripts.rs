@@ -29,7 +29,12 @@ const PLANTED: [Planted; 3] = [Planted::State, Planted::Damaged, Planted::OtherT
 
 /// The times of a call: soon after the state was written, when it has just lapsed, long after, and on a clock that was
 /// set back.
-const TIMES: [u64; 4] = [START_US + 1, START_US + PERIOD_US, START_US + 9 * PERIOD_US, START_US - 9 * PERIOD_US];
+const TIMES: [u64; 4] = [
+    START_US + 1,
+    START_US + PERIOD_US,
+    START_US + 9 * PERIOD_US,
+    START_US - 9 * PERIOD_US,
+];
 
 /// A call: its name, its text, and the words of `EVALSHA`.
 struct Call {
@@ -40,18 +45,27 @@ struct Call {
 
 impl Call {
     fn new(name: &'static str, text: &str, words: Vec<Vec<u8>>) -> Self {
-        Self { name, text: text.to_owned(), words }
+        Self {
+            name,
+            text: text.to_owned(),
+            words,
+        }
     }
 
     /// Returns the keys of the call.
     fn keys(&self) -> &[Vec<u8>] {
-        let count: usize = String::from_utf8_lossy(&self.words[2]).parse().expect("a number");
+        let count: usize = String::from_utf8_lossy(&self.words[2])
+            .parse()
+            .expect("a number");
         &self.words[3..3 + count]
     }
 
     /// Runs the script by its text, after the lines in `before`.
     fn run(&self, server: &RedisServer, before: &str) -> Reply {
-        let mut words = vec![b"EVAL".to_vec(), format!("{before}{}", self.text).into_bytes()];
+        let mut words = vec![
+            b"EVAL".to_vec(),
+            format!("{before}{}", self.text).into_bytes(),
+        ];
         words.extend_from_slice(&self.words[2..]);
         server.command(&words)
     }
@@ -68,7 +82,11 @@ fn calls(set: &PolicySet, keys: &[Key; 2], now_us: u64) -> Vec<Call> {
     let [one, _] = keys;
     let batch = |counts: [usize; 2]| {
         let keys: Vec<_> = keys.iter().cloned().zip(counts).collect();
-        Call::new("batch", script.batch_text(), script.batch(&keys, Cost::ONE, now))
+        Call::new(
+            "batch",
+            script.batch_text(),
+            script.batch(&keys, Cost::ONE, now),
+        )
     };
     let subject = |(key, cost): (&Key, u64)| MixedSubject {
         policies: set.clone(),
@@ -77,11 +95,26 @@ fn calls(set: &PolicySet, keys: &[Key; 2], now_us: u64) -> Vec<Call> {
         runs: vec![(Cost::new(cost).into(), 2)],
     };
     let mixed = MixedBatch::new(keys.iter().zip([1, 2]).map(subject).collect());
-    let mut calls: Vec<_> =
-        [0, 1, 5].map(|cost| Call::new("check", script.text(), script.check(one, Cost::new(cost), now))).into();
-    calls.extend([batch([1, 1]), batch([2, 6]), Call::new("mixed", mixed.text(), mixed.call(now))]);
+    let mut calls: Vec<_> = [0, 1, 5]
+        .map(|cost| {
+            Call::new(
+                "check",
+                script.text(),
+                script.check(one, Cost::new(cost), now),
+            )
+        })
+        .into();
+    calls.extend([
+        batch([1, 1]),
+        batch([2, 6]),
+        Call::new("mixed", mixed.text(), mixed.call(now)),
+    ]);
     for (units, spent) in [(1, START_US), (3, START_US), (9, now_us)] {
-        calls.push(Call::new("refund", script.refund_text(), script.refund(one, Cost::new(units), now, spent)));
+        calls.push(Call::new(
+            "refund",
+            script.refund_text(),
+            script.refund(one, Cost::new(units), now, spent),
+        ));
     }
     for units in [1, 5] {
         let words = script.reserve(one, &id("lapsed"), Cost::new(units), PERIOD_US, now);
@@ -96,13 +129,23 @@ fn calls(set: &PolicySet, keys: &[Key; 2], now_us: u64) -> Vec<Call> {
 
 /// Returns the sets: each algorithm alone, and before and behind a log.
 fn sets() -> Vec<PolicySet> {
-    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+    let calendar = Algorithm::CalendarWindow {
+        unit: CalendarUnit::Month,
+        zone: TimeZone::UTC,
+    };
     let policy = |name: &str, algorithm| Policy::try_new(name, algorithm, QUOTA).expect("a policy");
     let log = || policy("log", Algorithm::SlidingLog);
-    let calendar_policy = || Policy::calendar_window("month", 5, CalendarUnit::Month, TimeZone::UTC);
+    let calendar_policy =
+        || Policy::calendar_window("month", 5, CalendarUnit::Month, TimeZone::UTC);
     let mut sets = Vec::new();
     for algorithm in ALGORITHMS.into_iter().chain([calendar]) {
-        let of_it = || if algorithm == calendar { calendar_policy() } else { policy("p", algorithm) };
+        let of_it = || {
+            if algorithm == calendar {
+                calendar_policy()
+            } else {
+                policy("p", algorithm)
+            }
+        };
         for policies in [vec![of_it()], vec![log(), of_it()], vec![of_it(), log()]] {
             sets.push(PolicySet::try_new(policies).expect("a set"));
         }
@@ -119,15 +162,26 @@ fn plant(server: &RedisServer, set: &PolicySet, keys: &[Key; 2], planted: Plante
     ok(&server.command(&["FLUSHALL"]));
     let script = Script::new(set.clone());
     for key in keys {
-        let words = script.reserve(key, &id("held"), Cost::new(3), 99 * PERIOD_US, Some(START_US));
+        let words = script.reserve(
+            key,
+            &id("held"),
+            Cost::new(3),
+            99 * PERIOD_US,
+            Some(START_US),
+        );
         ok(&Call::new("reserve", script.reserve_text(), words).run(server, ""));
     }
-    ok(&server.command(&["SET", &script.record_key(&keys[0], &id("lapsed")), "no record"]));
+    ok(&server.command(&[
+        "SET",
+        &script.record_key(&keys[0], &id("lapsed")),
+        "no record",
+    ]));
     if planted == Planted::State {
         return;
     }
     for (policy, at) in keys.iter().flat_map(|key| set.iter().zip(script.keys(key))) {
-        let is_list = (policy.algorithm() == Algorithm::SlidingLog) != (planted == Planted::OtherType);
+        let is_list =
+            (policy.algorithm() == Algorithm::SlidingLog) != (planted == Planted::OtherType);
         ok(&server.command(&["DEL", &at]));
         ok(&server.command(&[if is_list { "RPUSH" } else { "SET" }, &at, "damaged"]));
     }
@@ -135,12 +189,19 @@ fn plant(server: &RedisServer, set: &PolicySet, keys: &[Key; 2], planted: Plante
 
 /// Returns the values and the expiries of the keys of a call.
 fn dump(server: &RedisServer, call: &Call) -> Vec<[Reply; 2]> {
-    let dump = |key: &Vec<u8>| [server.command(&[b"DUMP", &key[..]]), server.command(&expiry_command(key.clone()))];
+    let dump = |key: &Vec<u8>| {
+        [
+            server.command(&[b"DUMP", &key[..]]),
+            server.command(&expiry_command(key.clone())),
+        ]
+    };
     call.keys().iter().map(dump).collect()
 }
 
 fn is_refusal(reply: &Reply) -> bool {
-    let is_one_of = |text: &str| text.contains("non local key") || text.contains("during rehashing of the slot");
+    let is_one_of = |text: &str| {
+        text.contains("non local key") || text.contains("during rehashing of the slot")
+    };
     reply.is_error() && is_one_of(&reply.text())
 }
 
@@ -157,9 +218,9 @@ async fn every_script_decides_at_the_source_of_a_moving_slot_as_elsewhere() {
     let mut wrong = Vec::new();
     for set in sets() {
         for planted in PLANTED {
-            for (now_us, at) in
-                TIMES.into_iter().flat_map(|now_us| (0..calls(&set, &keys, now_us).len()).map(move |at| (now_us, at)))
-            {
+            for (now_us, at) in TIMES.into_iter().flat_map(|now_us| {
+                (0..calls(&set, &keys, now_us).len()).map(move |at| (now_us, at))
+            }) {
                 let call = &calls(&set, &keys, now_us)[at];
                 plant(from, &set, &keys, planted);
                 let before = dump(from, call);
@@ -170,20 +231,35 @@ async fn every_script_decides_at_the_source_of_a_moving_slot_as_elsewhere() {
                 CLUSTER.cancel_move(slot, from, to);
                 let outcome = (reply, dump(from, call));
                 // What is no list in the place of a log is deleted, and the new server decides. Nothing else was written.
-                let is_untouched = |(after, before): (&[Reply; 2], &[Reply; 2])| after == before || after[0].is_nil();
+                let is_untouched = |(after, before): (&[Reply; 2], &[Reply; 2])| {
+                    after == before || after[0].is_nil()
+                };
                 let is_left = is_refusal(&outcome.0)
                     && planted == Planted::OtherType
                     && outcome.1.iter().any(|[value, _]| value.is_nil())
                     && outcome.1.iter().zip(&before).all(is_untouched);
-                assert!(!expected.0.is_error(), "{} {set:?}: {}", call.name, expected.0.text());
+                assert!(
+                    !expected.0.is_error(),
+                    "{} {set:?}: {}",
+                    call.name,
+                    expected.0.text()
+                );
                 if outcome != expected && !is_left {
                     let names: Vec<_> = set.iter().map(Policy::algorithm).collect();
-                    wrong.push(format!("{} {names:?} {planted:?} {now_us}: {:?}", call.name, outcome.0));
+                    wrong.push(format!(
+                        "{} {names:?} {planted:?} {now_us}: {:?}",
+                        call.name, outcome.0
+                    ));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{} calls differ: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
+    assert!(
+        wrong.is_empty(),
+        "{} calls differ: {:#?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(20)]
+    );
 }
 
 /// A key may expire after the server has looked whether it exists, and before the script reads it.
@@ -202,17 +278,26 @@ async fn a_script_that_is_refused_in_a_moving_slot_has_written_nothing() {
                 let reply = call.run(from, &format!("redis.call('DEL', KEYS[{gone}])\n"));
                 CLUSTER.cancel_move(slot, from, to);
                 let after = dump(from, call);
-                let is_kept =
-                    (1..).zip(after.iter().zip(&before)).all(|(at, (after, before))| at == gone || after == before);
+                let is_kept = (1..)
+                    .zip(after.iter().zip(&before))
+                    .all(|(at, (after, before))| at == gone || after == before);
                 // A script that had no reason to write may also have answered.
                 if !is_kept || (reply.is_error() && !is_refusal(&reply)) {
                     let names: Vec<_> = set.iter().map(Policy::algorithm).collect();
-                    wrong.push(format!("{} {names:?} without key {gone}: {reply:?}", call.name));
+                    wrong.push(format!(
+                        "{} {names:?} without key {gone}: {reply:?}",
+                        call.name
+                    ));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{} calls have written: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
+    assert!(
+        wrong.is_empty(),
+        "{} calls have written: {:#?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(20)]
+    );
 }
 
 #[tokio::test]
@@ -223,12 +308,21 @@ async fn a_sliding_log_of_a_moving_slot_admits_no_more_than_elsewhere() {
         .prefix("log")
         .connect_timeout(PATIENCE)
         .clock(clock.clone());
-    let limiter = patient_limiter(store.connect().await.expect("a store"), Policy::sliding_log("log", QUOTA));
+    let limiter = patient_limiter(
+        store.connect().await.expect("a store"),
+        Policy::sliding_log("log", QUOTA),
+    );
     let (key, slot, from, to) = a_key("log");
     let admitted = async || {
         let mut admitted = 0;
         for _ in 0..10 {
-            admitted += u64::from(limiter.check(key.clone()).await.expect("a decision").is_allowed());
+            admitted += u64::from(
+                limiter
+                    .check(key.clone())
+                    .await
+                    .expect("a decision")
+                    .is_allowed(),
+            );
         }
         admitted
     };

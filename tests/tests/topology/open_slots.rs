@@ -14,12 +14,16 @@ const AMOUNT: u64 = 1_000_000;
 /// Returns how often a server answered that some keys of a call are elsewhere.
 fn refused(server: &RedisServer) -> u64 {
     let stats = server.info("errorstats");
-    stats.get("errorstat_TRYAGAIN").map_or(0, |count| count.trim_start_matches("count=").parse().expect("a count"))
+    stats.get("errorstat_TRYAGAIN").map_or(0, |count| {
+        count.trim_start_matches("count=").parse().expect("a count")
+    })
 }
 
 /// Returns keys of one slot.
 fn keys_beside(key: &Key, count: u64) -> Arc<[Key]> {
-    (0..count).map(|at| key.clone().child(at.to_string())).collect()
+    (0..count)
+        .map(|at| key.clone().child(at.to_string()))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,7 +37,13 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
     let mut admitted = BTreeMap::<usize, u64>::new();
     // Half of the keys exist. The others are new while the slot is open, and begin at the other server.
     for at in 0..20 {
-        assert!(limiter.check(keys[at].clone()).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check(keys[at].clone())
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
         admitted.insert(at, 1);
     }
     CLUSTER.begin_move(slot, from, to);
@@ -45,7 +55,10 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
                 let mut asked = Vec::new();
                 for check in 0..CHECKS {
                     let at = (task * 7 + check * 11) % keys.len();
-                    let decision = limiter.check(keys[at].clone()).await.expect("no error surfaces");
+                    let decision = limiter
+                        .check(keys[at].clone())
+                        .await
+                        .expect("no error surfaces");
                     assert!(decision.is_allowed());
                     asked.push(at);
                 }
@@ -62,11 +75,19 @@ async fn checks_of_a_slot_that_stays_open_leave_apart() {
     CLUSTER.move_keys(slot, from, to);
     CLUSTER.end_move(slot, from, to);
     for (at, count) in admitted {
-        assert_eq!(remaining(&limiter, keys[at].clone()).await, [AMOUNT - count], "key {at}");
+        assert_eq!(
+            remaining(&limiter, keys[at].clone()).await,
+            [AMOUNT - count],
+            "key {at}"
+        );
     }
     CLUSTER.move_slots([slot], to, from);
     // Calls over several keys are under way when the first is refused, and one goes out each time that the store forgets.
-    assert!(refused < 100, "{refused} calls refused for {} checks", TASKS * CHECKS);
+    assert!(
+        refused < 100,
+        "{refused} calls refused for {} checks",
+        TASKS * CHECKS
+    );
 }
 
 /// A server has no key of a fresh subject, or some of them. It decides no call over several.
@@ -82,29 +103,51 @@ async fn calls_over_several_keys_do_not_wait_for_the_end_of_a_move_that_does_not
     let (key, slot, from, to) = a_key("stuck");
     let keys = keys_beside(&key, 2);
     let known = keys[0].clone();
-    assert!(set.check(known.clone()).await.expect("a decision").is_allowed());
+    assert!(
+        set.check(known.clone())
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
     CLUSTER.begin_move(slot, from, to);
     let fresh = || keys[1].clone();
     let refused = [
-        tokio::time::timeout(MUCH_TOO_LONG, set.check(fresh())).await.map(|answer| answer.map(drop)),
-        tokio::time::timeout(MUCH_TOO_LONG, leased.check(fresh())).await.map(|answer| answer.map(drop)),
+        tokio::time::timeout(MUCH_TOO_LONG, set.check(fresh()))
+            .await
+            .map(|answer| answer.map(drop)),
+        tokio::time::timeout(MUCH_TOO_LONG, leased.check(fresh()))
+            .await
+            .map(|answer| answer.map(drop)),
         tokio::time::timeout(MUCH_TOO_LONG, one.reserve(fresh(), Cost::ONE).into_future())
             .await
             .map(|answer| answer.map(drop)),
     ];
     for answer in refused {
-        let error = answer.expect("an answer before the deadline").expect_err("keys that no server has all of");
+        let error = answer
+            .expect("an answer before the deadline")
+            .expect_err("keys that no server has all of");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("slot"), "{error}");
     }
     // One key is decided at one of the servers, and so are several that are all at the same one.
     assert!(one.check(fresh()).await.expect("a decision").is_allowed());
-    assert!(set.check(known.clone()).await.expect("a decision").is_allowed());
+    assert!(
+        set.check(known.clone())
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
     CLUSTER.move_keys(slot, from, to);
     CLUSTER.end_move(slot, from, to);
     assert_eq!(remaining(&set, known).await, [AMOUNT - 2; 2]);
     for limiter in [&set, &leased] {
-        assert!(limiter.check(fresh()).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check(fresh())
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
     }
     CLUSTER.move_slots([slot], to, from);
 }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use deadpool_redis::sentinel::SentinelServerType;
-use tollgate::{Enforcement, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource};
+use tollgate::{
+    Enforcement, ErrorKind, Limiter, Outage, Policy, Quota, RedisStore, redis::RedisSource,
+};
 use tollgate_test_support::{PATIENCE, patient_limiter};
 use tollgate_tests::{
     RedisSentinels, RedisServer,
@@ -41,10 +43,17 @@ struct Load {
 
 impl Load {
     fn start(store: &RedisStore) -> Self {
-        let limiter = Limiter::builder(store.clone()).policies(LARGE).on_outage(Outage::Open).build();
-        let (decided, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let limiter = Limiter::builder(store.clone())
+            .policies(LARGE)
+            .on_outage(Outage::Open)
+            .build();
+        let (decided, is_over) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let task = {
-            let (limiter, decided, is_over) = (limiter.clone(), Arc::clone(&decided), Arc::clone(&is_over));
+            let (limiter, decided, is_over) =
+                (limiter.clone(), Arc::clone(&decided), Arc::clone(&is_over));
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
                     let decision = limiter.check("acme").await.expect("open");
@@ -53,7 +62,12 @@ impl Load {
                 }
             })
         };
-        Self { limiter, decided, is_over, task }
+        Self {
+            limiter,
+            decided,
+            is_over,
+            task,
+        }
     }
 
     async fn end(self) {
@@ -64,7 +78,12 @@ impl Load {
     /// Waits until the server decides.
     async fn decides(&self) {
         wait::until_async("the store to decide", PATIENCE, async || {
-            !self.limiter.check("acme").await.expect("open").is_degraded()
+            !self
+                .limiter
+                .check("acme")
+                .await
+                .expect("open")
+                .is_degraded()
         })
         .await;
     }
@@ -79,19 +98,27 @@ fn calls(server: &RedisServer) -> u64 {
 }
 
 async fn announces(switched: Receiver<Instant>) {
-    let announced = tokio::task::spawn_blocking(move || switched.recv_timeout(PATIENCE)).await.expect("a task");
+    let announced = tokio::task::spawn_blocking(move || switched.recv_timeout(PATIENCE))
+        .await
+        .expect("a task");
     announced.expect("the Sentinels announce another master");
 }
 
 /// Waits for a hundred decisions.
 async fn decides_on(load: &Load) {
     let reached = load.decided.load(Ordering::Relaxed);
-    wait::until_async("a hundred more", PATIENCE, async || load.decided.load(Ordering::Relaxed) > reached + 100).await;
+    wait::until_async("a hundred more", PATIENCE, async || {
+        load.decided.load(Ordering::Relaxed) > reached + 100
+    })
+    .await;
 }
 
 async fn receives_checks(server: &RedisServer) {
     let before = calls(server);
-    wait::until_async("checks to reach the new master", PATIENCE, async || calls(server) > before).await;
+    wait::until_async("checks to reach the new master", PATIENCE, async || {
+        calls(server) > before
+    })
+    .await;
 }
 
 #[test]
@@ -106,11 +133,19 @@ fn a_planned_fail_over_moves_all_checks_before_the_old_master_is_demoted() {
         announces(announced).await;
         let new = topology.risen().expect("a new master");
         receives_checks(new).await;
-        assert_eq!(role(topology.old()), "master", "the checks moved before the demotion");
+        assert_eq!(
+            role(topology.old()),
+            "master",
+            "the checks moved before the demotion"
+        );
         let at_move = calls(topology.old());
         receives_checks(new).await;
         decides_on(&load).await;
-        assert_eq!(calls(topology.old()), at_move, "no check reaches the old master");
+        assert_eq!(
+            calls(topology.old()),
+            at_move,
+            "no check reaches the old master"
+        );
         load.end().await;
     });
 }
@@ -123,14 +158,19 @@ fn an_old_master_with_min_replicas_admits_nothing_after_a_fail_over() {
         topology.want_replicas();
         let load = Load::start(&store(&topology).await);
         load.decides().await;
-        let stays = RedisStore::connect(topology.old().url()).await.expect("a store");
+        let stays = RedisStore::connect(topology.old().url())
+            .await
+            .expect("a store");
         let stays = patient_limiter(stays, LARGE);
         assert!(stays.check("acme").await.is_ok());
         let announced = topology.switched();
         topology.fail_over();
         announces(announced).await;
         for _ in 0..100 {
-            let error = stays.check("acme").await.expect_err("the old master has no replicas");
+            let error = stays
+                .check("acme")
+                .await
+                .expect_err("the old master has no replicas");
             // It may be a replica itself by now.
             assert!(
                 ["noreplicas", "readonly", "breaker"].contains(&error.kind().as_str()),
@@ -152,7 +192,10 @@ fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
         let store = store(&topology).await;
         let load = Load::start(&store);
         let enforcement = Enforcement::share(0);
-        let _published = Limiter::builder(store.clone()).policies(LARGE).published_with(enforcement.clone()).build();
+        let _published = Limiter::builder(store.clone())
+            .policies(LARGE)
+            .published_with(enforcement.clone())
+            .build();
         load.decides().await;
         let announced = topology.switched();
         topology.old().kill();
@@ -162,7 +205,10 @@ fn a_killed_master_is_replaced_with_passwords_on_both_sides() {
         receives_checks(new).await;
         // Operators see the limits at the new master, and are obeyed.
         new.command(&["DEL", "tollgate:{replicas}:limits"]);
-        assert!(!new.command(&["HSET", "tollgate:{replicas}:shares", "large", "70%"]).is_error());
+        assert!(
+            !new.command(&["HSET", "tollgate:{replicas}:shares", "large", "70%"])
+                .is_error()
+        );
         let shown = "large=10000000/day, fixed_window; enforced 70%; limiter large";
         wait::until_async("the limits", PATIENCE, async || {
             let score = new.command(&["ZSCORE", "tollgate:{replicas}:limits", shown]);
@@ -203,8 +249,14 @@ fn a_pool_of_sentinels_finds_the_next_master() {
     undisturbed(async || {
         let topology = RedisSentinels::start(false);
         let urls = topology.urls();
-        let config = deadpool_redis::sentinel::Config::from_urls(urls, "m".to_owned(), SentinelServerType::Master);
-        let pool = config.create_pool(Some(deadpool_redis::Runtime::Tokio1)).expect("a pool");
+        let config = deadpool_redis::sentinel::Config::from_urls(
+            urls,
+            "m".to_owned(),
+            SentinelServerType::Master,
+        );
+        let pool = config
+            .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+            .expect("a pool");
         let load = Load::start(&RedisStore::open(pool).expect("a store"));
         load.decides().await;
         topology.old().kill();
@@ -218,18 +270,37 @@ fn a_pool_of_sentinels_finds_the_next_master() {
 #[tokio::test]
 async fn exactly_the_documented_rights_are_enough() {
     let documented = include_str!("../../../docs/redis.md");
-    let rights = documented.lines().find_map(|line| line.strip_prefix("`+sentinel|")).expect("a line of rights");
+    let rights = documented
+        .lines()
+        .find_map(|line| line.strip_prefix("`+sentinel|"))
+        .expect("a line of rights");
     let rights = format!("+sentinel|{}", rights.split('`').next().expect("its end"));
     let server = RedisServer::start();
-    let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
-    let words = ["ACL", "SETUSER", "watcher", "on", ">secret", "resetchannels"];
+    let sentinel = RedisServer::builder()
+        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
+        .start();
+    let words = [
+        "ACL",
+        "SETUSER",
+        "watcher",
+        "on",
+        ">secret",
+        "resetchannels",
+    ];
     let words: Vec<_> = words.into_iter().chain(rights.split(' ')).collect();
     let reply = sentinel.command(&words);
     assert!(!reply.is_error(), "{}", reply.text());
     let url = format!("redis://watcher:secret@{}", sentinel.addr());
-    let _store = RedisStore::builder(RedisSource::sentinel([url], "m")).connect().await.expect("a store");
+    let _store = RedisStore::builder(RedisSource::sentinel([url], "m"))
+        .connect()
+        .await
+        .expect("a store");
     wait::until_async("a subscription", PATIENCE, async || {
-        sentinel.command(&["CLIENT", "LIST"]).text().lines().any(|client| client.contains(" sub=1 "))
+        sentinel
+            .command(&["CLIENT", "LIST"])
+            .text()
+            .lines()
+            .any(|client| client.contains(" sub=1 "))
     })
     .await;
     let refused = sentinel.command(&["ACL", "LOG"]);
@@ -239,17 +310,28 @@ async fn exactly_the_documented_rights_are_enough() {
 #[tokio::test]
 async fn an_unknown_master_is_a_clear_error() {
     let server = RedisServer::start();
-    let sentinel = RedisServer::builder().sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port())).start();
+    let sentinel = RedisServer::builder()
+        .sentinel(format!("sentinel monitor m 127.0.0.1 {} 1", server.port()))
+        .start();
     let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "other"))
         .connect()
         .await
         .expect_err("no such master");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    assert_eq!(error.to_string(), "the sentinels know no master with the given name");
-    let store = RedisStore::builder(RedisSource::sentinel([sentinel.url(), "redis://127.0.0.1:1".to_owned()], "m"))
-        .connect()
-        .await;
-    assert!(store.is_ok(), "one unreachable sentinel does no harm: {store:?}");
+    assert_eq!(
+        error.to_string(),
+        "the sentinels know no master with the given name"
+    );
+    let store = RedisStore::builder(RedisSource::sentinel(
+        [sentinel.url(), "redis://127.0.0.1:1".to_owned()],
+        "m",
+    ))
+    .connect()
+    .await;
+    assert!(
+        store.is_ok(),
+        "one unreachable sentinel does no harm: {store:?}"
+    );
     let error = RedisStore::builder(RedisSource::sentinel(["redis://127.0.0.1:1"], "m"))
         .connect()
         .await
@@ -257,8 +339,10 @@ async fn an_unknown_master_is_a_clear_error() {
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
     // The server that the sentinel names reports that it is a replica.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let error =
-        RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m")).connect().await.expect_err("a replica");
+    let error = RedisStore::builder(RedisSource::sentinel([sentinel.url()], "m"))
+        .connect()
+        .await
+        .expect_err("a replica");
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     for builder in [
         RedisStore::builder(RedisSource::sentinel([""; 0], "m")),

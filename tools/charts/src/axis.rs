@@ -22,19 +22,30 @@ impl Axis {
     /// Creates an axis that begins at zero.
     #[must_use]
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), is_logarithmic: false, at_least: 0.0 }
+        Self {
+            label: label.into(),
+            is_logarithmic: false,
+            at_least: 0.0,
+        }
     }
 
     /// Creates an axis on which each step multiplies by the same factor. It has a tick at each value of the points.
     #[must_use]
     pub fn logarithmic(label: impl Into<String>) -> Self {
-        Self { label: label.into(), is_logarithmic: true, at_least: 0.0 }
+        Self {
+            label: label.into(),
+            is_logarithmic: true,
+            at_least: 0.0,
+        }
     }
 
     /// Makes the axis reach at least up to `value`.
     #[must_use]
     pub fn up_to(self, value: f64) -> Self {
-        Self { at_least: value, ..self }
+        Self {
+            at_least: value,
+            ..self
+        }
     }
 
     /// Returns whether the axis has a place for the value.
@@ -51,13 +62,23 @@ impl Axis {
         if self.is_logarithmic {
             let low = values.first().copied().unwrap_or(0.5);
             let high = if highest > low { highest } else { low * 2.0 };
-            return Scale { is_logarithmic: true, low, high, ticks: values };
+            return Scale {
+                is_logarithmic: true,
+                low,
+                high,
+                ticks: values,
+            };
         }
         let highest = if highest > 0.0 { highest } else { 1.0 };
         let step = round_step(highest / 4.0);
         let steps = (highest / step).ceil().max(1.0);
         let ticks = (0..=steps as u32).map(|at| f64::from(at) * step).collect();
-        Scale { is_logarithmic: false, low: 0.0, high: steps * step, ticks }
+        Scale {
+            is_logarithmic: false,
+            low: 0.0,
+            high: steps * step,
+            ticks,
+        }
     }
 }
 
@@ -82,7 +103,11 @@ fn round_step(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
     // The tolerance keeps a step of exactly 1, 2 or 5 although the power of ten is rounded.
-    factors.iter().map(|factor| factor * power).find(|round| *round >= step * 0.999_999).unwrap_or(step)
+    factors
+        .iter()
+        .map(|factor| factor * power)
+        .find(|round| *round >= step * 0.999_999)
+        .unwrap_or(step)
 }
 
 /// Formats the value of a tick: `64`, `1.5`, `300 k`, `2 M`.
@@ -102,10 +127,19 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_reach_the_highest_value() {
-        for (highest, expected) in [(330e3, 400e3), (0.9, 1.0), (50.0, 60.0), (1.0, 1.0), (0.0, 1.0)] {
+        for (highest, expected) in [
+            (330e3, 400e3),
+            (0.9, 1.0),
+            (50.0, 60.0),
+            (1.0, 1.0),
+            (0.0, 1.0),
+        ] {
             let scale = Axis::linear("").scale([0.0, highest].into_iter());
             let last = scale.ticks().last().copied().expect("a tick");
-            assert!((last - expected).abs() < 1e-9 * expected, "{highest}: {last}");
+            assert!(
+                (last - expected).abs() < 1e-9 * expected,
+                "{highest}: {last}"
+            );
         }
     }
 
@@ -118,11 +152,20 @@ mod tests {
 
     #[test]
     fn an_axis_reaches_the_value_that_it_is_given() {
-        assert!(Axis::linear("").up_to(50.0).scale([1.0].into_iter()).place(25.0) <= 0.5);
+        assert!(
+            Axis::linear("")
+                .up_to(50.0)
+                .scale([1.0].into_iter())
+                .place(25.0)
+                <= 0.5
+        );
     }
 
     #[test]
     fn ticks_are_short() {
-        assert_eq!([0.0, 1.5, 1024.0, 300e3, 2.5e6].map(tick), ["0", "1.5", "1024", "300 k", "2.5 M"]);
+        assert_eq!(
+            [0.0, 1.5, 1024.0, 300e3, 2.5e6].map(tick),
+            ["0", "1.5", "1024", "300 k", "2.5 M"]
+        );
     }
 }

@@ -27,8 +27,19 @@ pub(crate) enum Target {
 
 impl Findings {
     /// Adds a figure of the row.
-    pub(crate) fn figure(&mut self, asked: impl Into<String>, target: Target, measured: f64, unit: &'static str) {
-        self.figures.push(Figure { asked: asked.into(), target, measured, unit });
+    pub(crate) fn figure(
+        &mut self,
+        asked: impl Into<String>,
+        target: Target,
+        measured: f64,
+        unit: &'static str,
+    ) {
+        self.figures.push(Figure {
+            asked: asked.into(),
+            target,
+            measured,
+            unit,
+        });
     }
 
     /// Adds the keys that the row left at a server, and the number of those that expire.
@@ -56,13 +67,18 @@ impl Figure {
             Target::AtLeast(bound) => format!("≥ {bound}{}", self.unit),
             Target::None => "–".to_owned(),
         };
-        let verdict = self.is_met().map_or("", |is_met| if is_met { "met" } else { "**missed**" });
+        let verdict = self
+            .is_met()
+            .map_or("", |is_met| if is_met { "met" } else { "**missed**" });
         let measured = match self.measured.abs() {
             it if it.fract() == 0.0 => format!("{:.0}", self.measured),
             it if it < 10.0 => format!("{:.3}", self.measured),
             _ => format!("{:.1}", self.measured),
         };
-        format!("| {id} | {fault} | {} | {measured}{} | {target} | {verdict} |", self.asked, self.unit)
+        format!(
+            "| {id} | {fault} | {} | {measured}{} | {target} | {verdict} |",
+            self.asked, self.unit
+        )
     }
 }
 
@@ -76,7 +92,11 @@ mod tests {
         found.figure("time", Target::AtMost(2.0), 2.5, " ms");
         found.figure("count", Target::AtLeast(2.0), 2.0, "");
         found.figure("share", Target::None, 12.34, " %");
-        let lines: Vec<_> = found.figures.iter().map(|figure| figure.line("X1", "a fault")).collect();
+        let lines: Vec<_> = found
+            .figures
+            .iter()
+            .map(|figure| figure.line("X1", "a fault"))
+            .collect();
         assert_eq!(
             lines,
             [

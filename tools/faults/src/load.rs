@@ -49,11 +49,16 @@ impl Sample {
 }
 
 impl Load {
-    pub(crate) fn start(limiter: &Limiter, tasks: usize, keys: impl IntoIterator<Item = Key>) -> Self {
+    pub(crate) fn start(
+        limiter: &Limiter,
+        tasks: usize,
+        keys: impl IntoIterator<Item = Key>,
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let keys: Arc<[Key]> = keys.into_iter().collect();
         let task = |at: usize| {
-            let (limiter, is_over, keys) = (limiter.clone(), Arc::clone(&is_over), Arc::clone(&keys));
+            let (limiter, is_over, keys) =
+                (limiter.clone(), Arc::clone(&is_over), Arc::clone(&keys));
             tokio::spawn(async move {
                 let mut samples = Vec::new();
                 let mut at = at;
@@ -92,7 +97,12 @@ pub(crate) async fn sample(limiter: &Limiter, key: impl Into<Key>) -> Sample {
             is_allowed: decision.is_allowed(),
             reason: decision.degraded().map(ErrorKind::as_str),
         },
-        Err(error) => Sample { began, took, is_allowed: false, reason: Some(error.kind().as_str()) },
+        Err(error) => Sample {
+            began,
+            took,
+            is_allowed: false,
+            reason: Some(error.kind().as_str()),
+        },
     }
 }
 
@@ -112,13 +122,20 @@ pub(crate) async fn connected(source: impl Into<RedisSource>) -> (RedisStore, Li
 }
 
 pub(crate) fn limiter(store: &RedisStore, policy: Policy, outage: Outage) -> Limiter {
-    Limiter::builder(store.clone()).policies(policy).on_outage(outage).build()
+    Limiter::builder(store.clone())
+        .policies(policy)
+        .on_outage(outage)
+        .build()
 }
 
 /// Waits until the store decides a peek, and returns the time.
 pub(crate) async fn decides(limiter: &Limiter, key: impl Into<Key>) -> Instant {
     let (key, began) = (key.into(), Instant::now());
-    while !limiter.peek(key.clone()).await.is_ok_and(|decision| !decision.is_degraded()) {
+    while !limiter
+        .peek(key.clone())
+        .await
+        .is_ok_and(|decision| !decision.is_degraded())
+    {
         assert!(began.elapsed() < PATIENT, "the store does not decide again");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -126,7 +143,11 @@ pub(crate) async fn decides(limiter: &Limiter, key: impl Into<Key>) -> Instant {
 }
 
 /// Sends a command each millisecond until the server gives this answer, and returns the time.
-pub(crate) async fn answers(server: &Arc<RedisServer>, words: &[&str], answer: &'static str) -> Instant {
+pub(crate) async fn answers(
+    server: &Arc<RedisServer>,
+    words: &[&str],
+    answer: &'static str,
+) -> Instant {
     let addr = server.addr();
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     let asking = move || {
@@ -135,11 +156,16 @@ pub(crate) async fn answers(server: &Arc<RedisServer>, words: &[&str], answer: &
         loop {
             client = client.or_else(|| Client::connect(addr).ok());
             match client.as_mut().map(|client| client.command(&words)) {
-                Some(Ok(reply)) if !reply.is_nil() && reply.text() == answer => return Instant::now(),
+                Some(Ok(reply)) if !reply.is_nil() && reply.text() == answer => {
+                    return Instant::now();
+                }
                 Some(Ok(_)) | None => {}
                 Some(Err(_)) => client = None,
             }
-            assert!(began.elapsed() < PATIENT, "the server does not answer {words:?}");
+            assert!(
+                began.elapsed() < PATIENT,
+                "the server does not answer {words:?}"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
     };
@@ -157,7 +183,10 @@ pub(crate) async fn restart(server: &Arc<RedisServer>) -> Instant {
 
 /// Waits for the time that another thread sends, without blocking the runtime.
 pub(crate) async fn announced(by: std::sync::mpsc::Receiver<Instant>) -> Instant {
-    tokio::task::spawn_blocking(move || by.recv_timeout(PATIENT)).await.expect("a task").expect("it is announced")
+    tokio::task::spawn_blocking(move || by.recv_timeout(PATIENT))
+        .await
+        .expect("a task")
+        .expect("it is announced")
 }
 
 /// Waits until a condition holds.

@@ -47,14 +47,18 @@ fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     // A row that needs another process starts this program again.
     if let [first, url] = words.as_slice()
-        && let Some(part) = PARTS.iter().find_map(|(name, part)| (name == first).then_some(part))
+        && let Some(part) = PARTS
+            .iter()
+            .find_map(|(name, part)| (name == first).then_some(part))
     {
         part(url);
         return ExitCode::SUCCESS;
     }
     let Some((pace, mut rows)) = options(&words) else {
         eprintln!("{HELP}");
-        rows::ALL.iter().for_each(|row| eprintln!("  {:<4}{}", row.id, row.fault));
+        rows::ALL
+            .iter()
+            .for_each(|row| eprintln!("  {:<4}{}", row.id, row.fault));
         return ExitCode::FAILURE;
     };
     println!("{}\n", machine::describe().join(", "));
@@ -63,7 +67,11 @@ fn main() -> ExitCode {
     if rows.iter().any(is_apart)
         && let Err(why) = network_namespace::enter()
     {
-        let ids: Vec<_> = rows.iter().filter(|row| is_apart(row)).map(|row| row.id).collect();
+        let ids: Vec<_> = rows
+            .iter()
+            .filter(|row| is_apart(row))
+            .map(|row| row.id)
+            .collect();
         println!("*** NOT RAISED: {}: {why} ***\n", ids.join(", "));
         rows.retain(|row| !is_apart(row));
     }
@@ -95,7 +103,10 @@ fn run(pace: Pace, rows: &[&Row]) -> ExitCode {
     for row in rows {
         match panic::catch_unwind(AssertUnwindSafe(|| raise(row, pace))) {
             Ok(found) => {
-                found.figures.iter().for_each(|figure| println!("{}", figure.line(row.id, row.fault)));
+                found
+                    .figures
+                    .iter()
+                    .for_each(|figure| println!("{}", figure.line(row.id, row.fault)));
                 keys = (keys.0 + found.keys, keys.1 + found.expiring);
                 all.extend(found.figures);
             }
@@ -113,15 +124,29 @@ fn run(pace: Pace, rows: &[&Row]) -> ExitCode {
     };
     println!("{}", expiring.line("M2", "keys without expiry"));
     all.push(expiring);
-    let count = |met| all.iter().filter(|figure| figure.is_met() == Some(met)).count();
+    let count = |met| {
+        all.iter()
+            .filter(|figure| figure.is_met() == Some(met))
+            .count()
+    };
     let (met, missed, seconds) = (count(true), count(false), began.elapsed().as_secs());
-    println!("\n{} rows, {broken} broken; figures: {met} met, {missed} missed; {seconds} s", rows.len());
-    if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    println!(
+        "\n{} rows, {broken} broken; figures: {met} met, {missed} missed; {seconds} s",
+        rows.len()
+    );
+    if broken > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// Raises a row on a runtime of its own, which ends with the row.
 fn raise(row: &Row, pace: Pace) -> Findings {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on((row.raise)(pace))
 }
 

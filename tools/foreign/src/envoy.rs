@@ -154,7 +154,8 @@ impl Listener {
     /// Returns the clusters: that of the server behind the listener, and those that were added.
     fn clusters(&self) -> Vec<Value> {
         let mut cluster = cluster(&self.name(), self.upstream);
-        cluster["upstream_bind_config"] = json!({"source_address": {"address": SOURCE, "port_value": 0}});
+        cluster["upstream_bind_config"] =
+            json!({"source_address": {"address": SOURCE, "port_value": 0}});
         if self.is_http2 {
             cluster = in_http2(cluster);
         }
@@ -206,7 +207,9 @@ impl Envoy {
     pub(crate) fn start(program: &Path, listeners: &[Listener]) -> Self {
         // Listeners may share a cluster.
         let clusters = listeners.iter().flat_map(Listener::clusters);
-        let clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster["name"].to_string(), cluster)).collect();
+        let clusters: BTreeMap<_, _> = clusters
+            .map(|cluster| (cluster["name"].to_string(), cluster))
+            .collect();
         let configuration = json!({"static_resources": {
             "listeners": listeners.iter().map(Listener::listener).collect::<Vec<_>>(),
             "clusters": clusters.into_values().collect::<Vec<_>>(),
@@ -217,10 +220,17 @@ impl Envoy {
         let mut command = Command::new(program);
         // The action `source_cluster` tells the name of the service cluster.
         command.args(["--service-node", "foreign", "--service-cluster", "proxy"]);
-        command.arg("--config-path").arg(&path).args(["--concurrency", "1", "--disable-hot-restart"]);
+        command.arg("--config-path").arg(&path).args([
+            "--concurrency",
+            "1",
+            "--disable-hot-restart",
+        ]);
         // The line that is waited for has the level `info`.
         command.args(["--log-level", "info"]);
         let process = Process::start(command, "starting workers");
-        Self { _process: process, _directory: directory }
+        Self {
+            _process: process,
+            _directory: directory,
+        }
     }
 }

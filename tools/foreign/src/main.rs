@@ -33,7 +33,8 @@ Groups:";
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     // The group of the replicas starts this program again, as the replica.
-    if let [servers::replica::PART, url] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    if let [servers::replica::PART, url] = words.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    {
         servers::replica::serve(url);
         return ExitCode::SUCCESS;
     }
@@ -42,10 +43,16 @@ fn main() -> ExitCode {
     let chosen: Option<Vec<&Group>> = names.iter().map(find).collect();
     let Some(chosen) = chosen else {
         eprintln!("{HELP}");
-        groups::ALL.iter().for_each(|group| eprintln!("  {:<12}{}", group.name, group.about));
+        groups::ALL
+            .iter()
+            .for_each(|group| eprintln!("  {:<12}{}", group.name, group.about));
         return ExitCode::FAILURE;
     };
-    let chosen = if chosen.is_empty() { groups::ALL.iter().collect() } else { chosen };
+    let chosen = if chosen.is_empty() {
+        groups::ALL.iter().collect()
+    } else {
+        chosen
+    };
     match Clients::find() {
         Ok(clients) => run(&clients, &chosen, !quick.is_empty()),
         Err(reason) => {
@@ -56,12 +63,20 @@ fn main() -> ExitCode {
 }
 
 fn run(clients: &Clients, groups: &[&Group], is_quick: bool) -> ExitCode {
-    println!("{}. {}\n", clients.versions().join(", "), tollgate_tests::machine::describe().join(", "));
+    println!(
+        "{}. {}\n",
+        clients.versions().join(", "),
+        tollgate_tests::machine::describe().join(", ")
+    );
     let mut report = Report::default();
     for group in groups {
         let cases = panic::catch_unwind(AssertUnwindSafe(|| (group.run)(clients, is_quick)));
         println!("{}", report.add(group, cases.ok()));
     }
     println!("{}", report.tally());
-    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.is_good() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -25,17 +25,27 @@ impl Row {
     }
 
     fn score(&self) -> String {
-        format!("{} of {}", self.cases.len() - self.failed().count(), self.cases.len())
+        format!(
+            "{} of {}",
+            self.cases.len() - self.failed().count(),
+            self.cases.len()
+        )
     }
 
     /// Says why the row fails, or what was found.
     fn reason(&self) -> String {
-        let failed = self.failed().map(|it| format!("{}: expected {}, found {}", it.name, it.expected, it.found));
+        let failed = self
+            .failed()
+            .map(|it| format!("{}: expected {}, found {}", it.name, it.expected, it.found));
         let only = match self.cases.as_slice() {
             [only] if only.is_passed && self.notes.is_empty() => Some(only.found.clone()),
             _ => None,
         };
-        failed.chain(self.notes.iter().cloned()).chain(only).collect::<Vec<_>>().join("; ")
+        failed
+            .chain(self.notes.iter().cloned())
+            .chain(only)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -67,9 +77,16 @@ impl Report {
             self.failed_rows += usize::from(!row.is_passed());
             self.cases += row.cases.len();
             self.failed_cases += row.failed().count();
-            let verdict = if row.is_passed() { "passed" } else { "**failed**" };
+            let verdict = if row.is_passed() {
+                "passed"
+            } else {
+                "**failed**"
+            };
             let (score, reason) = (row.score(), row.reason().replace('|', "\\|"));
-            table += &format!("| {} | {} | {score} | {verdict} | {reason} |\n", row.name, row.client);
+            table += &format!(
+                "| {} | {} | {score} | {verdict} | {reason} |\n",
+                row.name, row.client
+            );
         }
         table
     }
@@ -81,7 +98,14 @@ impl Report {
 
     /// Tells the counts of groups, rows and cases.
     pub(crate) fn tally(&self) -> String {
-        let Self { groups, broken, rows, failed_rows, cases, failed_cases } = self;
+        let Self {
+            groups,
+            broken,
+            rows,
+            failed_rows,
+            cases,
+            failed_cases,
+        } = self;
         format!(
             "{groups} groups, {broken} not carried out; {rows} rows, {failed_rows} failed; {cases} cases, {failed_cases} failed"
         )
@@ -96,10 +120,18 @@ fn rows(lines: Vec<Line>) -> Vec<Row> {
             Line::Case(case) => (&case.row, case.client.as_str()),
             Line::Note { row, .. } => (row, ""),
         };
-        let at = rows.iter().position(|row| row.name == *name).unwrap_or_else(|| {
-            rows.push(Row { name: name.clone(), client: client.to_owned(), cases: Vec::new(), notes: Vec::new() });
-            rows.len() - 1
-        });
+        let at = rows
+            .iter()
+            .position(|row| row.name == *name)
+            .unwrap_or_else(|| {
+                rows.push(Row {
+                    name: name.clone(),
+                    client: client.to_owned(),
+                    cases: Vec::new(),
+                    notes: Vec::new(),
+                });
+                rows.len() - 1
+            });
         match line {
             Line::Case(case) => rows[at].cases.push(case),
             Line::Note { text, .. } => rows[at].notes.push(text),
@@ -129,18 +161,34 @@ mod tests {
 
     #[test]
     fn a_case_with_another_answer_fails_its_row_and_the_run() {
-        let cases = vec![case("one", "200", "200"), case("two", "429", "200"), case("one", "1", "1")];
+        let cases = vec![
+            case("one", "200", "200"),
+            case("two", "429", "200"),
+            case("one", "1", "1"),
+        ];
         let (report, table) = report(Some(cases));
         assert!(!report.is_good());
-        assert_eq!(report.tally(), "1 groups, 0 not carried out; 2 rows, 1 failed; 3 cases, 1 failed");
-        assert!(table.contains("| one | curl 7 | 2 of 2 | passed |"), "{table}");
-        assert!(table.contains("| two | curl 7 | 0 of 1 | **failed** | GET: expected 429, found 200 |"), "{table}");
+        assert_eq!(
+            report.tally(),
+            "1 groups, 0 not carried out; 2 rows, 1 failed; 3 cases, 1 failed"
+        );
+        assert!(
+            table.contains("| one | curl 7 | 2 of 2 | passed |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("| two | curl 7 | 0 of 1 | **failed** | GET: expected 429, found 200 |"),
+            "{table}"
+        );
     }
 
     #[test]
     fn a_group_without_a_case_fails_the_run() {
         assert!(report(Some(vec![case("one", "200", "200")])).0.is_good());
-        let note = Line::Note { row: "one".to_owned(), text: "nothing was tried".to_owned() };
+        let note = Line::Note {
+            row: "one".to_owned(),
+            text: "nothing was tried".to_owned(),
+        };
         for lines in [Some(Vec::new()), None, Some(vec![note])] {
             assert!(!report(lines).0.is_good());
         }
@@ -149,7 +197,12 @@ mod tests {
 
     #[test]
     fn a_line_of_another_form_is_no_case() {
-        for line in ["", "Traceback", "{}", r#"{"row": "one", "client": "curl", "case": "GET", "passed": "true"}"#] {
+        for line in [
+            "",
+            "Traceback",
+            "{}",
+            r#"{"row": "one", "client": "curl", "case": "GET", "passed": "true"}"#,
+        ] {
             assert_eq!(Line::parse(line), None, "{line}");
         }
     }

@@ -24,7 +24,11 @@ mod targets;
 /// Describes the smallest input that breaks the law or causes a panic.
 #[track_caller]
 fn hold<S: Strategy>(inputs: &S, law: impl Fn(S::Value) -> Result<(), String>) {
-    let number = |name: &str| env::var(name).ok().and_then(|number| number.parse::<u32>().ok());
+    let number = |name: &str| {
+        env::var(name)
+            .ok()
+            .and_then(|number| number.parse::<u32>().ok())
+    };
     let config = Config {
         cases: number("PROPTEST_CASES").unwrap_or(20_000),
         failure_persistence: None,
@@ -33,12 +37,20 @@ fn hold<S: Strategy>(inputs: &S, law: impl Fn(S::Value) -> Result<(), String>) {
         source_file: None,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(inputs, |input| law(input).map_err(TestCaseError::fail));
+    let outcome =
+        TestRunner::new(config).run(inputs, |input| law(input).map_err(TestCaseError::fail));
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Returns an error unless both are equal.
-#[expect(clippy::needless_pass_by_value, reason = "what is compared is made for it")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "what is compared is made for it"
+)]
 fn equal<T: PartialEq + fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("{what}: {found:?} where {expected:?} belongs")) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: {found:?} where {expected:?} belongs"))
+    }
 }

@@ -36,7 +36,9 @@ fn main() -> Result<(), Error> {
     match &arguments[..] {
         [] => count(),
         [url, requests] => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(send(url, requests.parse()?))
         }
         _ => Err("usage: tollgate-request [URL REQUESTS]".into()),
@@ -52,9 +54,15 @@ fn count() -> Result<(), Error> {
         profiled(&file, &server.url(), requests)?;
         Ok(Profile::parse(&fs::read_to_string(&file)?))
     };
-    let (first, all) = (profile(FIRST_REQUESTS)?, profile(FIRST_REQUESTS + REQUESTS)?);
+    let (first, all) = (
+        profile(FIRST_REQUESTS)?,
+        profile(FIRST_REQUESTS + REQUESTS)?,
+    );
     let files = all.since(&first, REQUESTS);
-    let counted: Vec<_> = files.iter().filter(|file| file.instructions >= LEAST_INSTRUCTIONS).collect();
+    let counted: Vec<_> = files
+        .iter()
+        .filter(|file| file.instructions >= LEAST_INSTRUCTIONS)
+        .collect();
     if counted.is_empty() {
         return Err(
             "callgrind names no file of the product: was the program compiled without debug information?".into()
@@ -64,25 +72,41 @@ fn count() -> Result<(), Error> {
         println!("{:8.1} {}", file.instructions, file.path);
     }
     let instructions: f64 = counted.iter().map(|file| file.instructions).sum();
-    println!("{} files work for a request, with {instructions:.0} instructions", counted.len());
+    println!(
+        "{} files work for a request, with {instructions:.0} instructions",
+        counted.len()
+    );
     Ok(())
 }
 
 /// Runs this program under callgrind, which writes what each file cost.
 fn profiled(file: &Path, url: &str, requests: u64) -> Result<(), Error> {
     let mut valgrind = Command::new(env::var_os("VALGRIND").unwrap_or_else(|| "valgrind".into()));
-    valgrind.args(["--quiet", "--tool=callgrind"]).arg(format!("--callgrind-out-file={}", file.display()));
-    let status = valgrind.arg(env::current_exe()?).args([url, &requests.to_string()]).status();
+    valgrind
+        .args(["--quiet", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", file.display()));
+    let status = valgrind
+        .arg(env::current_exe()?)
+        .args([url, &requests.to_string()])
+        .status();
     let status = status.map_err(|error| format!("cannot start valgrind: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("valgrind failed: {status}").into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("valgrind failed: {status}").into())
+    }
 }
 
 /// Sends requests through a layer, one after another.
 async fn send(url: &str, requests: u64) -> Result<(), Error> {
     let store = tollgate::connect(url).await?;
-    let limiter = Limiter::new(store, Policy::token_bucket("api", Quota::per_second(1_000_000)));
-    let inner =
-        service_fn(|_: Request<()>| async { Ok::<_, std::convert::Infallible>(Response::new("hello".to_owned())) });
+    let limiter = Limiter::new(
+        store,
+        Policy::token_bucket("api", Quota::per_second(1_000_000)),
+    );
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, std::convert::Infallible>(Response::new("hello".to_owned()))
+    });
     let mut service = RateLimitLayer::new(limiter, Header::new("x-api-key")).layer(inner);
     for sent in 0..requests {
         let request = Request::builder().header("x-api-key", "acme").body(())?;

@@ -61,7 +61,10 @@ impl Profile {
             .filter_map(|(path, now)| {
                 let at = path.find(CRATES)? + "/crates/".len();
                 let more = now.saturating_sub(earlier.instructions.get(path).copied().unwrap_or(0));
-                (more > 0).then(|| File { path: path[at..].to_owned(), instructions: more as f64 / requests as f64 })
+                (more > 0).then(|| File {
+                    path: path[at..].to_owned(),
+                    instructions: more as f64 / requests as f64,
+                })
             })
             .collect();
         files.sort_by(|one, other| other.instructions.total_cmp(&one.instructions));
@@ -72,7 +75,9 @@ impl Profile {
 /// Returns the cost of a line `POSITION COST`. A position is a number, or relative to the one before: `+3`, `-2`, `*`.
 fn cost(line: &str) -> Option<u64> {
     let (position, cost) = line.split_once(' ')?;
-    position.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)).then(|| cost.parse().ok())?
+    position
+        .starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
+        .then(|| cost.parse().ok())?
 }
 
 #[cfg(test)]
@@ -105,16 +110,31 @@ totals: 1015
     #[test]
     fn costs_are_counted_in_the_file_that_holds_the_code_and_calls_are_not() {
         let files = Profile::parse(ONE).since(&Profile::default(), 5);
-        let expected = [("tollgate/src/key.rs", 181.0), ("tollgate/src/gate.rs", 2.0)];
-        let expected = expected.map(|(path, instructions)| File { path: path.to_owned(), instructions });
+        let expected = [
+            ("tollgate/src/key.rs", 181.0),
+            ("tollgate/src/gate.rs", 2.0),
+        ];
+        let expected = expected.map(|(path, instructions)| File {
+            path: path.to_owned(),
+            instructions,
+        });
         assert_eq!(files, expected);
     }
 
     #[test]
     fn what_costs_the_same_in_both_runs_is_no_work_for_requests() {
         let one = Profile::parse(ONE);
-        let many = Profile::parse(&ONE.replace("* 900", "* 1900").replace("\n1 900", "\n1 1900"));
+        let many = Profile::parse(
+            &ONE.replace("* 900", "* 1900")
+                .replace("\n1 900", "\n1 1900"),
+        );
         let files = many.since(&one, 100);
-        assert_eq!(files, [File { path: "tollgate/src/key.rs".to_owned(), instructions: 10.0 }]);
+        assert_eq!(
+            files,
+            [File {
+                path: "tollgate/src/key.rs".to_owned(),
+                instructions: 10.0
+            }]
+        );
     }
 }

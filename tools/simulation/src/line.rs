@@ -34,7 +34,12 @@ pub(crate) struct Line {
 impl Route {
     /// Returns a line with this round trip, and a jitter of a twentieth of it.
     pub(crate) fn new(round_trip: Nanos) -> Self {
-        Self { round_trips: vec![(0, round_trip)], jitter: round_trip / 40, stall: None, bursts: None }
+        Self {
+            round_trips: vec![(0, round_trip)],
+            jitter: round_trip / 40,
+            stall: None,
+            bursts: None,
+        }
     }
 
     pub(crate) fn round_trip(&self, now: Nanos) -> Nanos {
@@ -47,7 +52,12 @@ impl Line {
     /// Creates the line to the server, or the one back.
     pub(crate) fn new(route: &Route, is_back: bool, seed: u64) -> Self {
         let bursts = route.bursts.filter(|_| is_back);
-        Self { route: route.clone(), bursts, random: Random::new(2 * seed + u64::from(is_back)), last: 0 }
+        Self {
+            route: route.clone(),
+            bursts,
+            random: Random::new(2 * seed + u64::from(is_back)),
+            last: 0,
+        }
     }
 
     /// Returns when something arrives that leaves now. It does not overtake what left earlier.
@@ -78,22 +88,55 @@ mod tests {
         let mut line = Line::new(&Route::new(10 * MS), false, 1);
         let arrivals: Vec<Nanos> = (0..1_000).map(|at| line.arrival(at * MS / 100)).collect();
         assert!(arrivals.is_sorted());
-        assert!(arrivals.iter().enumerate().all(|(at, &arrival)| arrival >= at as Nanos * MS / 100 + 5 * MS));
+        assert!(
+            arrivals
+                .iter()
+                .enumerate()
+                .all(|(at, &arrival)| arrival >= at as Nanos * MS / 100 + 5 * MS)
+        );
     }
 
     #[test]
     fn a_stall_delays_until_its_end_and_a_burst_collects() {
-        let stall = Some(Pulse { period: 100 * MS, length: 30 * MS });
-        let mut line = Line::new(&Route { stall, ..Route::new(0) }, false, 1);
-        assert_eq!([line.arrival(60 * MS), line.arrival(80 * MS)], [60 * MS, 100 * MS]);
-        let route = Route { bursts: Some(5 * MS), ..Route::new(0) };
+        let stall = Some(Pulse {
+            period: 100 * MS,
+            length: 30 * MS,
+        });
+        let mut line = Line::new(
+            &Route {
+                stall,
+                ..Route::new(0)
+            },
+            false,
+            1,
+        );
+        assert_eq!(
+            [line.arrival(60 * MS), line.arrival(80 * MS)],
+            [60 * MS, 100 * MS]
+        );
+        let route = Route {
+            bursts: Some(5 * MS),
+            ..Route::new(0)
+        };
         assert_eq!(Line::new(&route, true, 1).arrival(MS), 5 * MS);
-        assert_eq!(Line::new(&route, false, 1).arrival(MS), MS, "requests are not collected");
+        assert_eq!(
+            Line::new(&route, false, 1).arrival(MS),
+            MS,
+            "requests are not collected"
+        );
     }
 
     #[test]
     fn a_round_trip_changes_at_its_time() {
-        let route = Route { round_trips: vec![(0, MS), (10 * MS, 40 * MS)], jitter: 0, stall: None, bursts: None };
-        assert_eq!([0, 9 * MS, 10 * MS].map(|now| route.round_trip(now)), [MS, MS, 40 * MS]);
+        let route = Route {
+            round_trips: vec![(0, MS), (10 * MS, 40 * MS)],
+            jitter: 0,
+            stall: None,
+            bursts: None,
+        };
+        assert_eq!(
+            [0, 9 * MS, 10 * MS].map(|now| route.round_trip(now)),
+            [MS, MS, 40 * MS]
+        );
     }
 }

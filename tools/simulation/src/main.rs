@@ -9,7 +9,10 @@ use std::{env, process::ExitCode};
 
 mod leases;
 mod line;
-#[allow(dead_code, reason = "the store asks the pacer more than the simulation")]
+#[allow(
+    dead_code,
+    reason = "the store asks the pacer more than the simulation"
+)]
 #[path = "../../../crates/tollgate/src/redis/dispatch/pacer.rs"]
 mod pacer;
 mod process;
@@ -27,7 +30,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["leases"] => run_leases(1_000_000),
-        ["leases", count] if count.parse::<u64>().is_ok() => run_leases(count.parse().unwrap_or_default()),
+        ["leases", count] if count.parse::<u64>().is_ok() => {
+            run_leases(count.parse().unwrap_or_default())
+        }
         _ => {
             eprintln!("Usage: cargo xtask simulate [leases [SCHEDULES]]");
             ExitCode::FAILURE
@@ -42,7 +47,18 @@ fn run_leases(count: u64) -> ExitCode {
     }
     leases::print_efficiency();
     let (sum, exceeded) = leases::run(0..count);
-    println!("{count} schedules, {} units admitted, {} of them leased", sum.admitted, sum.leased);
-    println!("{} schedules above the bound {:?}", exceeded.len(), exceeded.iter().take(20).collect::<Vec<_>>());
-    if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "{count} schedules, {} units admitted, {} of them leased",
+        sum.admitted, sum.leased
+    );
+    println!(
+        "{} schedules above the bound {:?}",
+        exceeded.len(),
+        exceeded.iter().take(20).collect::<Vec<_>>()
+    );
+    if exceeded.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

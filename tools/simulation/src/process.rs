@@ -81,7 +81,12 @@ impl Process {
         let seed = number as u64 + 1;
         let round_trip = client.route.round_trip(now) + wait;
         let mut pacer = Pacer::new(instant(now));
-        pacer.connected(1, instant(now), || Duration::from_nanos(now), Duration::from_nanos(round_trip));
+        pacer.connected(
+            1,
+            instant(now),
+            || Duration::from_nanos(now),
+            Duration::from_nanos(round_trip),
+        );
         Self {
             pacer,
             to_server: Line::new(&client.route, false, seed),
@@ -106,7 +111,8 @@ impl Process {
     pub(crate) fn send(&mut self, now: Nanos, number: u64) -> Option<usize> {
         // Without this, all callers would be late where the queue is longer than the deadline. With nothing under way no
         // answer would tell that the round trip is shorter again, so a check is sent in any case.
-        let is_late = |asked: &Nanos| !self.batches.is_empty() && asked + DEADLINE < now + self.round_trip;
+        let is_late =
+            |asked: &Nanos| !self.batches.is_empty() && asked + DEADLINE < now + self.round_trip;
         while self.queue.front().is_some_and(is_late) {
             self.queue.pop_front();
             self.given_up += 1;
@@ -119,22 +125,40 @@ impl Process {
         let asked = self.queue.drain(..keys).collect();
         // A key has one check here.
         let ticket = self.pacer.sent(instant(now), keys, keys);
-        self.batches.insert(number, Batch { ticket, sent: now, keys, asked });
+        self.batches.insert(
+            number,
+            Batch {
+                ticket,
+                sent: now,
+                keys,
+                asked,
+            },
+        );
         Some(keys)
     }
 
     /// Takes the answer to a batch. The core works on one answer after another.
     pub(crate) fn answer(&mut self, now: Nanos, number: u64) -> Answered {
         let Some(batch) = self.batches.remove(&number) else {
-            return Answered { latencies: Vec::new(), again: now };
+            return Answered {
+                latencies: Vec::new(),
+                again: now,
+            };
         };
         let noticed = self.free_at.max(now);
         self.pacer.lagged(Duration::from_nanos(noticed - now));
         self.pacer.answered(instant(noticed), batch.ticket);
         self.round_trip = now - batch.sent;
         self.free_at = noticed + CHECK * batch.keys as Nanos;
-        let latencies = batch.asked.iter().map(|asked| self.free_at - asked).collect();
-        Answered { latencies, again: self.free_at }
+        let latencies = batch
+            .asked
+            .iter()
+            .map(|asked| self.free_at - asked)
+            .collect();
+        Answered {
+            latencies,
+            again: self.free_at,
+        }
     }
 
     /// Lets the callers leave whose deadline has passed, and returns their number.
@@ -145,7 +169,11 @@ impl Process {
             self.queue.pop_front();
             late += 1;
         }
-        for batch in self.batches.values_mut().filter(|batch| batch.asked.iter().any(is_late)) {
+        for batch in self
+            .batches
+            .values_mut()
+            .filter(|batch| batch.asked.iter().any(is_late))
+        {
             let before = batch.asked.len();
             batch.asked.retain(|asked| !is_late(asked));
             late += before - batch.asked.len();

@@ -27,9 +27,17 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(samples: Vec<Samples>, mut waits: Vec<Nanos>, course: Vec<usize>, time: Nanos) -> Self {
+    pub(crate) fn new(
+        samples: Vec<Samples>,
+        mut waits: Vec<Nanos>,
+        course: Vec<usize>,
+        time: Nanos,
+    ) -> Self {
         let seconds = time as f64 / SECOND as f64;
-        let rates: Vec<f64> = samples.iter().map(|it| it.latencies.len() as f64 / seconds).collect();
+        let rates: Vec<f64> = samples
+            .iter()
+            .map(|it| it.latencies.len() as f64 / seconds)
+            .collect();
         let late: usize = samples.iter().map(|it| it.late).sum();
         let mut latencies: Vec<Nanos> = samples.into_iter().flat_map(|it| it.latencies).collect();
         latencies.sort_unstable();
@@ -39,7 +47,8 @@ impl Results {
             p50_ms: percentile(&latencies, 0.5),
             p99_ms: percentile(&latencies, 0.99),
             late: late as f64 / (late + latencies.len()).max(1) as f64,
-            wait_ms: waits.iter().map(|&wait| millis(wait)).sum::<f64>() / waits.len().max(1) as f64,
+            wait_ms: waits.iter().map(|&wait| millis(wait)).sum::<f64>()
+                / waits.len().max(1) as f64,
             wait_p99_ms: percentile(&waits, 0.99),
             course,
         }
@@ -62,7 +71,9 @@ impl Results {
 /// Returns the value at this share of the sorted values, in milliseconds. Returns NaN without values.
 fn percentile(sorted: &[Nanos], share: f64) -> f64 {
     let at = (sorted.len() as f64 * share) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).map_or(f64::NAN, |&value| millis(value))
+    sorted
+        .get(at.min(sorted.len().saturating_sub(1)))
+        .map_or(f64::NAN, |&value| millis(value))
 }
 
 fn millis(time: Nanos) -> f64 {
@@ -76,10 +87,16 @@ mod tests {
     #[test]
     fn fairness_is_one_for_equal_rates() {
         let results = |rates: &[usize]| {
-            let samples = rates.iter().map(|&count| Samples { latencies: vec![1_000_000; count], late: 0 });
+            let samples = rates.iter().map(|&count| Samples {
+                latencies: vec![1_000_000; count],
+                late: 0,
+            });
             Results::new(samples.collect(), Vec::new(), Vec::new(), SECOND)
         };
-        assert_eq!((results(&[5, 5]).fairness(), results(&[8, 0]).fairness()), (1.0, 0.5));
+        assert_eq!(
+            (results(&[5, 5]).fairness(), results(&[8, 0]).fairness()),
+            (1.0, 0.5)
+        );
         assert_eq!((results(&[3]).rate(), results(&[3]).p99_ms), (3.0, 1.0));
     }
 }

@@ -9,7 +9,11 @@ use crate::{
 };
 
 /// The server of most runs: the times that were measured for a token bucket.
-const USUAL: Server = Server { call: 10_000, key: 1_700, jitter: 0.2 };
+const USUAL: Server = Server {
+    call: 10_000,
+    key: 1_700,
+    jitter: 0.2,
+};
 
 /// The shortest round trip: loopback, with the time that a sleeping core takes to wake.
 const NEAR: Nanos = 50_000;
@@ -22,12 +26,22 @@ const MANY_CALLERS: usize = 2_048;
 
 /// Returns a process that asks during the whole run.
 fn client(callers: usize, route: Route) -> Client {
-    Client { callers, route, from: 0, until: Nanos::MAX }
+    Client {
+        callers,
+        route,
+        from: 0,
+        until: Nanos::MAX,
+    }
 }
 
 /// Returns a run for some seconds, of which the first one does not count.
 fn world(server: Server, clients: Vec<Client>, seconds: Nanos) -> World {
-    World { server, clients, from: SECOND, until: (1 + seconds) * SECOND }
+    World {
+        server,
+        clients,
+        from: SECOND,
+        until: (1 + seconds) * SECOND,
+    }
 }
 
 /// Returns the run of one process.
@@ -37,27 +51,50 @@ fn one(server: Server, callers: usize, route: Route) -> World {
 
 /// Returns processes at these distances, which begin a tenth of a second after one another.
 fn together(round_trips: &[Nanos], callers: usize) -> World {
-    let client = |(at, &far): (Nanos, &Nanos)| Client { from: at * SECOND / 10, ..client(callers, Route::new(far)) };
+    let client = |(at, &far): (Nanos, &Nanos)| Client {
+        from: at * SECOND / 10,
+        ..client(callers, Route::new(far))
+    };
     world(USUAL, (0..).zip(round_trips).map(client).collect(), 9)
 }
 
 /// Returns processes of which one more begins each second, and which end in the same order.
 fn coming_and_going() -> World {
-    let client =
-        |at| Client { from: at * SECOND, until: (PROCESSES + 1 + at) * SECOND, ..client(CALLERS, Route::new(MS)) };
-    World { server: USUAL, clients: (0..PROCESSES).map(client).collect(), from: 0, until: (2 * PROCESSES + 1) * SECOND }
+    let client = |at| Client {
+        from: at * SECOND,
+        until: (PROCESSES + 1 + at) * SECOND,
+        ..client(CALLERS, Route::new(MS))
+    };
+    World {
+        server: USUAL,
+        clients: (0..PROCESSES).map(client).collect(),
+        from: 0,
+        until: (2 * PROCESSES + 1) * SECOND,
+    }
 }
 
 /// Returns the run of a process whose round trip is 1 ms, then 40 ms, and 1 ms again.
 fn jumping(callers: usize) -> World {
     let round_trips = vec![(0, MS), (3 * SECOND, 40 * MS), (6 * SECOND, MS)];
-    let route = Route { round_trips, ..Route::new(MS) };
-    World { server: USUAL, clients: vec![client(callers, route)], from: 0, until: 9 * SECOND }
+    let route = Route {
+        round_trips,
+        ..Route::new(MS)
+    };
+    World {
+        server: USUAL,
+        clients: vec![client(callers, route)],
+        from: 0,
+        until: 9 * SECOND,
+    }
 }
 
 /// Returns a server that decides so many keys in a millisecond.
 fn server(keys_per_ms: Nanos) -> Server {
-    Server { call: 0, key: MS / keys_per_ms, jitter: 0.2 }
+    Server {
+        call: 0,
+        key: MS / keys_per_ms,
+        jitter: 0.2,
+    }
 }
 
 /// Returns the decisions per second that the processes could reach.
@@ -67,7 +104,12 @@ fn ideal(world: &World) -> f64 {
         let empty = client.route.round_trip(0) + world.server.call + world.server.key + CHECK;
         (client.callers as f64 * SECOND as f64 / empty as f64).min(SECOND as f64 / CHECK as f64)
     };
-    world.clients.iter().map(of).sum::<f64>().min(world.server.capacity())
+    world
+        .clients
+        .iter()
+        .map(of)
+        .sum::<f64>()
+        .min(world.server.capacity())
 }
 
 /// Returns every run with its title.
@@ -76,31 +118,78 @@ fn all() -> Vec<(String, World)> {
     let mut runs = Vec::new();
     for far in [NEAR, MS, 5 * MS, 20 * MS] {
         for callers in [64, 256, 1_024, 4_096] {
-            runs.push((format!("one, {} ms, {callers} callers", ms(far)), one(USUAL, callers, Route::new(far))));
+            runs.push((
+                format!("one, {} ms, {callers} callers", ms(far)),
+                one(USUAL, callers, Route::new(far)),
+            ));
         }
     }
-    for (far, callers) in [(NEAR, CALLERS), (NEAR, MANY_CALLERS), (MS, CALLERS), (MS, MANY_CALLERS), (20 * MS, CALLERS)]
-    {
+    for (far, callers) in [
+        (NEAR, CALLERS),
+        (NEAR, MANY_CALLERS),
+        (MS, CALLERS),
+        (MS, MANY_CALLERS),
+        (20 * MS, CALLERS),
+    ] {
         let processes = [far; PROCESSES as usize];
-        runs.push((format!("eight, {} ms, {callers} callers each", ms(far)), together(&processes, callers)));
+        runs.push((
+            format!("eight, {} ms, {callers} callers each", ms(far)),
+            together(&processes, callers),
+        ));
     }
     let mixed = [NEAR, NEAR, MS, MS, 5 * MS, 5 * MS, 20 * MS, 20 * MS];
-    runs.push((format!("eight, two each at 0.05, 1, 5 and 20 ms, {CALLERS} callers each"), together(&mixed, CALLERS)));
-    runs.push(("eight that begin and end, one each second, 1 ms".to_owned(), coming_and_going()));
+    runs.push((
+        format!("eight, two each at 0.05, 1, 5 and 20 ms, {CALLERS} callers each"),
+        together(&mixed, CALLERS),
+    ));
+    runs.push((
+        "eight that begin and end, one each second, 1 ms".to_owned(),
+        coming_and_going(),
+    ));
     for callers in [64, 1_024] {
-        runs.push((format!("one, 1 ms, 40 ms and 1 ms again, {callers} callers"), jumping(callers)));
+        runs.push((
+            format!("one, 1 ms, 40 ms and 1 ms again, {callers} callers"),
+            jumping(callers),
+        ));
     }
-    let stall = Some(Pulse { period: SECOND, length: 30 * MS });
+    let stall = Some(Pulse {
+        period: SECOND,
+        length: 30 * MS,
+    });
     for (title, route) in [
-        ("answers in bursts, each 5 ms", Route { bursts: Some(5 * MS), ..Route::new(MS) }),
-        ("a stall of 30 ms each second", Route { stall, ..Route::new(MS) }),
-        ("a jitter of 1 ms on average", Route { jitter: MS, ..Route::new(MS) }),
+        (
+            "answers in bursts, each 5 ms",
+            Route {
+                bursts: Some(5 * MS),
+                ..Route::new(MS)
+            },
+        ),
+        (
+            "a stall of 30 ms each second",
+            Route {
+                stall,
+                ..Route::new(MS)
+            },
+        ),
+        (
+            "a jitter of 1 ms on average",
+            Route {
+                jitter: MS,
+                ..Route::new(MS)
+            },
+        ),
     ] {
-        runs.push((format!("one, 1 ms, 1024 callers, {title}"), one(USUAL, 1_024, route)));
+        runs.push((
+            format!("one, 1 ms, 1024 callers, {title}"),
+            one(USUAL, 1_024, route),
+        ));
     }
     for keys_per_ms in [20, 200, 1_000] {
         for far in [NEAR, 5 * MS] {
-            let title = format!("one, {} ms, {CALLERS} callers, {keys_per_ms} keys in a ms", ms(far));
+            let title = format!(
+                "one, {} ms, {CALLERS} callers, {keys_per_ms} keys in a ms",
+                ms(far)
+            );
             runs.push((title, one(server(keys_per_ms), CALLERS, Route::new(far))));
         }
     }
@@ -117,7 +206,14 @@ pub(crate) fn print() {
         let ideal = ideal(&world);
         let results = world.run();
         let (rate, fairness) = (results.rate(), results.fairness());
-        let Results { wait_ms, wait_p99_ms, p50_ms, p99_ms, late, .. } = results;
+        let Results {
+            wait_ms,
+            wait_p99_ms,
+            p50_ms,
+            p99_ms,
+            late,
+            ..
+        } = results;
         println!(
             "| {title} | {:.1} k | {:.0} % | {fairness:.2} | {wait_ms:.2}, {wait_p99_ms:.2} | {p50_ms:.2}, {p99_ms:.2} | {:.2} % |",
             rate / 1e3,
@@ -140,14 +236,22 @@ mod tests {
     #[test]
     fn the_window_fills_a_far_line() {
         let (results, ideal) = many_callers(20 * MS);
-        assert!(results.rate() > 0.8 * ideal, "{} of {ideal}", results.rate());
+        assert!(
+            results.rate() > 0.8 * ideal,
+            "{} of {ideal}",
+            results.rate()
+        );
         assert!(results.late < 0.01, "late: {}", results.late);
     }
 
     #[test]
     fn the_window_keeps_the_wait_at_a_near_server_short() {
         let (results, ideal) = many_callers(NEAR);
-        assert!(results.rate() > 0.8 * ideal, "{} of {ideal}", results.rate());
+        assert!(
+            results.rate() > 0.8 * ideal,
+            "{} of {ideal}",
+            results.rate()
+        );
         assert!(results.wait_p99_ms < 3.0, "{} ms", results.wait_p99_ms);
     }
 
@@ -164,7 +268,12 @@ mod tests {
     fn eight_processes_at_one_distance_share_fairly_and_fill_the_server() {
         let results = together(&[MS; PROCESSES as usize], CALLERS).run();
         assert!(results.fairness() > 0.95, "fairness {}", results.fairness());
-        assert!(results.rate() > 0.9 * USUAL.capacity(), "{} of {}", results.rate(), USUAL.capacity());
+        assert!(
+            results.rate() > 0.9 * USUAL.capacity(),
+            "{} of {}",
+            results.rate(),
+            USUAL.capacity()
+        );
         assert!(results.late < 0.001, "late: {}", results.late);
     }
 
@@ -179,7 +288,10 @@ mod tests {
         let course = jumping(1_024).run().course;
         let sum = |part: &[usize]| part.iter().sum::<usize>() as f64 / part.len() as f64;
         let (before, after) = (sum(&course[50..150]), sum(&course[350..]));
-        assert!(after > 0.9 * before, "{after} after the jump, {before} before");
+        assert!(
+            after > 0.9 * before,
+            "{after} after the jump, {before} before"
+        );
     }
 
     #[test]

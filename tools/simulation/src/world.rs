@@ -38,7 +38,11 @@ enum Event {
     /// Callers of a process ask.
     Ask(usize, usize),
     /// A call reaches the server.
-    Call { process: usize, number: u64, keys: usize },
+    Call {
+        process: usize,
+        number: u64,
+        keys: usize,
+    },
     /// An answer reaches the process.
     Answer(usize, u64),
     /// Deadlines are looked at.
@@ -129,7 +133,11 @@ impl<'a> Run<'a> {
                 self.ask(now, at, callers);
             }
             Event::Ask(at, checks) => self.ask(now, at, checks),
-            Event::Call { process, number, keys } => {
+            Event::Call {
+                process,
+                number,
+                keys,
+            } => {
                 let wait = self.free_at.saturating_sub(now);
                 if now >= self.world.from {
                     self.waits.push(wait);
@@ -163,14 +171,25 @@ impl<'a> Run<'a> {
     fn send(&mut self, now: Nanos, at: usize) {
         while let Some(process) = &mut self.processes[at] {
             let number = self.next;
-            let Some(keys) = process.send(now, number) else { return };
+            let Some(keys) = process.send(now, number) else {
+                return;
+            };
             let arrival = process.to_server.arrival(now);
-            self.at(arrival, Event::Call { process: at, number, keys });
+            self.at(
+                arrival,
+                Event::Call {
+                    process: at,
+                    number,
+                    keys,
+                },
+            );
         }
     }
 
     fn answer(&mut self, now: Nanos, at: usize, number: u64) {
-        let Some(process) = &mut self.processes[at] else { return };
+        let Some(process) = &mut self.processes[at] else {
+            return;
+        };
         let answered = process.answer(now, number);
         let checks = answered.latencies.len();
         if now >= self.world.from {
@@ -185,7 +204,9 @@ impl<'a> Run<'a> {
 
     fn tick(&mut self, now: Nanos) {
         for at in 0..self.processes.len() {
-            let Some(process) = &mut self.processes[at] else { continue };
+            let Some(process) = &mut self.processes[at] else {
+                continue;
+            };
             let late = process.expire(now);
             if now >= self.world.from {
                 self.samples[at].late += late;

@@ -13,10 +13,22 @@ use crate::{
     workspace::Workspace,
 };
 
-const MACHETE: CargoTool = CargoTool { name: "cargo-machete", version: "0.9.2" };
-const HACK: CargoTool = CargoTool { name: "cargo-hack", version: "0.6.46" };
-const SEMVER_CHECKS: CargoTool = CargoTool { name: "cargo-semver-checks", version: "0.51.0" };
-const MINIMAL_VERSIONS: CargoTool = CargoTool { name: "cargo-minimal-versions", version: "0.1.38" };
+const MACHETE: CargoTool = CargoTool {
+    name: "cargo-machete",
+    version: "0.9.2",
+};
+const HACK: CargoTool = CargoTool {
+    name: "cargo-hack",
+    version: "0.6.46",
+};
+const SEMVER_CHECKS: CargoTool = CargoTool {
+    name: "cargo-semver-checks",
+    version: "0.51.0",
+};
+const MINIMAL_VERSIONS: CargoTool = CargoTool {
+    name: "cargo-minimal-versions",
+    version: "0.1.38",
+};
 
 /// The most features that are combined. All combinations of all crates would be several hundred.
 const DEPTH: &str = "2";
@@ -52,14 +64,24 @@ pub(super) fn dependencies(workspace: &Workspace) -> Result<(), Failure> {
 /// When a change breaks the interface and the version does not say so, or when the tool cannot be installed.
 pub(super) fn semver(workspace: &Workspace) -> Result<(), Failure> {
     let mut tags = Command::new("git");
-    tags.args(["tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname"]).current_dir(workspace.root());
+    tags.args([
+        "tag",
+        "--list",
+        "v*",
+        "--merged",
+        "HEAD",
+        "--sort=-version:refname",
+    ])
+    .current_dir(workspace.root());
     let tags = failure::output(&mut tags)?;
     let Some(newest) = tags.lines().next() else {
         eprintln!("there is no tag v…: the first release has no interface to compare with");
         return Ok(());
     };
     let mut check = workspace.tool(&SEMVER_CHECKS.provide(workspace.target())?);
-    check.args(["semver-checks", "--baseline-rev", newest]).args(packages(workspace));
+    check
+        .args(["semver-checks", "--baseline-rev", newest])
+        .args(packages(workspace));
     failure::run(check.env("CARGO_TARGET_DIR", target(workspace)))
 }
 
@@ -74,15 +96,26 @@ pub(super) fn msrv(workspace: &Workspace) -> Result<(), Failure> {
     let version = version.ok_or_else(|| Failure::new("no published crate has a `rust-version`"))?;
     let cargo = || {
         let mut cargo = Command::new("rustup");
-        cargo.args(["run", version, "cargo"]).current_dir(workspace.root());
+        cargo
+            .args(["run", version, "cargo"])
+            .current_dir(workspace.root());
         cargo
     };
     if !failure::succeeds(cargo().arg("--version")) {
         let mut install = Command::new("rustup");
-        failure::run(install.args(["toolchain", "install", version, "--profile", "minimal", "--no-self-update"]))?;
+        failure::run(install.args([
+            "toolchain",
+            "install",
+            version,
+            "--profile",
+            "minimal",
+            "--no-self-update",
+        ]))?;
     }
     let mut check = cargo();
-    check.args(["check", "--all-features", "--locked"]).args(packages(workspace));
+    check
+        .args(["check", "--all-features", "--locked"])
+        .args(packages(workspace));
     failure::run(check.env("CARGO_TARGET_DIR", target(workspace)))
 }
 
@@ -97,16 +130,28 @@ pub(super) fn minimal_versions(workspace: &Workspace) -> Result<(), Failure> {
     let hack = HACK.provide(workspace.target())?;
     let tool = MINIMAL_VERSIONS.provide(workspace.target())?;
     let mut check = workspace.tool(&tool);
-    check.args(["minimal-versions", "check", "--direct", "--ignore-private", "--workspace", "--all-features"]);
+    check.args([
+        "minimal-versions",
+        "check",
+        "--direct",
+        "--ignore-private",
+        "--workspace",
+        "--all-features",
+    ]);
     // The tool calls `cargo hack`.
     check.env("PATH", path_with(&hack)?);
     let tree = copied(workspace)?;
     // It takes the unpublished members away, and leaves the list of default members, which names them.
     let manifest = tree.join("Cargo.toml");
-    let broken = |error: io::Error| Failure::new(format!("cannot change {}: {error}", manifest.display()));
+    let broken =
+        |error: io::Error| Failure::new(format!("cannot change {}: {error}", manifest.display()));
     let text = fs::read_to_string(&manifest).map_err(broken)?;
     fs::write(&manifest, without_default_members(&text)).map_err(broken)?;
-    failure::run(check.current_dir(tree).env("CARGO_TARGET_DIR", target(workspace)))
+    failure::run(
+        check
+            .current_dir(tree)
+            .env("CARGO_TARGET_DIR", target(workspace)),
+    )
 }
 
 /// Compiles the published crates with each feature alone, with every pair, and with none. Warnings are errors.
@@ -116,8 +161,19 @@ pub(super) fn minimal_versions(workspace: &Workspace) -> Result<(), Failure> {
 /// When a set of features does not compile.
 pub(super) fn features(workspace: &Workspace) -> Result<(), Failure> {
     let mut check = workspace.tool(&HACK.provide(workspace.target())?);
-    check.args(["hack", "check", "--feature-powerset", "--depth", DEPTH, "--no-dev-deps"]).args(packages(workspace));
-    check.env("RUSTFLAGS", "-D warnings").env("CARGO_TARGET_DIR", target(workspace));
+    check
+        .args([
+            "hack",
+            "check",
+            "--feature-powerset",
+            "--depth",
+            DEPTH,
+            "--no-dev-deps",
+        ])
+        .args(packages(workspace));
+    check
+        .env("RUSTFLAGS", "-D warnings")
+        .env("CARGO_TARGET_DIR", target(workspace));
     failure::run(check.current_dir(copied(workspace)?))
 }
 
@@ -136,19 +192,29 @@ fn copied(workspace: &Workspace) -> Result<PathBuf, Failure> {
     let tree = workspace.target().join("release-checks/tree");
     let _ = fs::remove_dir_all(&tree);
     let mut checkout = Command::new("git");
-    checkout.args(["checkout-index", "--all"]).arg(format!("--prefix={}/", tree.display()));
+    checkout
+        .args(["checkout-index", "--all"])
+        .arg(format!("--prefix={}/", tree.display()));
     failure::run(checkout.current_dir(workspace.root()))?;
     Ok(tree)
 }
 
 /// Returns a manifest without its line `default-members`.
 fn without_default_members(manifest: &str) -> String {
-    manifest.split_inclusive('\n').filter(|line| !line.starts_with("default-members")).collect()
+    manifest
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with("default-members"))
+        .collect()
 }
 
 /// Returns the search path with the directory of a program at its front.
 fn path_with(program: &Path) -> Result<std::ffi::OsString, Failure> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let directories = program.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
-    env::join_paths(directories).map_err(|error| Failure::new(format!("PATH cannot be extended: {error}")))
+    let directories = program
+        .parent()
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(env::split_paths(&path));
+    env::join_paths(directories)
+        .map_err(|error| Failure::new(format!("PATH cannot be extended: {error}")))
 }

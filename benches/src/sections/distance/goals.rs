@@ -18,15 +18,21 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
     for trip in distances {
         let ms = trip.as_millis();
         let here = || cells.iter().filter(move |cells| cells.trip == trip);
-        let ratio = |cells: &Cells| cells.series[OURS].ratio(&cells.series[NAIVE], Flow::per_second);
+        let ratio =
+            |cells: &Cells| cells.series[OURS].ratio(&cells.series[NAIVE], Flow::per_second);
         let lowest = here().map(ratio).fold(f64::NAN, f64::min);
         findings.goal(
-            format!("{ms} ms away, decisions/s to the naive client, lowest of all numbers of callers"),
+            format!(
+                "{ms} ms away, decisions/s to the naive client, lowest of all numbers of callers"
+            ),
             Target::AtLeast(1.0),
             lowest,
             " ×",
         );
-        let limited: Vec<f64> = here().filter(|cells| is_server_limited(cells)).map(ratio).collect();
+        let limited: Vec<f64> = here()
+            .filter(|cells| is_server_limited(cells))
+            .map(ratio)
+            .collect();
         if let Some(lowest) = limited.into_iter().reduce(f64::min) {
             findings.goal(
                 format!("{ms} ms away, the same where the server limits the naive client"),
@@ -36,7 +42,9 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
             );
         }
         let offered = |cells: &Cells| cells.callers as f64 / trip.as_secs_f64();
-        let beyond = |cells: &Cells| cells.series[OURS].median(|flow| flow.p99_ms) - trip.as_secs_f64() * 1e3;
+        let beyond = |cells: &Cells| {
+            cells.series[OURS].median(|flow| flow.p99_ms) - trip.as_secs_f64() * 1e3
+        };
         let calm = here().filter(|cells| offered(cells) < 0.8 * capacity);
         if let Some(highest) = calm.map(beyond).reduce(f64::max) {
             findings.goal(
@@ -46,7 +54,9 @@ pub(super) fn add(findings: &mut Findings, cells: &[Cells], capacity: f64) {
                 " ms",
             );
         }
-        let fits = |cells: &&Cells| cells.callers as f64 / capacity + trip.as_secs_f64() < DEADLINE.as_secs_f64();
+        let fits = |cells: &&Cells| {
+            cells.callers as f64 / capacity + trip.as_secs_f64() < DEADLINE.as_secs_f64()
+        };
         let without = |cells: &Cells| 100.0 * cells.series[OURS].median(Flow::share_without);
         if let Some(highest) = here().filter(fits).map(without).reduce(f64::max) {
             findings.goal(

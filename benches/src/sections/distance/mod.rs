@@ -21,7 +21,10 @@ use crate::{
 };
 
 /// Sets a limit that is never used up.
-const PLENTY: Policy = Policy::token_bucket("plenty", Quota::per_second(1_000_000).with_burst(1_000_000_000));
+const PLENTY: Policy = Policy::token_bucket(
+    "plenty",
+    Quota::per_second(1_000_000).with_burst(1_000_000_000),
+);
 
 /// Sets the position of Tollgate in a round, and that of the naive client.
 const OURS: usize = 0;
@@ -35,12 +38,22 @@ struct Cells {
 }
 
 pub(crate) fn run(pace: &Pace) -> Findings {
-    let bench = Bench { runtime: crate::load::runtime(), server: Server::start(), cell: Cell::start() };
+    let bench = Bench {
+        runtime: crate::load::runtime(),
+        server: Server::start(),
+        cell: Cell::start(),
+    };
     let mut findings = Findings::default();
     let (lines, capacity) = bench.lines(pace);
-    let (trips, crowds): (&[u64], &[usize]) =
-        if pace.is_quick { (&[1, 20], &[64, 1_024]) } else { (&[1, 5, 20], &[64, 256, 1_024, 4_096]) };
-    let cells: Vec<Cells> = trips.iter().flat_map(|&ms| bench.at(pace, Duration::from_millis(ms), crowds)).collect();
+    let (trips, crowds): (&[u64], &[usize]) = if pace.is_quick {
+        (&[1, 20], &[64, 1_024])
+    } else {
+        (&[1, 5, 20], &[64, 256, 1_024, 4_096])
+    };
+    let cells: Vec<Cells> = trips
+        .iter()
+        .flat_map(|&ms| bench.at(pace, Duration::from_millis(ms), crowds))
+        .collect();
     goals::add(&mut findings, &cells, capacity);
     findings.tables.extend([table(&cells), lines]);
     findings
@@ -56,25 +69,54 @@ impl Bench {
     /// Measures all contestants through a line of this length.
     fn at(&self, pace: &Pace, trip: Duration, crowds: &[usize]) -> Vec<Cells> {
         let line = Line::start(self.server.port(), trip);
-        let cell_line = self.cell.as_ref().map(|server| Line::start(server.port(), trip));
+        let cell_line = self
+            .cell
+            .as_ref()
+            .map(|server| Line::start(server.port(), trip));
         let (ours, naive) = self.contestants(&line.url());
-        let cell = self.cell.as_ref().zip(cell_line.as_ref()).map(|(server, line)| {
-            let url = line.url();
-            let cell = Cell::on(Arc::clone(server), &url, vec![PLENTY_RATE], KEYS, Costs::one());
-            Arc::new(self.runtime.block_on(cell))
-        });
+        let cell = self
+            .cell
+            .as_ref()
+            .zip(cell_line.as_ref())
+            .map(|(server, line)| {
+                let url = line.url();
+                let cell = Cell::on(
+                    Arc::clone(server),
+                    &url,
+                    vec![PLENTY_RATE],
+                    KEYS,
+                    Costs::one(),
+                );
+                Arc::new(self.runtime.block_on(cell))
+            });
         // A turn has at least twenty round trips.
-        let rounds = Rounds { count: pace.load.count, turn: pace.load.turn.max(trip * 20) };
+        let rounds = Rounds {
+            count: pace.load.count,
+            turn: pace.load.turn.max(trip * 20),
+        };
         let turns = |&callers: &usize| {
-            let crowd = Crowd { callers, keys: KEYS };
+            let crowd = Crowd {
+                callers,
+                keys: KEYS,
+            };
             let mut cases = vec![
                 self.case("tollgate", &self.server, &ours, crowd, trip),
                 self.case("naive client", &self.server, &naive, crowd, trip),
             ];
             if let Some(cell) = &cell {
-                cases.push(self.case("redis-cell, shared connection", cell.server(), cell, crowd, trip));
+                cases.push(self.case(
+                    "redis-cell, shared connection",
+                    cell.server(),
+                    cell,
+                    crowd,
+                    trip,
+                ));
             }
-            Cells { trip, callers, series: alternate(rounds, cases) }
+            Cells {
+                trip,
+                callers,
+                series: alternate(rounds, cases),
+            }
         };
         crowds.iter().map(turns).collect()
     }
@@ -98,7 +140,9 @@ impl Bench {
         trip: Duration,
     ) -> Case<'a, Flow> {
         let before = trip * 5 + Duration::from_millis(20);
-        Case::new(name, move |time| steady::run(&self.runtime, server, decide, crowd, before, time))
+        Case::new(name, move |time| {
+            steady::run(&self.runtime, server, decide, crowd, before, time)
+        })
     }
 
     /// Compares the delay line and the fault proxy, both without a delay, with a direct connection. Returns the decisions
@@ -106,13 +150,32 @@ impl Bench {
     fn lines(&self, pace: &Pace) -> (Table, f64) {
         let line = Line::start(self.server.port(), Duration::ZERO);
         let proxy = Proxy::start(([127, 0, 0, 1], self.server.port()).into());
-        let ways = [("direct", self.server.url()), ("delay line", line.url()), ("fault proxy", proxy.url())];
+        let ways = [
+            ("direct", self.server.url()),
+            ("delay line", line.url()),
+            ("fault proxy", proxy.url()),
+        ];
         let contestants = ways.map(|(name, url)| (name, self.contestants(&url)));
-        let crowd = Crowd { callers: 256, keys: KEYS };
+        let crowd = Crowd {
+            callers: 256,
+            keys: KEYS,
+        };
         let mut cases = Vec::new();
         for (name, (ours, naive)) in &contestants {
-            cases.push(self.case(&format!("tollgate, {name}"), &self.server, ours, crowd, Duration::ZERO));
-            cases.push(self.case(&format!("naive client, {name}"), &self.server, naive, crowd, Duration::ZERO));
+            cases.push(self.case(
+                &format!("tollgate, {name}"),
+                &self.server,
+                ours,
+                crowd,
+                Duration::ZERO,
+            ));
+            cases.push(self.case(
+                &format!("naive client, {name}"),
+                &self.server,
+                naive,
+                crowd,
+                Duration::ZERO,
+            ));
         }
         let series = alternate(pace.load, cases);
         let mut table = Table::new(
@@ -158,7 +221,12 @@ fn table(cells: &[Cells]) -> Table {
             "server busy",
         ],
     );
-    for Cells { trip, callers, series } in cells {
+    for Cells {
+        trip,
+        callers,
+        series,
+    } in cells
+    {
         for one in series {
             table.row([
                 trip.as_millis().to_string(),

@@ -7,7 +7,9 @@ use std::{
 
 use clap::Args;
 use serde::Serialize;
-use tollgate_rules::{Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet, RuleWarning, RuleWarningKind};
+use tollgate_rules::{
+    Compat, RuleError, RuleErrorKind, RuleErrors, RuleSet, RuleWarning, RuleWarningKind,
+};
 
 use crate::{
     failure,
@@ -87,16 +89,23 @@ struct Problem {
 
 impl Check {
     pub(crate) fn run(&self, format: Format) -> Report {
-        let checked = Checked { files: self.files.iter().map(|path| self.check(path)).collect() };
+        let checked = Checked {
+            files: self.files.iter().map(|path| self.check(path)).collect(),
+        };
         let has = |test: fn(&FileReport) -> bool| checked.files.iter().any(test);
         let status = if has(|file| file.is_unreadable) {
             failure::STATUS
-        } else if has(|file| !file.is_valid) || (self.deny_warnings && has(|file| !file.warnings.is_empty())) {
+        } else if has(|file| !file.is_valid)
+            || (self.deny_warnings && has(|file| !file.warnings.is_empty()))
+        {
             1
         } else {
             0
         };
-        Report::new(format, &checked, || checked.files.iter().map(FileReport::text).collect()).with_status(status)
+        Report::new(format, &checked, || {
+            checked.files.iter().map(FileReport::text).collect()
+        })
+        .with_status(status)
     }
 
     fn check(&self, path: &Path) -> FileReport {
@@ -107,13 +116,21 @@ impl Check {
     }
 
     fn accepted(&self, path: &Path, set: &RuleSet) -> FileReport {
-        let (quirks, warnings): (Vec<_>, Vec<_>) =
-            set.warnings().into_iter().partition(|warning| warning.kind() == RuleWarningKind::Quirk);
+        let (quirks, warnings): (Vec<_>, Vec<_>) = set
+            .warnings()
+            .into_iter()
+            .partition(|warning| warning.kind() == RuleWarningKind::Quirk);
         let mut quirks: Vec<_> = quirks.iter().map(Problem::from).collect();
         if set.compat() == Compat::Envoy {
             // What native mode refuses is a quirk too.
             let native = self.rules.builder().force_compat(Compat::Native).load(path);
-            quirks.extend(native.err().iter().flat_map(RuleErrors::iter).map(Problem::from));
+            quirks.extend(
+                native
+                    .err()
+                    .iter()
+                    .flat_map(RuleErrors::iter)
+                    .map(Problem::from),
+            );
         }
         FileReport {
             path: path.to_owned(),
@@ -132,7 +149,13 @@ impl Check {
 
     fn refused(&self, path: &Path, errors: &RuleErrors) -> FileReport {
         let is_unreadable = errors.iter().any(|error| error.kind() == RuleErrorKind::Io);
-        let is_valid_in_envoy = !is_unreadable && self.rules.builder().force_compat(Compat::Envoy).load(path).is_ok();
+        let is_valid_in_envoy = !is_unreadable
+            && self
+                .rules
+                .builder()
+                .force_compat(Compat::Envoy)
+                .load(path)
+                .is_ok();
         FileReport {
             path: path.to_owned(),
             is_valid: false,
@@ -181,7 +204,11 @@ impl FileReport {
     fn text(&self) -> String {
         let mut text = String::new();
         // Writing to memory cannot fail.
-        for (word, problems) in [("error", &self.errors), ("warning", &self.warnings), ("quirk", &self.quirks)] {
+        for (word, problems) in [
+            ("error", &self.errors),
+            ("warning", &self.warnings),
+            ("quirk", &self.quirks),
+        ] {
             for problem in problems {
                 let _ = writeln!(text, "{word}: {}", problem.shown);
             }
@@ -191,7 +218,10 @@ impl FileReport {
             let _ = writeln!(text, "error: {path}: and {} more", self.more_errors);
         }
         if self.is_valid_in_envoy {
-            let _ = writeln!(text, "note: {path}: the mode envoy accepts these rules: --compat envoy");
+            let _ = writeln!(
+                text,
+                "note: {path}: the mode envoy accepts these rules: --compat envoy"
+            );
         }
         let _ = match self.compat {
             Some(mode) => writeln!(
@@ -200,12 +230,20 @@ impl FileReport {
                 counted(self.rules, "rule"),
                 counted(self.domains, "domain")
             ),
-            None => writeln!(text, "{path}: {}", counted(self.errors.len() + self.more_errors, "mistake")),
+            None => writeln!(
+                text,
+                "{path}: {}",
+                counted(self.errors.len() + self.more_errors, "mistake")
+            ),
         };
         text
     }
 }
 
 fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
 }

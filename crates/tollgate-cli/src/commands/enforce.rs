@@ -59,7 +59,9 @@ impl Enforce {
                 if is_change {
                     set_share(&mut server, name, self.share).await?;
                     published.shares.remove(name);
-                    published.shares.extend(self.share.map(|share| (name.clone(), format!("{share}%"))));
+                    published
+                        .shares
+                        .extend(self.share.map(|share| (name.clone(), format!("{share}%"))));
                 }
             }
             Ok(published)
@@ -71,7 +73,10 @@ impl Enforce {
             Some(name) => vec![published.limiter(name)],
             None => published.limiters(),
         };
-        let enforced = Enforced { limiters, warnings: published.warnings };
+        let enforced = Enforced {
+            limiters,
+            warnings: published.warnings,
+        };
         Ok(Report::new(format, &enforced, || enforced.text(self)))
     }
 
@@ -79,8 +84,16 @@ impl Enforce {
     fn check(&self, published: &Published, name: &str) -> Result<(), Failure> {
         let limiter = published.limiter(name);
         if limiter.policies.is_empty() && !(self.share.is_none() && limiter.operator.is_some()) {
-            let names: Vec<_> = published.limiters().iter().map(|limiter| shown(&limiter.limiter)).collect();
-            let names = if names.is_empty() { "none are".to_owned() } else { format!("expected {}", names.join(", ")) };
+            let names: Vec<_> = published
+                .limiters()
+                .iter()
+                .map(|limiter| shown(&limiter.limiter))
+                .collect();
+            let names = if names.is_empty() {
+                "none are".to_owned()
+            } else {
+                format!("expected {}", names.join(", "))
+            };
             let prefix = self.redis.prefix();
             return Err(Failure::new(format_args!(
                 "no limiter {} is published under the prefix {prefix}, {names}",
@@ -102,17 +115,27 @@ impl Enforced {
         match (&self.limiters[..], command.share, command.clear) {
             ([limiter], Some(share), _) => {
                 let (name, now) = (shown(&limiter.limiter), limiter.enforced());
-                format!("{name} is enforced for {share}% of the keys within three seconds, it was for {now}\n")
+                format!(
+                    "{name} is enforced for {share}% of the keys within three seconds, it was for {now}\n"
+                )
             }
             ([limiter], None, true) => {
                 let name = shown(&limiter.limiter);
                 format!("the share of {name} in the code is in force again within three seconds\n")
             }
-            ([], ..) => format!("no limiters are published under the prefix {}\n", command.redis.prefix()),
+            ([], ..) => format!(
+                "no limiters are published under the prefix {}\n",
+                command.redis.prefix()
+            ),
             (limiters, ..) => {
                 let mut table = Table::new(["limiter", "enforced", "operator", "policies"]);
                 for of in limiters {
-                    table.row([shown(&of.limiter), of.enforced(), of.operator(), of.policies()]);
+                    table.row([
+                        shown(&of.limiter),
+                        of.enforced(),
+                        of.operator(),
+                        of.policies(),
+                    ]);
                 }
                 table.text()
             }
@@ -122,6 +145,10 @@ impl Enforced {
 
 /// Reads a share such as `25%`. The sign may be left out.
 fn share(text: &str) -> Result<u8, Error> {
-    let share = if text.ends_with('%') { text.to_owned() } else { format!("{text}%") };
+    let share = if text.ends_with('%') {
+        text.to_owned()
+    } else {
+        format!("{text}%")
+    };
     Ok(share.parse::<Enforcement>()?.percent())
 }

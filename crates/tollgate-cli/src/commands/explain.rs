@@ -5,7 +5,8 @@ use std::{fmt::Write as _, path::PathBuf};
 use clap::Args;
 use serde::Serialize;
 use tollgate_rules::{
-    AttemptOutcome, Descriptor, Explanation, LevelTrace, Limit, MatchedBy, Planned, Rule, RuleSet, Treatment,
+    AttemptOutcome, Descriptor, Explanation, LevelTrace, Limit, MatchedBy, Planned, Rule, RuleSet,
+    Treatment,
 };
 
 use crate::{
@@ -99,13 +100,23 @@ impl Explain {
         let domain = rules::domain(&set, self.domain.as_deref())?;
         let descriptors = descriptors(&self.entries)?;
         let plan = set.plan(domain, &descriptors, 1).map_err(Failure::new)?;
-        let reports = descriptors.iter().zip(plan.iter()).map(|(descriptor, planned)| {
-            let explanation = set.explain(domain, descriptor);
-            DescriptorReport::new(&set, domain, descriptor, &explanation, planned)
-        });
-        let explained = Explained { domain, descriptors: reports.collect() };
+        let reports = descriptors
+            .iter()
+            .zip(plan.iter())
+            .map(|(descriptor, planned)| {
+                let explanation = set.explain(domain, descriptor);
+                DescriptorReport::new(&set, domain, descriptor, &explanation, planned)
+            });
+        let explained = Explained {
+            domain,
+            descriptors: reports.collect(),
+        };
         Ok(Report::new(format, &explained, || {
-            let texts: Vec<_> = explained.descriptors.iter().map(DescriptorReport::text).collect();
+            let texts: Vec<_> = explained
+                .descriptors
+                .iter()
+                .map(DescriptorReport::text)
+                .collect();
             texts.join("\n")
         }))
     }
@@ -119,11 +130,17 @@ pub(crate) fn descriptors(entries: &[String]) -> Result<Vec<Descriptor<'_>>, Fai
         for entry in entries {
             match entry.split_once('=') {
                 Some((key, value)) if !key.is_empty() => descriptor.push(key, value),
-                _ => return Err(Failure::new(format_args!("entry {entry:?} must have the form KEY=VALUE"))),
+                _ => {
+                    return Err(Failure::new(format_args!(
+                        "entry {entry:?} must have the form KEY=VALUE"
+                    )));
+                }
             }
         }
         if descriptor.entries().is_empty() {
-            return Err(Failure::new("a descriptor must have an entry before and after each +"));
+            return Err(Failure::new(
+                "a descriptor must have an entry before and after each +",
+            ));
         }
         descriptors.push(descriptor);
     }
@@ -150,7 +167,9 @@ impl DescriptorReport {
                 _ => "not_limited",
             },
             rule: planned.found().map(|found| RuleReport::from(found.rule())),
-            key: set.find(domain, descriptor).map(|found| found.key().encoded().to_owned()),
+            key: set
+                .find(domain, descriptor)
+                .map(|found| found.key().encoded().to_owned()),
             trace: explanation.to_string(),
         }
     }
@@ -162,7 +181,9 @@ impl DescriptorReport {
             text.push_str("not applied, because the network of the client is allowed\n");
         }
         if self.treatment == "network_denied" {
-            text.push_str("not applied, because the network of the client is denied, and so is the request\n");
+            text.push_str(
+                "not applied, because the network of the client is denied, and so is the request\n",
+            );
         }
         if self.treatment == "replaced" {
             text.push_str("not applied, because another limit of the request replaces it\n");
@@ -170,7 +191,11 @@ impl DescriptorReport {
         let policies = self.rule.iter().flat_map(|rule| &rule.policies);
         for policy in policies {
             let leased = if policy.is_leased { " leased" } else { "" };
-            let _ = writeln!(text, "policy {}: {} {}{leased}", policy.name, policy.algorithm, policy.quota);
+            let _ = writeln!(
+                text,
+                "policy {}: {} {}{leased}",
+                policy.name, policy.algorithm, policy.quota
+            );
         }
         if let (Some(key), true) = (&self.key, self.treatment == "charged") {
             let _ = writeln!(text, "counter key {key}");
@@ -196,7 +221,11 @@ impl From<&LevelTrace> for LevelReport {
                 _ => "not_tried",
             },
         });
-        Self { key: level.key().to_owned(), value: level.value().to_owned(), attempts: attempts.collect() }
+        Self {
+            key: level.key().to_owned(),
+            value: level.value().to_owned(),
+            attempts: attempts.collect(),
+        }
     }
 }
 

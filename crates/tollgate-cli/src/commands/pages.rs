@@ -32,13 +32,16 @@ pub(crate) struct Completions {
 
 impl Man {
     pub(crate) fn run(&self, definition: clap::Command) -> Result<Report, Failure> {
-        let failed = |error: io::Error| Failure::new(format_args!("cannot write the man pages: {error}"));
+        let failed =
+            |error: io::Error| Failure::new(format_args!("cannot write the man pages: {error}"));
         if let Some(directory) = &self.directory {
             clap_mangen::generate_to(definition, directory).map_err(failed)?;
             return Ok(Report::of_text(String::new()));
         }
         let mut page = Vec::new();
-        clap_mangen::Man::new(definition).render(&mut page).map_err(failed)?;
+        clap_mangen::Man::new(definition)
+            .render(&mut page)
+            .map_err(failed)?;
         Ok(Report::of_text(String::from_utf8_lossy(&page).into_owned()))
     }
 }

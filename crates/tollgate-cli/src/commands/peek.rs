@@ -64,8 +64,12 @@ impl Peek {
 
     /// Returns a line for each state: when the cost fits.
     fn waits(&self, states: &[StateEntry]) -> String {
-        let Some(cost) = self.cost else { return String::new() };
-        let line = |state: &StateEntry| format!("{cost} units of {} fit {}\n", state.policy, state.fits_in());
+        let Some(cost) = self.cost else {
+            return String::new();
+        };
+        let line = |state: &StateEntry| {
+            format!("{cost} units of {} fit {}\n", state.policy, state.fits_in())
+        };
         states.iter().map(line).collect()
     }
 }

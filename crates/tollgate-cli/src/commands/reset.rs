@@ -59,18 +59,34 @@ impl Reset {
             if !self.dry_run {
                 for state in &states {
                     // One command for each, because a cluster takes no keys of several slots.
-                    let _: u64 = server.command(redis::cmd("DEL").arg(&state.redis_key)).await?;
+                    let _: u64 = server
+                        .command(redis::cmd("DEL").arg(&state.redis_key))
+                        .await?;
                 }
             }
             Ok(states)
         })?;
         // No denial outlasts the state that it was made of.
-        let longest_ms = states.iter().map(|state| state.expires_ms).max().unwrap_or(0);
-        let denied_ms = longest_ms.min(u64::try_from(self.deny_cache_cap.as_millis()).unwrap_or(u64::MAX));
-        let removed = Removed { is_dry_run: self.dry_run, denied_ms, states };
+        let longest_ms = states
+            .iter()
+            .map(|state| state.expires_ms)
+            .max()
+            .unwrap_or(0);
+        let denied_ms =
+            longest_ms.min(u64::try_from(self.deny_cache_cap.as_millis()).unwrap_or(u64::MAX));
+        let removed = Removed {
+            is_dry_run: self.dry_run,
+            denied_ms,
+            states,
+        };
         Ok(Report::new(format, &removed, || {
-            let word = if removed.is_dry_run { "would remove" } else { "removed" };
-            let line = |state: &StateEntry| format!("{word} {}, {} spent\n", state.redis_key, state.spent);
+            let word = if removed.is_dry_run {
+                "would remove"
+            } else {
+                "removed"
+            };
+            let line =
+                |state: &StateEntry| format!("{word} {}, {} spent\n", state.redis_key, state.spent);
             match &removed.states[..] {
                 [] => "nothing is spent\n".to_owned(),
                 states => states.iter().map(line).collect::<String>() + &removed.note(),

@@ -75,14 +75,25 @@ impl Simulate {
         let set = self.rules.load(&self.file)?;
         let domain = rules::domain(&set, self.domain.as_deref())?.to_owned();
         let source = self.source(&set, &domain)?;
-        let aliases = self.fields.iter().map(|field| alias(field)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(percent) = self.suggest.filter(|percent| !(0.0..=100.0).contains(percent)) {
-            return Err(Failure::new(format_args!("--suggest must be 0 to 100 percent, got {percent}")));
+        let aliases = self
+            .fields
+            .iter()
+            .map(|field| alias(field))
+            .collect::<Result<Vec<_>, _>>()?;
+        if let Some(percent) = self
+            .suggest
+            .filter(|percent| !(0.0..=100.0).contains(percent))
+        {
+            return Err(Failure::new(format_args!(
+                "--suggest must be 0 to 100 percent, got {percent}"
+            )));
         }
         let trace = Trace::new(open(&self.trace)?, self.trace_format, aliases);
         let simulator = Simulator::new(set, &domain, source, self.suggest.is_some());
         // The store is in the process, so that nothing waits.
-        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(Failure::new)?;
         runtime.block_on(self.simulate(simulator, trace, format))
     }
 
@@ -92,7 +103,8 @@ impl Simulate {
         trace: Trace<impl BufRead>,
         format: Format,
     ) -> Result<Report, Failure> {
-        let unreadable = |error: io::Error| Failure::new(format_args!("{}: {error}", self.trace.display()));
+        let unreadable =
+            |error: io::Error| Failure::new(format_args!("{}: {error}", self.trace.display()));
         let mut requests = Sorter::new(trace);
         let mut has_requests = false;
         for request in requests.by_ref() {
@@ -107,17 +119,26 @@ impl Simulate {
             }
             return Err(Failure::new(message));
         }
-        let report = SimulationReport::new(&simulator, skipped, requests.late(), self.suggest).await?;
+        let report =
+            SimulationReport::new(&simulator, skipped, requests.late(), self.suggest).await?;
         if let Some(path) = &self.svg {
-            fs::write(path, plot(&simulator))
-                .map_err(|error| Failure::new(format_args!("{}: cannot write the plot: {error}", path.display())))?;
+            fs::write(path, plot(&simulator)).map_err(|error| {
+                Failure::new(format_args!(
+                    "{}: cannot write the plot: {error}",
+                    path.display()
+                ))
+            })?;
         }
         Ok(Report::new(format, &report, || report.text()))
     }
 
     fn source(&self, set: &RuleSet, domain: &str) -> Result<Source, Failure> {
         if !self.descriptors.is_empty() {
-            let templates = self.descriptors.iter().map(|text| Template::parse(text)).collect::<Result<_, _>>()?;
+            let templates = self
+                .descriptors
+                .iter()
+                .map(|text| Template::parse(text))
+                .collect::<Result<_, _>>()?;
             return Ok(Source::Templates(templates));
         }
         match set.descriptors(domain) {
@@ -132,10 +153,13 @@ impl Simulate {
 
 fn alias(text: &str) -> Result<Alias, Failure> {
     match text.split_once('=') {
-        Some((field, column)) if !field.is_empty() && !column.is_empty() => {
-            Ok(Alias { field: field.to_owned(), column: column.to_owned() })
-        }
-        _ => Err(Failure::new(format_args!("--field {text:?} must have the form FIELD=COLUMN"))),
+        Some((field, column)) if !field.is_empty() && !column.is_empty() => Ok(Alias {
+            field: field.to_owned(),
+            column: column.to_owned(),
+        }),
+        _ => Err(Failure::new(format_args!(
+            "--field {text:?} must have the form FIELD=COLUMN"
+        ))),
     }
 }
 
@@ -149,10 +173,16 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
             io::ErrorKind::PermissionDenied => "the permission is missing".to_owned(),
             _ => error.to_string(),
         };
-        Failure::new(format_args!("{}: cannot read the trace: {reason}", path.display()))
+        Failure::new(format_args!(
+            "{}: cannot read the trace: {reason}",
+            path.display()
+        ))
     })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(Failure::new(format_args!("{}: expected a trace, got a directory", path.display())));
+        return Err(Failure::new(format_args!(
+            "{}: expected a trace, got a directory",
+            path.display()
+        )));
     }
     Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
 }

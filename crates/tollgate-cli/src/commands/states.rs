@@ -12,13 +12,27 @@ pub(super) fn state_table(states: &[StateEntry]) -> String {
         }
         return table.text();
     }
-    let mut table = Table::new([">spent", ">left", ">spent %", "fresh in", "key", "policy", "algorithm", "quota"]);
+    let mut table = Table::new([
+        ">spent",
+        ">left",
+        ">spent %",
+        "fresh in",
+        "key",
+        "policy",
+        "algorithm",
+        "quota",
+    ]);
     states.iter().for_each(|state| table.row(state.cells()));
     table.text()
 }
 
 /// Runs a command that waits for a server.
-pub(super) fn run_async<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::new)?;
+pub(super) fn run_async<T>(
+    command: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::new)?;
     runtime.block_on(command)
 }

@@ -14,8 +14,12 @@ use super::states::{run_async, state_table};
 use crate::{
     failure::Failure,
     output::{Format, Report},
-    redis::{LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted},
-    watch::{self, Collector, EndpointOptions, First, NameOptions, Names, Order, Pace, Plain, Screen},
+    redis::{
+        LimitOptions, Limits, RedisOptions, Scan, ScanOptions, ScanReport, StateEntry, Wanted,
+    },
+    watch::{
+        self, Collector, EndpointOptions, First, NameOptions, Names, Order, Pace, Plain, Screen,
+    },
 };
 
 /// Watches the limits: what each policy spends, the keys with the most use, and the state of the store.
@@ -104,7 +108,9 @@ struct Topped {
 impl Top {
     pub(crate) fn run(&self, format: Format) -> Result<Report, Failure> {
         if self.by == Order::Share && !self.redis.is_named() {
-            return Err(Failure::new("--by share needs the limits and what is spent, expected --redis <URL>"));
+            return Err(Failure::new(
+                "--by share needs the limits and what is spent, expected --redis <URL>",
+            ));
         }
         self.check_sources()?;
         let limits = self.limits.load()?;
@@ -149,18 +155,27 @@ impl Top {
         } else if self.once {
             Ok(Manner::Figures)
         } else {
-            Err(Failure::new("--metrics and --denied need a terminal, --plain or --once"))
+            Err(Failure::new(
+                "--metrics and --denied need a terminal, --plain or --once",
+            ))
         }
     }
 
-    fn print_once(&self, format: Format, mut limits: Limits, names: &Names) -> Result<Report, Failure> {
+    fn print_once(
+        &self,
+        format: Format,
+        mut limits: Limits,
+        names: &Names,
+    ) -> Result<Report, Failure> {
         let mut first = First::new(self.number, self.by);
         let scan = run_async(async {
             let mut server = limits.connect(&self.redis).await?;
             if self.by == Order::Share {
                 limits.require("--by share", server.prefix())?;
             }
-            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, |state| first.add(state)).await
+            Scan::new(&mut server, &limits)
+                .run(&self.scan, &Wanted::All, |state| first.add(state))
+                .await
         })?;
         let mut states = first.take();
         states.iter_mut().for_each(|state| names.apply(state));
@@ -181,8 +196,18 @@ impl Top {
         open: impl FnOnce() -> io::Result<V>,
     ) -> Result<Report, Failure> {
         let first = First::new(self.number, self.by);
-        let collector = Collector::new(&self.redis, limits, &self.scan, &self.endpoints, names, first)?;
-        let pace = Pace { interval: self.interval, refreshes };
+        let collector = Collector::new(
+            &self.redis,
+            limits,
+            &self.scan,
+            &self.endpoints,
+            names,
+            first,
+        )?;
+        let pace = Pace {
+            interval: self.interval,
+            refreshes,
+        };
         run_async(watch::run(collector, pace, open))?;
         Ok(Report::of_text(String::new()))
     }
@@ -197,7 +222,11 @@ fn interval(text: &str) -> Result<Duration, String> {
         "h" => Some(3_600),
         _ => None,
     };
-    let seconds = digits.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    let seconds = digits
+        .parse::<u64>()
+        .ok()
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(unit));
     match seconds.filter(|seconds| (1..=3_600).contains(seconds)) {
         Some(seconds) => Ok(Duration::from_secs(seconds)),
         None => Err("expected 1s to 1h, such as 2, 2s or 1m".to_owned()),
@@ -210,11 +239,35 @@ mod tests {
 
     #[test]
     fn an_interval_is_a_number_of_seconds_or_has_its_unit() {
-        for (text, seconds) in [("1", 1), ("1s", 1), ("10s", 10), ("2m", 120), ("1h", 3_600), ("3600", 3_600)] {
+        for (text, seconds) in [
+            ("1", 1),
+            ("1s", 1),
+            ("10s", 10),
+            ("2m", 120),
+            ("1h", 3_600),
+            ("3600", 3_600),
+        ] {
             assert_eq!(interval(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "s", "0", "0s", "3601", "2h", "-1", "1.5", "1 s", "1ms", "1S", "99999999999999999999h"] {
-            assert_eq!(interval(text), Err("expected 1s to 1h, such as 2, 2s or 1m".to_owned()), "{text}");
+        for text in [
+            "",
+            "s",
+            "0",
+            "0s",
+            "3601",
+            "2h",
+            "-1",
+            "1.5",
+            "1 s",
+            "1ms",
+            "1S",
+            "99999999999999999999h",
+        ] {
+            assert_eq!(
+                interval(text),
+                Err("expected 1s to 1h, such as 2, 2s or 1m".to_owned()),
+                "{text}"
+            );
         }
     }
 }

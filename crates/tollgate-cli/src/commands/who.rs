@@ -63,18 +63,28 @@ impl Who {
                     }
                 }
             };
-            Scan::new(&mut server, &limits).run(&self.scan, &Wanted::All, visit).await
+            Scan::new(&mut server, &limits)
+                .run(&self.scan, &Wanted::All, visit)
+                .await
         })?;
         states.sort_by(|a, b| a.redis_key.cmp(&b.redis_key));
         states.dedup_by(|a, b| a.redis_key == b.redis_key);
-        let report = Limited { scan, limited, states };
+        let report = Limited {
+            scan,
+            limited,
+            states,
+        };
         Ok(Report::new(format, &report, || report.text()))
     }
 }
 
 impl Limited {
     fn text(&self) -> String {
-        let mut text = if self.states.is_empty() { String::new() } else { state_table(&self.states) };
+        let mut text = if self.states.is_empty() {
+            String::new()
+        } else {
+            state_table(&self.states)
+        };
         // Writing to memory cannot fail.
         let _ = writeln!(text, "{} limited, of {}", self.limited, self.scan.line());
         text

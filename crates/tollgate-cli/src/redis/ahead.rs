@@ -7,25 +7,43 @@ use super::{entry::StateEntry, server::Server};
 use crate::failure::Failure;
 
 /// Sets the time after which `cost` units fit each state whose quota is known.
-pub(crate) async fn look_ahead(server: &mut Server, states: &mut [StateEntry], cost: u64) -> Result<(), Failure> {
+pub(crate) async fn look_ahead(
+    server: &mut Server,
+    states: &mut [StateEntry],
+    cost: u64,
+) -> Result<(), Failure> {
     for state in states {
-        let Some(quota) = &state.known_quota else { continue };
+        let Some(quota) = &state.known_quota else {
+            continue;
+        };
         let (stored, now_us) = state.reading.stored();
         state.fits_after_us = match (stored, quota.burst().checked_sub(cost)) {
             (StoredState::SlidingLog { .. }, Some(room)) => {
                 // The cost fits when the unit behind those that may be inside has left. It is absent when fewer are inside.
-                let entry: Value = server.command(redis::cmd("LINDEX").arg(&state.redis_key).arg(room)).await?;
+                let entry: Value = server
+                    .command(redis::cmd("LINDEX").arg(&state.redis_key).arg(room))
+                    .await?;
                 let leaves_us = match &entry {
-                    Value::BulkString(entry) => {
-                        entry.first_chunk::<8>().map_or(0, |at_us| f64::from_le_bytes(*at_us) as u64)
-                    }
+                    Value::BulkString(entry) => entry
+                        .first_chunk::<8>()
+                        .map_or(0, |at_us| f64::from_le_bytes(*at_us) as u64),
                     _ => 0,
                 };
                 let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-                let fits_us = if leaves_us > 0 { leaves_us.saturating_add(period_us) } else { 0 };
-                Some(if cost > 0 { fits_us.saturating_sub(now_us) } else { 0 })
+                let fits_us = if leaves_us > 0 {
+                    leaves_us.saturating_add(period_us)
+                } else {
+                    0
+                };
+                Some(if cost > 0 {
+                    fits_us.saturating_sub(now_us)
+                } else {
+                    0
+                })
             }
-            _ => stored.fits_after(now_us, cost, quota).and_then(|wait| u64::try_from(wait.as_micros()).ok()),
+            _ => stored
+                .fits_after(now_us, cost, quota)
+                .and_then(|wait| u64::try_from(wait.as_micros()).ok()),
         };
     }
     Ok(())

@@ -62,14 +62,21 @@ impl StateEntry {
     /// Shows another name in the place of the key.
     pub(crate) fn rename(&mut self, name: String) {
         // The Redis key has the outermost level in braces and the inner ones behind.
-        let (outermost, inner) = self.subject.split_at(self.subject.find('>').unwrap_or(self.subject.len()));
-        self.redis_key = self.redis_key.replacen(&format!("{{{outermost}}}{inner}:"), &format!("{{{name}}}:"), 1);
+        let (outermost, inner) = self
+            .subject
+            .split_at(self.subject.find('>').unwrap_or(self.subject.len()));
+        self.redis_key = self.redis_key.replacen(
+            &format!("{{{outermost}}}{inner}:"),
+            &format!("{{{name}}}:"),
+            1,
+        );
         self.subject = name;
     }
 
     /// Returns the share of the limit that is spent, when the limit is known.
     pub(crate) fn share(&self) -> Option<f64> {
-        self.limit.map(|limit| self.spent as f64 / limit.max(1) as f64)
+        self.limit
+            .map(|limit| self.spent as f64 / limit.max(1) as f64)
     }
 
     /// Returns whether a request is denied now. `false` when the limit is not known.
@@ -91,8 +98,13 @@ impl StateEntry {
         match (self.fits_after_us, self.limit) {
             (Some(0), _) => "now".to_owned(),
             // Rounded up: a request that comes at that time is admitted.
-            (Some(wait_us), _) if wait_us < 60_000_000 => format!("in {:.3} s", wait_us.div_ceil(1_000) as f64 / 1e3),
-            (Some(wait_us), _) => format!("in {}", span(Duration::from_secs(wait_us.div_ceil(1_000_000)))),
+            (Some(wait_us), _) if wait_us < 60_000_000 => {
+                format!("in {:.3} s", wait_us.div_ceil(1_000) as f64 / 1e3)
+            }
+            (Some(wait_us), _) => format!(
+                "in {}",
+                span(Duration::from_secs(wait_us.div_ceil(1_000_000)))
+            ),
             (None, Some(_)) => "never".to_owned(),
             (None, None) => "at an unknown time".to_owned(),
         }
@@ -103,7 +115,9 @@ impl StateEntry {
         [
             self.spent.to_string(),
             self.left(),
-            self.share().map(|share| format!("{:.1}", 100.0 * share)).unwrap_or_default(),
+            self.share()
+                .map(|share| format!("{:.1}", 100.0 * share))
+                .unwrap_or_default(),
             span(Duration::from_millis(self.expires_ms)),
             self.subject.clone(),
             self.policy.clone(),
@@ -125,8 +139,19 @@ impl StateEntry {
             kind: Kind::of(tollgate::Algorithm::FixedWindow),
         };
         let quota = limit.map(|limit| Quota::new(limit, Duration::from_secs(60)));
-        let stored = StoredState::Window { start_us: 0, count, period_us: 60_000_000 };
-        Self::new(&key, "tollgate", count, quota.as_ref(), 60_000, Reading::new(stored, count, 0))
+        let stored = StoredState::Window {
+            start_us: 0,
+            count,
+            period_us: 60_000_000,
+        };
+        Self::new(
+            &key,
+            "tollgate",
+            count,
+            quota.as_ref(),
+            60_000,
+            Reading::new(stored, count, 0),
+        )
     }
 }
 

@@ -51,13 +51,22 @@ impl LimitOptions {
 
     /// Reads the limits that are named.
     pub(crate) fn load(&self) -> Result<Limits, Failure> {
-        let mut limits = Limits { is_named: !self.is_empty(), ..Limits::default() };
+        let mut limits = Limits {
+            is_named: !self.is_empty(),
+            ..Limits::default()
+        };
         for policy in &self.policies {
             let (name, quota) = policy
                 .split_once('=')
                 .filter(|(name, _)| !name.is_empty())
-                .ok_or_else(|| Failure::new(format_args!("--policy {policy:?} must have the form NAME=QUOTA")))?;
-            let quota = quota.parse().map_err(|error| Failure::new(format_args!("--policy {name}: {error}")))?;
+                .ok_or_else(|| {
+                    Failure::new(format_args!(
+                        "--policy {policy:?} must have the form NAME=QUOTA"
+                    ))
+                })?;
+            let quota = quota
+                .parse()
+                .map_err(|error| Failure::new(format_args!("--policy {name}: {error}")))?;
             limits.of_policies.insert(name.to_owned(), quota);
         }
         if let Some(file) = &self.file {
@@ -69,9 +78,16 @@ impl LimitOptions {
 
 impl Limits {
     fn add(&mut self, set: RuleSet) {
-        for policy in set.rules().filter_map(|rule| rule.policies()).flat_map(|policies| policies.iter()) {
+        for policy in set
+            .rules()
+            .filter_map(|rule| rule.policies())
+            .flat_map(|policies| policies.iter())
+        {
             let kind = Kind::of(policy.algorithm());
-            let quota = self.of_rules.entry((policy.name().to_owned(), kind)).or_insert(Some(policy.quota()));
+            let quota = self
+                .of_rules
+                .entry((policy.name().to_owned(), kind))
+                .or_insert(Some(policy.quota()));
             if *quota != Some(policy.quota()) {
                 *quota = None;
             }
@@ -100,7 +116,10 @@ impl Limits {
         let published = match Published::read(server).await {
             Ok(published) => published,
             Err(failure) if failure.message().ends_with("NOPERM") => Published {
-                warnings: vec![format!("the published limits are not read: {}", failure.message())],
+                warnings: vec![format!(
+                    "the published limits are not read: {}",
+                    failure.message()
+                )],
                 ..Published::default()
             },
             Err(failure) => return Err(failure),
@@ -110,7 +129,9 @@ impl Limits {
         let mut warnings = published.warnings.clone();
         for policy in published.policies() {
             let (name, quota) = (policy.name().to_owned(), policy.quota());
-            let before = self.of_services.insert((name.clone(), Kind::of(policy.algorithm())), quota);
+            let before = self
+                .of_services
+                .insert((name.clone(), Kind::of(policy.algorithm())), quota);
             if let Some(before) = before.filter(|before| *before != quota) {
                 warnings.push(format!(
                     "policy {name} is published with {before} and {quota}, of which the newest is taken"
@@ -167,8 +188,15 @@ impl Limits {
         let (domain, entries) = entries(&key.subject)?;
         let descriptor: Descriptor<'_> = entries.into_iter().collect();
         let found = self.set.as_ref()?.find(&domain, &descriptor)?;
-        let is_same = |policy: &&Policy| policy.name() == key.policy && Kind::of(policy.algorithm()) == key.kind;
-        found.rule().policies()?.iter().find(is_same).map(Policy::quota)
+        let is_same = |policy: &&Policy| {
+            policy.name() == key.policy && Kind::of(policy.algorithm()) == key.kind
+        };
+        found
+            .rule()
+            .policies()?
+            .iter()
+            .find(is_same)
+            .map(Policy::quota)
     }
 }
 
@@ -271,18 +299,40 @@ descriptors:
             .into_iter()
             .map(|(entries, amount)| {
                 let descriptor: Descriptor<'_> = entries.into_iter().collect();
-                let subject = set.find("shop", &descriptor).unwrap().key().encoded().to_owned();
+                let subject = set
+                    .find("shop", &descriptor)
+                    .unwrap()
+                    .key()
+                    .encoded()
+                    .to_owned();
                 (
-                    StateKey { subject, policy: "one".to_owned(), kind: Kind::of(tollgate::Algorithm::FixedWindow) },
+                    StateKey {
+                        subject,
+                        policy: "one".to_owned(),
+                        kind: Kind::of(tollgate::Algorithm::FixedWindow),
+                    },
                     amount,
                 )
             })
             .collect();
         limits.add(set);
         for (key, amount) in keys {
-            assert_eq!(limits.quota(&key).map(|quota| quota.amount()), Some(amount), "{}", key.subject);
+            assert_eq!(
+                limits.quota(&key).map(|quota| quota.amount()),
+                Some(amount),
+                "{}",
+                key.subject
+            );
         }
-        for subject in ["shop,!0123", "shop", "", "shop,(tenant", "shop,tenant", "shop,(tenant,%f)", "x,(tenant,a)"] {
+        for subject in [
+            "shop,!0123",
+            "shop",
+            "",
+            "shop,(tenant",
+            "shop,tenant",
+            "shop,(tenant,%f)",
+            "x,(tenant,a)",
+        ] {
             let key = StateKey {
                 subject: subject.to_owned(),
                 policy: "one".to_owned(),

@@ -44,10 +44,16 @@ pub(crate) async fn find(
     let mut scan = Scan::new(server, limits);
     match keys {
         Named::States(keys) => {
-            scan.read(keys, &mut ScanReport::default(), &mut |entry| found.push(entry)).await?;
+            scan.read(keys, &mut ScanReport::default(), &mut |entry| {
+                found.push(entry)
+            })
+            .await?;
         }
         Named::Subjects(subjects) => {
-            scan.run(&options.scan, &Wanted::Subjects(subjects), |entry| found.push(entry)).await?;
+            scan.run(&options.scan, &Wanted::Subjects(subjects), |entry| {
+                found.push(entry)
+            })
+            .await?;
         }
     }
     // A scan may find a key twice.
@@ -68,19 +74,36 @@ impl KeyOptions {
     fn named(&self, prefix: &str, limits: &Limits) -> Result<Named, Failure> {
         if let Some(rules) = limits.rules() {
             let domain = rules::domain(rules, self.domain.as_deref())?;
-            let descriptor: Descriptor<'_> = self.key.iter().map(|entry| pair(entry)).collect::<Result<_, _>>()?;
+            let descriptor: Descriptor<'_> = self
+                .key
+                .iter()
+                .map(|entry| pair(entry))
+                .collect::<Result<_, _>>()?;
             let Some(found) = rules.find(domain, &descriptor) else {
                 let outcome = rules.explain(domain, &descriptor).outcome().to_owned();
-                return Err(Failure::new(format_args!("{}: {outcome}", self.key.join(" "))));
+                return Err(Failure::new(format_args!(
+                    "{}: {outcome}",
+                    self.key.join(" ")
+                )));
             };
-            let policies = found.rule().policies().into_iter().flat_map(|policies| policies.iter());
+            let policies = found
+                .rule()
+                .policies()
+                .into_iter()
+                .flat_map(|policies| policies.iter());
             let subject = found.key().encoded().to_owned();
-            let key = |kind, policy: &str| StateKey { subject: subject.clone(), policy: policy.to_owned(), kind };
+            let key = |kind, policy: &str| StateKey {
+                subject: subject.clone(),
+                policy: policy.to_owned(),
+                kind,
+            };
             let keys = policies.map(|policy| key(Kind::of(policy.algorithm()), policy.name()));
             return Ok(Named::States(keys.collect()));
         }
         let [text] = &self.key[..] else {
-            return Err(Failure::new("expected one KEY, got several, which only entries with --rules may be"));
+            return Err(Failure::new(
+                "expected one KEY, got several, which only entries with --rules may be",
+            ));
         };
         if let Some(key) = StateKey::parse(prefix, text.as_bytes()) {
             return Ok(Named::States(vec![key]));
@@ -96,6 +119,13 @@ impl KeyOptions {
 }
 
 fn pair(entry: &str) -> Result<(&str, &str), Failure> {
-    let wrong = || Failure::new(format_args!("entry {entry:?} must have the form KEY=VALUE, because --rules is given"));
-    entry.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(wrong)
+    let wrong = || {
+        Failure::new(format_args!(
+            "entry {entry:?} must have the form KEY=VALUE, because --rules is given"
+        ))
+    };
+    entry
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or_else(wrong)
 }

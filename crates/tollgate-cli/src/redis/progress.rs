@@ -34,7 +34,9 @@ const STEP: u64 = 10_000;
 
 impl ProgressOptions {
     pub(super) fn never() -> Self {
-        Self { progress: When::Never }
+        Self {
+            progress: When::Never,
+        }
     }
 
     pub(super) fn start(&self) -> Progress {
@@ -44,7 +46,11 @@ impl ProgressOptions {
             When::Always => true,
             When::Never => false,
         };
-        Progress { is_shown, is_terminal, next: STEP }
+        Progress {
+            is_shown,
+            is_terminal,
+            next: STEP,
+        }
     }
 }
 
@@ -68,7 +74,11 @@ impl Progress {
     }
 
     fn write(&self, done: u64, total: u64) {
-        let (start, end) = if self.is_terminal { ("\r", "") } else { ("", "\n") };
+        let (start, end) = if self.is_terminal {
+            ("\r", "")
+        } else {
+            ("", "\n")
+        };
         eprint!("{start}scanned {done} of about {total} keys{end}");
         // A message that nobody sees is no failure.
         let _ = io::stderr().flush();

@@ -44,15 +44,25 @@ impl Published {
         for text in server.follow::<Vec<Vec<u8>>>(&range).await? {
             published.add(&text);
         }
-        let shares: Vec<(Vec<u8>, Vec<u8>)> = server.follow(redis::cmd("HGETALL").arg(key(server, "shares"))).await?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_BYTES)]).into_owned();
-        published.shares = shares.into_iter().take(MOST).map(|(name, share)| (text(name), text(share))).collect();
+        let shares: Vec<(Vec<u8>, Vec<u8>)> = server
+            .follow(redis::cmd("HGETALL").arg(key(server, "shares")))
+            .await?;
+        let text = |bytes: Vec<u8>| {
+            String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_BYTES)]).into_owned()
+        };
+        published.shares = shares
+            .into_iter()
+            .take(MOST)
+            .map(|(name, share)| (text(name), text(share)))
+            .collect();
         Ok(published)
     }
 
     fn add(&mut self, text: &[u8]) {
         let read = match str::from_utf8(text) {
-            Ok(text) if text.len() <= MOST_BYTES => text.parse::<Publication>().map_err(|error| error.to_string()),
+            Ok(text) if text.len() <= MOST_BYTES => text
+                .parse::<Publication>()
+                .map_err(|error| error.to_string()),
             Ok(_) => Err("the text is too long".to_owned()),
             Err(_) => Err("the text is no UTF-8".to_owned()),
         };
@@ -60,10 +70,16 @@ impl Published {
             Ok(limits) => self.limits.push(limits),
             Err(error) => {
                 let text = String::from_utf8_lossy(&text[..text.len().min(MOST_BYTES)]);
-                let name = text.rsplit_once("; limiter ").map_or(&*text, |(_, name)| name);
+                let name = text
+                    .rsplit_once("; limiter ")
+                    .map_or(&*text, |(_, name)| name);
                 let name: String = name.chars().take(60).collect();
                 // A newer version may have published it.
-                let warning = format!("the published limits of {} are left out: {}", shown(&name), shown(&error));
+                let warning = format!(
+                    "the published limits of {} are left out: {}",
+                    shown(&name),
+                    shown(&error)
+                );
                 self.warnings.push(warning);
             }
         }
@@ -71,12 +87,18 @@ impl Published {
 
     /// Returns the policies with their names, the newest last.
     pub(crate) fn policies(&self) -> impl Iterator<Item = Policy> {
-        self.limits.iter().flat_map(|limits| limits.policies().iter().cloned().collect::<Vec<_>>())
+        self.limits
+            .iter()
+            .flat_map(|limits| limits.policies().iter().cloned().collect::<Vec<_>>())
     }
 
     /// Returns each limiter once, by its name. One that has a share and is not published has no policies.
     pub(crate) fn limiters(&self) -> Vec<PublishedLimiter> {
-        let names = self.limits.iter().map(Publication::name).chain(self.shares.keys().map(String::as_str));
+        let names = self
+            .limits
+            .iter()
+            .map(Publication::name)
+            .chain(self.shares.keys().map(String::as_str));
         let mut limiters: Vec<_> = names.map(|name| self.limiter(name)).collect();
         limiters.sort_by(|a, b| a.limiter.cmp(&b.limiter));
         limiters.dedup();
@@ -86,19 +108,32 @@ impl Published {
     /// Returns the limiter with this name.
     pub(crate) fn limiter(&self, name: &str) -> PublishedLimiter {
         let own = || self.limits.iter().filter(|limits| limits.name() == name);
-        let mut enforced: Vec<_> = own().filter_map(Publication::enforcement).map(Enforcement::percent).collect();
-        let texts = |policies: PolicySet| policies.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut enforced: Vec<_> = own()
+            .filter_map(Publication::enforcement)
+            .map(Enforcement::percent)
+            .collect();
+        let texts =
+            |policies: PolicySet| policies.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut policies: Vec<_> = own().map(|limits| texts(limits.policies())).collect();
         enforced.sort_unstable();
         enforced.dedup();
         policies.sort();
         policies.dedup();
-        PublishedLimiter { limiter: name.to_owned(), enforced, operator: self.shares.get(name).cloned(), policies }
+        PublishedLimiter {
+            limiter: name.to_owned(),
+            enforced,
+            operator: self.shares.get(name).cloned(),
+            policies,
+        }
     }
 }
 
 /// Sets the share of a limiter, or withdraws it.
-pub(crate) async fn set_share(server: &mut Server, limiter: &str, percent: Option<u8>) -> Result<(), Failure> {
+pub(crate) async fn set_share(
+    server: &mut Server,
+    limiter: &str,
+    percent: Option<u8>,
+) -> Result<(), Failure> {
     let mut command = redis::cmd(if percent.is_some() { "HSET" } else { "HDEL" });
     command.arg(key(server, "shares")).arg(limiter);
     if let Some(percent) = percent {
@@ -115,19 +150,30 @@ fn key(server: &Server, end: &str) -> String {
 impl PublishedLimiter {
     /// Returns the shares in force as text.
     pub(crate) fn enforced(&self) -> String {
-        self.enforced.iter().map(|percent| format!("{percent}%")).collect::<Vec<_>>().join(", ")
+        self.enforced
+            .iter()
+            .map(|percent| format!("{percent}%"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Returns the share that operators have set as text, safe for a terminal.
     pub(crate) fn operator(&self) -> String {
-        self.operator.as_deref().map(|share| shown(&share.chars().take(20).collect::<String>())).unwrap_or_default()
+        self.operator
+            .as_deref()
+            .map(|share| shown(&share.chars().take(20).collect::<String>()))
+            .unwrap_or_default()
     }
 
     /// Returns the policies as text.
     pub(crate) fn policies(&self) -> String {
         match &self.policies[..] {
             [] => "not published".to_owned(),
-            sets => sets.iter().map(|set| set.join("; ")).collect::<Vec<_>>().join(" | "),
+            sets => sets
+                .iter()
+                .map(|set| set.join("; "))
+                .collect::<Vec<_>>()
+                .join(" | "),
         }
     }
 }

@@ -56,7 +56,10 @@ pub(crate) struct ScanReport {
 impl ScanOptions {
     /// Returns the options of a scan that shows no progress.
     pub(crate) fn without_progress(&self) -> Self {
-        Self { progress: ProgressOptions::never(), ..self.clone() }
+        Self {
+            progress: ProgressOptions::never(),
+            ..self.clone()
+        }
     }
 }
 
@@ -84,7 +87,11 @@ impl<'a> Scan<'a> {
         let mut cursor = 0_u64;
         loop {
             let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(options.count);
+            scan.arg(cursor)
+                .arg("MATCH")
+                .arg(&pattern)
+                .arg("COUNT")
+                .arg(options.count);
             let (next, keys): (u64, Vec<Vec<u8>>) = self.server.command(&scan).await?;
             looked_at = total.min(looked_at + options.count);
             is_unused &= keys.is_empty();
@@ -118,7 +125,10 @@ impl<'a> Scan<'a> {
         if keys.is_empty() {
             return Ok(());
         }
-        let keys: Vec<_> = keys.into_iter().map(|key| (self.limits.quota(&key), key)).collect();
+        let keys: Vec<_> = keys
+            .into_iter()
+            .map(|key| (self.limits.quota(&key), key))
+            .collect();
         let now_us = self.server.now_us().await?;
         let mut commands = redis::pipe();
         for (quota, key) in &keys {
@@ -128,7 +138,12 @@ impl<'a> Scan<'a> {
             match key.kind {
                 Kind::LOG => {
                     let last = quota.map_or(0, |quota| quota.burst().saturating_sub(1));
-                    commands.cmd("LLEN").arg(&name).cmd("LINDEX").arg(&name).arg(last)
+                    commands
+                        .cmd("LLEN")
+                        .arg(&name)
+                        .cmd("LINDEX")
+                        .arg(&name)
+                        .arg(last)
                 }
                 _ => commands.cmd("GET").arg(&name),
             };
@@ -137,7 +152,11 @@ impl<'a> Scan<'a> {
         let mut next = || results.next().unwrap_or(Value::Nil);
         for (quota, key) in &keys {
             let (left, value) = (next(), next());
-            let marked = if key.kind == Kind::LOG { next() } else { Value::Nil };
+            let marked = if key.kind == Kind::LOG {
+                next()
+            } else {
+                Value::Nil
+            };
             let expires_ms = match left {
                 // The state has expired meanwhile.
                 Value::Int(-2) => continue,
@@ -152,7 +171,14 @@ impl<'a> Scan<'a> {
             report.states += 1;
             report.without_limit += u64::from(quota.is_none());
             let reading = Reading::new(stored, spent, now_us);
-            visit(StateEntry::new(key, self.server.prefix(), spent, quota.as_ref(), expires_ms, reading));
+            visit(StateEntry::new(
+                key,
+                self.server.prefix(),
+                spent,
+                quota.as_ref(),
+                expires_ms,
+                reading,
+            ));
         }
         Ok(())
     }
@@ -182,7 +208,9 @@ impl Wanted {
 
 fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
     match (kind, value) {
-        (Kind::LOG, Value::Int(units)) => u64::try_from(*units).ok().map(|units| StoredState::SlidingLog { units }),
+        (Kind::LOG, Value::Int(units)) => u64::try_from(*units)
+            .ok()
+            .map(|units| StoredState::SlidingLog { units }),
         (_, Value::BulkString(value)) => StoredState::decode(kind.tag(), value),
         _ => None,
     }
@@ -190,16 +218,30 @@ fn stored(kind: Kind, value: &Value) -> Option<StoredState> {
 
 /// Returns the units that are spent. A log may hold units that have left its period, so the oldest one that counts for
 /// the limit is looked at.
-fn spent(stored: &StoredState, marked: &Value, now_us: u64, expires_ms: u64, quota: Option<&Quota>) -> u64 {
+fn spent(
+    stored: &StoredState,
+    marked: &Value,
+    now_us: u64,
+    expires_ms: u64,
+    quota: Option<&Quota>,
+) -> u64 {
     let expires_us = now_us.saturating_add(expires_ms.saturating_mul(1_000));
     let spent = stored.spent(now_us, expires_us, quota);
-    let (StoredState::SlidingLog { units }, Some(quota), Value::BulkString(entry)) = (stored, quota, marked) else {
+    let (StoredState::SlidingLog { units }, Some(quota), Value::BulkString(entry)) =
+        (stored, quota, marked)
+    else {
         return spent;
     };
-    let Some(bytes) = entry.first_chunk::<8>() else { return spent };
+    let Some(bytes) = entry.first_chunk::<8>() else {
+        return spent;
+    };
     let at_us = f64::from_le_bytes(*bytes) as u64;
     let has_left = u128::from(at_us) + quota.period().as_micros() <= u128::from(now_us);
-    if has_left { (*units).min(quota.burst().saturating_sub(1)) } else { spent }
+    if has_left {
+        (*units).min(quota.burst().saturating_sub(1))
+    } else {
+        spent
+    }
 }
 
 /// Escapes the characters that have a meaning in a pattern of Redis.
@@ -219,13 +261,18 @@ impl ScanReport {
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} states", self.states);
         if let Some(prefix) = &self.unused_prefix {
-            line.push_str(&format!(": no key has the prefix {prefix}, which --prefix sets"));
+            line.push_str(&format!(
+                ": no key has the prefix {prefix}, which --prefix sets"
+            ));
         }
         if self.without_limit > 0 && self.without_limit < self.states {
             line.push_str(&format!(", {} without a known limit", self.without_limit));
         }
         if self.other_keys > 0 {
-            line.push_str(&format!(", {} keys of other programs left out", self.other_keys));
+            line.push_str(&format!(
+                ", {} keys of other programs left out",
+                self.other_keys
+            ));
         }
         line
     }
@@ -237,16 +284,23 @@ mod tests {
 
     #[test]
     fn units_of_a_log_that_have_left_its_period_do_not_count_against_the_limit() {
-        let (log, quota) = (StoredState::SlidingLog { units: 9 }, Quota::new(5, std::time::Duration::from_secs(10)));
+        let (log, quota) = (
+            StoredState::SlidingLog { units: 9 },
+            Quota::new(5, std::time::Duration::from_secs(10)),
+        );
         let entry = |at_us: f64| Value::BulkString([&at_us.to_le_bytes()[..], b"tag"].concat());
-        assert_eq!(spent(&log, &entry(90e6 + 1.0), 100_000_000, 1, Some(&quota)), 9);
+        assert_eq!(
+            spent(&log, &entry(90e6 + 1.0), 100_000_000, 1, Some(&quota)),
+            9
+        );
         assert_eq!(spent(&log, &entry(90e6), 100_000_000, 1, Some(&quota)), 4);
         assert_eq!(spent(&log, &Value::Nil, 100_000_000, 1, None), 9);
     }
 
     #[test]
     fn the_server_selects_the_keys_of_a_single_subject() {
-        let subjects = |all: &[&str]| Wanted::Subjects(all.iter().map(|text| (*text).to_owned()).collect());
+        let subjects =
+            |all: &[&str]| Wanted::Subjects(all.iter().map(|text| (*text).to_owned()).collect());
         assert_eq!(subjects(&["ac*me>ann"]).pattern("t?"), r"t\?:{ac\*me}*");
         assert_eq!(subjects(&["a", "*a"]).pattern("t"), "t:{*");
         assert_eq!(Wanted::All.pattern("t"), "t:{*");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, Pipeline, RedisError, RedisResult, Value,
-    aio::MultiplexedConnection,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, FromRedisValue, Pipeline, RedisError,
+    RedisResult, Value, aio::MultiplexedConnection,
 };
 
 use crate::failure::Failure;
@@ -14,7 +14,13 @@ use crate::failure::Failure;
 #[derive(Args, Debug)]
 pub(crate) struct RedisOptions {
     /// Connects to redis://user:password@host:port/db, rediss://… or redis+unix:///path
-    #[arg(long = "redis", value_name = "URL", env = "TOLLGATE_REDIS_URL", hide_env_values = true, required = true)]
+    #[arg(
+        long = "redis",
+        value_name = "URL",
+        env = "TOLLGATE_REDIS_URL",
+        hide_env_values = true,
+        required = true
+    )]
     url: Option<String>,
 
     /// Sets the prefix of the store's keys; the default is the prefix in the URL (`?prefix=`), or else `tollgate`
@@ -54,7 +60,12 @@ impl RedisOptions {
     /// Returns the prefix of the store's keys.
     pub(crate) fn prefix(&self) -> &str {
         let query = || {
-            self.url.as_deref()?.split_once('?')?.1.split(['&', '#']).find_map(|option| option.strip_prefix("prefix="))
+            self.url
+                .as_deref()?
+                .split_once('?')?
+                .1
+                .split(['&', '#'])
+                .find_map(|option| option.strip_prefix("prefix="))
         };
         self.prefix.as_deref().or_else(query).unwrap_or("tollgate")
     }
@@ -67,13 +78,24 @@ impl RedisOptions {
     /// Connects to the server.
     pub(crate) async fn connect(&self) -> Result<Server, Failure> {
         self.check_prefix()?;
-        Server::connect(self.client()?, Some(self.timeout()), self.prefix().to_owned()).await
+        Server::connect(
+            self.client()?,
+            Some(self.timeout()),
+            self.prefix().to_owned(),
+        )
+        .await
     }
 
     fn check_prefix(&self) -> Result<(), Failure> {
         let prefix = self.prefix();
-        if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'{') {
-            let message = format!("--prefix must be printable ASCII without braces and spaces, got {prefix:?}");
+        if prefix.is_empty()
+            || !prefix
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'{')
+        {
+            let message = format!(
+                "--prefix must be printable ASCII without braces and spaces, got {prefix:?}"
+            );
             return Err(Failure::new(message));
         }
         Ok(())
@@ -81,7 +103,10 @@ impl RedisOptions {
 
     /// Reads the URL. No message shows it, because it may hold a password.
     fn client(&self) -> Result<Client, Failure> {
-        let named = self.url.as_deref().ok_or_else(|| Failure::new("no server is named, expected --redis URL"))?;
+        let named = self
+            .url
+            .as_deref()
+            .ok_or_else(|| Failure::new("no server is named, expected --redis URL"))?;
         let scheme = named.split_once("://").map_or("", |(scheme, _)| scheme);
         let url = match scheme {
             "redis" | "unix" => named.to_owned(),
@@ -91,7 +116,11 @@ impl RedisOptions {
                 install_crypto();
                 named.to_owned()
             }
-            "rediss" => return Err(Failure::new("rediss:// needs tollgate-cli with the feature tls")),
+            "rediss" => {
+                return Err(Failure::new(
+                    "rediss:// needs tollgate-cli with the feature tls",
+                ));
+            }
             "redis+cluster" | "rediss+cluster" | "redis+sentinel" | "rediss+sentinel" => {
                 let message = "the command reads one server: name a master by its own redis:// URL, each master of a \
                                cluster in turn";
@@ -100,7 +129,10 @@ impl RedisOptions {
             _ => return Err(invalid_url()),
         };
         // A part of a password would count as host and port, which errors show.
-        if url.find(['?', '#']).is_some_and(|at| url[at..].contains('@')) {
+        if url
+            .find(['?', '#'])
+            .is_some_and(|at| url[at..].contains('@'))
+        {
             return Err(invalid_url());
         }
         Client::open(url).map_err(|_| invalid_url())
@@ -122,12 +154,28 @@ fn install_crypto() {
 }
 
 impl Server {
-    async fn connect(client: Client, timeout: Option<Duration>, prefix: String) -> Result<Self, Failure> {
+    async fn connect(
+        client: Client,
+        timeout: Option<Duration>,
+        prefix: String,
+    ) -> Result<Self, Failure> {
         let address = client.get_connection_info().addr().to_string();
-        let config = AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|error| failure("cannot connect to", &address, &error))?;
-        Ok(Self { connection, address, prefix, client, timeout, other: None })
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(timeout)
+            .set_response_timeout(timeout);
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await;
+        let connection =
+            connection.map_err(|error| failure("cannot connect to", &address, &error))?;
+        Ok(Self {
+            connection,
+            address,
+            prefix,
+            client,
+            timeout,
+            other: None,
+        })
     }
 
     /// Returns the prefix of the store's keys.
@@ -148,18 +196,33 @@ impl Server {
         }
         let error = match command.query_async(&mut self.connection).await {
             Err(error) if error.redirect_node().is_some() => error,
-            result => return result.map_err(|error| failure("the server refused a command at", &self.address, &error)),
+            result => {
+                return result.map_err(|error| {
+                    failure("the server refused a command at", &self.address, &error)
+                });
+            }
         };
         let moved = || failure("the server refused a command at", &self.address, &error);
-        let (host, port) = error.redirect_node().and_then(|(address, _)| address.rsplit_once(':')).ok_or_else(moved)?;
+        let (host, port) = error
+            .redirect_node()
+            .and_then(|(address, _)| address.rsplit_once(':'))
+            .ok_or_else(moved)?;
         let port = port.parse().map_err(|_| moved())?;
         let info = self.client.get_connection_info().clone();
         let address = match info.addr().clone() {
             // A server without a name of its own leaves out the host, which is then the one that was asked.
             ConnectionAddr::Tcp(asked, _) => ConnectionAddr::Tcp(host_or(host, asked), port),
-            ConnectionAddr::TcpTls { host: asked, insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host: host_or(host, asked), port, insecure, tls_params }
-            }
+            ConnectionAddr::TcpTls {
+                host: asked,
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host: host_or(host, asked),
+                port,
+                insecure,
+                tls_params,
+            },
             _ => return Err(moved()),
         };
         let client = Client::open(info.set_addr(address)).map_err(|_| moved())?;
@@ -168,10 +231,16 @@ impl Server {
     }
 
     /// Sends several commands, and returns a reply for each. A command for a value of another type has the reply nil.
-    pub(crate) async fn pipeline(&mut self, commands: &mut Pipeline) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn pipeline(
+        &mut self,
+        commands: &mut Pipeline,
+    ) -> Result<Vec<Value>, Failure> {
         let refused = |error| failure("the server refused a command at", &self.address, &error);
-        let results: Vec<RedisResult<Value>> =
-            commands.ignore_errors().query_async(&mut self.connection).await.map_err(refused)?;
+        let results: Vec<RedisResult<Value>> = commands
+            .ignore_errors()
+            .query_async(&mut self.connection)
+            .await
+            .map_err(refused)?;
         let reply = |result: RedisResult<Value>| match result {
             Err(error) if error.code() == Some("WRONGTYPE") => Ok(Value::Nil),
             result => result.map_err(refused),
@@ -187,7 +256,11 @@ impl Server {
 }
 
 fn host_or(host: &str, asked: String) -> String {
-    if host.is_empty() { asked } else { host.to_owned() }
+    if host.is_empty() {
+        asked
+    } else {
+        host.to_owned()
+    }
 }
 
 /// Reports a failure of the server. The words of the server are left out, because it may repeat the password.
@@ -200,7 +273,10 @@ fn failure(what: &str, address: &str, error: &RedisError) -> Failure {
         "the connection ended".to_owned()
     } else if error.is_io_error() && error.to_string().contains("lookup address") {
         "the name of the host was not found".to_owned()
-    } else if error.detail().is_some_and(|text| text.contains("DB index is out of range")) {
+    } else if error
+        .detail()
+        .is_some_and(|text| text.contains("DB index is out of range"))
+    {
         "the server has no database of this number".to_owned()
     } else {
         match error.code() {

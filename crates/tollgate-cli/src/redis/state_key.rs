@@ -38,7 +38,9 @@ impl Kind {
 impl StateKey {
     /// Reads a key of Redis. Returns `None` for a key that no store with this prefix writes.
     pub(crate) fn parse(prefix: &str, key: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(key).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))?;
+        let text = std::str::from_utf8(key)
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()))?;
         let rest = text.strip_prefix(prefix)?.strip_prefix(":{")?;
         let (outermost, rest) = rest.split_once('}')?;
         let (rest, version) = rest.rsplit_once(':')?;
@@ -47,13 +49,23 @@ impl StateKey {
         let (inner, policy) = rest.rsplit_once(':')?;
         let is_level = inner.is_empty() || inner.starts_with('>');
         let is_whole = !outermost.is_empty() && !policy.is_empty() && !inner.contains(['{', '}']);
-        (is_level && is_whole).then(|| Self { subject: format!("{outermost}{inner}"), policy: policy.to_owned(), kind })
+        (is_level && is_whole).then(|| Self {
+            subject: format!("{outermost}{inner}"),
+            policy: policy.to_owned(),
+            kind,
+        })
     }
 
     /// Returns the key of Redis.
     pub(crate) fn redis_key(&self, prefix: &str) -> String {
-        let (outermost, inner) = self.subject.split_at(self.subject.find('>').unwrap_or(self.subject.len()));
-        format!("{prefix}:{{{outermost}}}{inner}:{}:{}", self.policy, self.kind.tag())
+        let (outermost, inner) = self
+            .subject
+            .split_at(self.subject.find('>').unwrap_or(self.subject.len()));
+        format!(
+            "{prefix}:{{{outermost}}}{inner}:{}:{}",
+            self.policy,
+            self.kind.tag()
+        )
     }
 }
 
@@ -66,10 +78,18 @@ mod tests {
         for (text, subject, policy) in [
             ("tollgate:{acme}:api:t1", "acme", "api"),
             ("tollgate:{acme}>ann>x:y:api:s1", "acme>ann>x:y", "api"),
-            ("tollgate:{*2001:db8::/64}:per-minute:f1", "*2001:db8::/64", "per-minute"),
+            (
+                "tollgate:{*2001:db8::/64}:per-minute:f1",
+                "*2001:db8::/64",
+                "per-minute",
+            ),
         ] {
-            let key = StateKey::parse("tollgate", text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!((key.subject.as_str(), key.policy.as_str()), (subject, policy));
+            let key =
+                StateKey::parse("tollgate", text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(
+                (key.subject.as_str(), key.policy.as_str()),
+                (subject, policy)
+            );
             assert_eq!(key.redis_key("tollgate"), text);
         }
     }

@@ -11,14 +11,24 @@ const SECOND_US: u64 = 1_000_000;
 
 /// Draws a picture as SVG.
 pub(crate) fn plot(simulator: &Simulator) -> String {
-    let mut tallies: Vec<&Tally> = simulator.tallies.iter().filter(|tally| tally.requests > 0).collect();
+    let mut tallies: Vec<&Tally> = simulator
+        .tallies
+        .iter()
+        .filter(|tally| tally.requests > 0)
+        .collect();
     tallies.sort_by_key(|tally| std::cmp::Reverse((tally.denied, tally.requests)));
     tallies.truncate(MAX_RULES);
     let totals = &simulator.totals;
     let unit = Unit::of(totals.last_us - totals.first_us);
     let panels: Vec<_> = tallies.iter().map(|tally| panel(tally, &unit)).collect();
     // The names of rules are long, so that each panel has a row of its own.
-    Picture::new("Requests and denials by rule", ["requests", "denied"], panels).columns(1).svg()
+    Picture::new(
+        "Requests and denials by rule",
+        ["requests", "denied"],
+        panels,
+    )
+    .columns(1)
+    .svg()
 }
 
 fn panel(tally: &Tally, unit: &Unit) -> Panel {
@@ -38,7 +48,11 @@ fn points(
     count: impl Fn(&super::series::Bin) -> u64,
 ) -> impl Iterator<Item = (f64, f64)> {
     let width = series.width_us() as f64 / unit.micros as f64;
-    series.bins().iter().enumerate().map(move |(at, bin)| (at as f64 * width, count(bin) as f64))
+    series
+        .bins()
+        .iter()
+        .enumerate()
+        .map(move |(at, bin)| (at as f64 * width, count(bin) as f64))
 }
 
 /// The unit of the axis of time.
@@ -56,6 +70,9 @@ impl Unit {
             18_000..432_000 => ("hours", 3_600),
             _ => ("days", 86_400),
         };
-        Self { name, micros: seconds * SECOND_US }
+        Self {
+            name,
+            micros: seconds * SECOND_US,
+        }
     }
 }

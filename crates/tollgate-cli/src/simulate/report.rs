@@ -65,8 +65,16 @@ impl SimulationReport {
         }
         let mut notes = Vec::new();
         if skipped.count > 0 {
-            notes.push(format!("{} lines of the trace are no requests and were left out", skipped.count));
-            notes.extend(skipped.examples.iter().map(|(line, reason)| format!("line {line}: {reason}")));
+            notes.push(format!(
+                "{} lines of the trace are no requests and were left out",
+                skipped.count
+            ));
+            notes.extend(
+                skipped
+                    .examples
+                    .iter()
+                    .map(|(line, reason)| format!("line {line}: {reason}")),
+            );
         }
         if late > 0 {
             notes.push(format!(
@@ -74,10 +82,16 @@ impl SimulationReport {
             ));
         }
         if let Some(reason) = &totals.first_unusable {
-            notes.push(format!("{} requests have no descriptors: {reason}", totals.unusable));
+            notes.push(format!(
+                "{} requests have no descriptors: {reason}",
+                totals.unusable
+            ));
         }
         if totals.is_approximate {
-            notes.push("more keys are active than the simulation holds, so it denies too little".to_owned());
+            notes.push(
+                "more keys are active than the simulation holds, so it denies too little"
+                    .to_owned(),
+            );
         }
         let time = |micros| (totals.requests > 0).then(|| shown_time(micros));
         Ok(Self {
@@ -97,14 +111,33 @@ impl SimulationReport {
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to memory cannot fail.
-        let (from, to) = (self.from.as_deref().unwrap_or("-"), self.to.as_deref().unwrap_or("-"));
+        let (from, to) = (
+            self.from.as_deref().unwrap_or("-"),
+            self.to.as_deref().unwrap_or("-"),
+        );
         let share = percent(self.denied, self.requests);
-        let _ = writeln!(text, "{} requests from {from} to {to}, {} denied ({share:.2} %)", self.requests, self.denied);
+        let _ = writeln!(
+            text,
+            "{} requests from {from} to {to}, {} denied ({share:.2} %)",
+            self.requests, self.denied
+        );
         if self.without_descriptor > 0 {
-            let _ = writeln!(text, "{} requests match no descriptor", self.without_descriptor);
+            let _ = writeln!(
+                text,
+                "{} requests match no descriptor",
+                self.without_descriptor
+            );
         }
         text.push('\n');
-        let mut table = Table::new(["rule", "limit", ">requests", ">denied", ">denied %", ">keys denied", "place"]);
+        let mut table = Table::new([
+            "rule",
+            "limit",
+            ">requests",
+            ">denied",
+            ">denied %",
+            ">keys denied",
+            "place",
+        ]);
         for rule in &self.rules {
             let mode = if rule.is_shadow { " (shadow)" } else { "" };
             let more = if rule.has_more_denied_keys { "+" } else { "" };
@@ -138,7 +171,10 @@ impl SimulationReport {
                     shown(&rule.rule),
                     suggestion.quota.clone(),
                     share(suggestion.denied),
-                    suggestion.suggested.clone().unwrap_or_else(|| "none is large enough".to_owned()),
+                    suggestion
+                        .suggested
+                        .clone()
+                        .unwrap_or_else(|| "none is large enough".to_owned()),
                     suggestion.suggested_denied.map(share).unwrap_or_default(),
                 ]);
             }
@@ -167,5 +203,9 @@ impl RuleReport {
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        100.0 * part as f64 / whole as f64
+    }
 }

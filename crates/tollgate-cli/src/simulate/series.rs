@@ -24,14 +24,22 @@ pub(super) struct Bin {
 impl Series {
     /// Creates a series that begins at `start_us`, rounded down to a whole second.
     pub(super) fn new(start_us: u64) -> Self {
-        Self { start_us: start_us - start_us % WIDTH_US, width_us: WIDTH_US, bins: Vec::new() }
+        Self {
+            start_us: start_us - start_us % WIDTH_US,
+            width_us: WIDTH_US,
+            bins: Vec::new(),
+        }
     }
 
     /// Counts a request.
     pub(super) fn add(&mut self, at_us: u64, is_denied: bool) {
         let after_us = at_us.saturating_sub(self.start_us);
         while after_us / self.width_us >= BINS as u64 {
-            self.bins = self.bins.chunks(2).map(|pair| pair.iter().copied().fold(Bin::default(), Bin::plus)).collect();
+            self.bins = self
+                .bins
+                .chunks(2)
+                .map(|pair| pair.iter().copied().fold(Bin::default(), Bin::plus))
+                .collect();
             self.width_us *= 2;
         }
         // Below the number of bins.
@@ -39,7 +47,10 @@ impl Series {
         if self.bins.len() <= at {
             self.bins.resize(at + 1, Bin::default());
         }
-        self.bins[at] = self.bins[at].plus(Bin { requests: 1, denied: is_denied.into() });
+        self.bins[at] = self.bins[at].plus(Bin {
+            requests: 1,
+            denied: is_denied.into(),
+        });
     }
 
     /// Returns the width of a bin in microseconds.
@@ -55,7 +66,10 @@ impl Series {
 
 impl Bin {
     fn plus(self, other: Self) -> Self {
-        Self { requests: self.requests + other.requests, denied: self.denied + other.denied }
+        Self {
+            requests: self.requests + other.requests,
+            denied: self.denied + other.denied,
+        }
     }
 }
 
@@ -70,6 +84,10 @@ mod tests {
             series.add(second * 1_000_000, second % 2 == 0);
         }
         assert_eq!((series.width_us(), series.bins().len()), (8_000_000, 125));
-        assert!(series.bins().iter().all(|bin| *bin == Bin { requests: 8, denied: 4 }));
+        assert!(series.bins().iter().all(|bin| *bin
+            == Bin {
+                requests: 8,
+                denied: 4
+            }));
     }
 }

@@ -49,7 +49,10 @@ impl Simulator {
     /// Creates a simulator. With `has_events`, the requests of each rule are held, to suggest quotas.
     pub(crate) fn new(set: RuleSet, domain: &str, source: Source, has_events: bool) -> Self {
         let clock = Clock::manual(0);
-        let store = MemoryStore::builder().max_keys(MAX_STATES).clock(clock.clone()).build();
+        let store = MemoryStore::builder()
+            .max_keys(MAX_STATES)
+            .clock(clock.clone())
+            .build();
         let rules = Rules::new(set);
         Self {
             rules: rules.current(),
@@ -86,12 +89,22 @@ impl Simulator {
             return Ok(());
         }
         let rules = Arc::clone(&self.rules);
-        let plan = rules.plan(&self.domain, &descriptors, 1).map_err(Failure::new)?;
-        let decision = self.limiter.check(&self.domain, &descriptors, 1).await.map_err(Failure::new)?;
+        let plan = rules
+            .plan(&self.domain, &descriptors, 1)
+            .map_err(Failure::new)?;
+        let decision = self
+            .limiter
+            .check(&self.domain, &descriptors, 1)
+            .await
+            .map_err(Failure::new)?;
         self.totals.denied += u64::from(decision.is_denied());
         for (planned, status) in plan.iter().zip(decision.verdict().statuses()) {
-            let Some(found) = planned.found() else { continue };
-            let Some(index) = self.indices.get(&address(found.rule())) else { continue };
+            let Some(found) = planned.found() else {
+                continue;
+            };
+            let Some(index) = self.indices.get(&address(found.rule())) else {
+                continue;
+            };
             let tally = &mut self.tallies[*index];
             if planned.treatment() == Treatment::Replaced {
                 tally.replaced += 1;
@@ -112,14 +125,18 @@ impl Simulator {
         let rules = Arc::clone(&self.rules);
         for rule in rules.rules() {
             self.indices.insert(address(rule), self.tallies.len());
-            self.tallies.push(Tally::new(rule, start_us, self.has_events));
+            self.tallies
+                .push(Tally::new(rule, start_us, self.has_events));
         }
     }
 
     fn check_room(&mut self) -> Result<(), Failure> {
         self.totals.is_approximate |= self.store.len() > MAX_STATES.get() / 4 * 3;
-        let events =
-            self.tallies.iter().filter_map(|tally| tally.events.as_ref()).map(|events| events.all.len() as u64);
+        let events = self
+            .tallies
+            .iter()
+            .filter_map(|tally| tally.events.as_ref())
+            .map(|events| events.all.len() as u64);
         if events.sum::<u64>() > MAX_EVENTS {
             return Err(Failure::new(format_args!(
                 "--suggest holds at most {MAX_EVENTS} requests in memory, use a shorter part of the trace"

@@ -35,14 +35,20 @@ impl Source {
     /// Makes the descriptors of a request.
     ///
     /// Fails when an action needs the address of the client, and the trace has none.
-    pub(super) fn descriptors(&self, request: &Request) -> Result<Vec<Descriptor<'static>>, String> {
+    pub(super) fn descriptors(
+        &self,
+        request: &Request,
+    ) -> Result<Vec<Descriptor<'static>>, String> {
         match self {
-            Self::Templates(templates) => {
-                Ok(templates.iter().filter_map(|template| template.descriptor(&request.fields)).collect())
-            }
+            Self::Templates(templates) => Ok(templates
+                .iter()
+                .filter_map(|template| template.descriptor(&request.fields))
+                .collect()),
             Self::Rules(descriptors) => {
                 let head = head(request)?;
-                let made = descriptors.extract(&head, &ClientIp::Peer).map_err(|_| "no address of the client")?;
+                let made = descriptors
+                    .extract(&head, &ClientIp::Peer)
+                    .map_err(|_| "no address of the client")?;
                 Ok(made.iter().map(owned).collect())
             }
         }
@@ -51,25 +57,35 @@ impl Source {
 
 /// Copies a descriptor out of the request that it was made of.
 fn owned(descriptor: &Descriptor<'_>) -> Descriptor<'static> {
-    descriptor.entries().iter().map(|entry| (entry.key().to_owned(), entry.value().to_owned())).collect()
+    descriptor
+        .entries()
+        .iter()
+        .map(|entry| (entry.key().to_owned(), entry.value().to_owned()))
+        .collect()
 }
 
 impl Template {
     /// Reads `KEY=TEXT,…`, in which `{NAME}` stands for a field.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         let wrong = |reason: &str| {
-            Failure::new(format_args!("descriptor {text:?} {reason}, expected the form key={{field}},key=text"))
+            Failure::new(format_args!(
+                "descriptor {text:?} {reason}, expected the form key={{field}},key=text"
+            ))
         };
         let mut entries = Vec::new();
         for entry in text.split(',') {
-            let (key, value) = entry.split_once('=').ok_or_else(|| wrong("has an entry without ="))?;
+            let (key, value) = entry
+                .split_once('=')
+                .ok_or_else(|| wrong("has an entry without ="))?;
             if key.trim().is_empty() {
                 return Err(wrong("has an empty key"));
             }
             let mut parts = Vec::new();
             let mut rest = value;
             while let Some((before, after)) = rest.split_once('{') {
-                let (field, behind) = after.split_once('}').ok_or_else(|| wrong("has a { without }"))?;
+                let (field, behind) = after
+                    .split_once('}')
+                    .ok_or_else(|| wrong("has a { without }"))?;
                 parts.extend([Part::Text(before.to_owned()), Part::Field(field.to_owned())]);
                 rest = behind;
             }
@@ -100,9 +116,15 @@ impl Template {
 fn head(request: &Request) -> Result<Parts, String> {
     let fields = &request.fields;
     // No action reads the query.
-    let (method, path) = (fields.get("method").unwrap_or("GET"), fields.get("path").unwrap_or("/"));
+    let (method, path) = (
+        fields.get("method").unwrap_or("GET"),
+        fields.get("path").unwrap_or("/"),
+    );
     let builder = http::Request::builder().method(method).uri(path);
-    let (mut head, ()) = builder.body(()).map_err(|_| "the method or the path is not valid".to_owned())?.into_parts();
+    let (mut head, ()) = builder
+        .body(())
+        .map_err(|_| "the method or the path is not valid".to_owned())?
+        .into_parts();
     if let Some(ip) = request.ip {
         head.extensions.insert(SocketAddr::new(ip, 0));
     }
@@ -123,8 +145,15 @@ fn header_name(column: &str) -> Option<String> {
     if let Some(name) = column.strip_prefix("http_") {
         return Some(name.replace('_', "-"));
     }
-    let inside = ["request.headers.", "headers.", "header."].iter().find_map(|prefix| column.strip_prefix(prefix));
-    let custom = || column.get(..2).filter(|prefix| prefix.eq_ignore_ascii_case("x-")).map(|_| column);
+    let inside = ["request.headers.", "headers.", "header."]
+        .iter()
+        .find_map(|prefix| column.strip_prefix(prefix));
+    let custom = || {
+        column
+            .get(..2)
+            .filter(|prefix| prefix.eq_ignore_ascii_case("x-"))
+            .map(|_| column)
+    };
     inside.or_else(custom).map(str::to_ascii_lowercase)
 }
 
@@ -137,7 +166,10 @@ mod tests {
         let template = Template::parse("tenant={tenant},path=/api{path}x").unwrap();
         assert_eq!(template.entries[1].0, "path");
         let text = |text: &str| Part::Text(text.to_owned());
-        assert_eq!(template.entries[1].1, [text("/api"), Part::Field("path".to_owned()), text("x")]);
+        assert_eq!(
+            template.entries[1].1,
+            [text("/api"), Part::Field("path".to_owned()), text("x")]
+        );
         for text in ["", "tenant", "={a}", "a={b", "a=b,"] {
             assert!(Template::parse(text).is_err(), "{text}");
         }
@@ -145,7 +177,12 @@ mod tests {
 
     #[test]
     fn header_fields_of_several_programs_are_found() {
-        for column in ["http_x_tenant", "request.headers.X-Tenant", "headers.x-tenant", "X-Tenant"] {
+        for column in [
+            "http_x_tenant",
+            "request.headers.X-Tenant",
+            "headers.x-tenant",
+            "X-Tenant",
+        ] {
             assert_eq!(header_name(column).as_deref(), Some("x-tenant"), "{column}");
         }
         assert_eq!(header_name("user_agent").as_deref(), Some("user-agent"));

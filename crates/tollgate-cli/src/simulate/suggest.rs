@@ -24,7 +24,9 @@ pub(super) struct Suggestion {
 
 /// Proposes a quota for each policy of a rule.
 pub(super) async fn suggest(tally: &Tally, percent: f64) -> Result<Vec<Suggestion>, Error> {
-    let (Some(events), Some(policies)) = (&tally.events, &tally.rule.policies) else { return Ok(Vec::new()) };
+    let (Some(events), Some(policies)) = (&tally.events, &tally.rule.policies) else {
+        return Ok(Vec::new());
+    };
     if events.all.is_empty() {
         return Ok(Vec::new());
     }
@@ -46,13 +48,19 @@ pub(super) async fn suggest(tally: &Tally, percent: f64) -> Result<Vec<Suggestio
 }
 
 /// Finds the smallest amount by bisection. Returns the quota and what it denies.
-async fn smallest(policy: &Policy, events: &Events, most: u64) -> Result<Option<(Quota, u64)>, Error> {
+async fn smallest(
+    policy: &Policy,
+    events: &Events,
+    most: u64,
+) -> Result<Option<(Quota, u64)>, Error> {
     let (mut low, mut high) = (0, 1);
     let mut found = None;
     // No more than all requests can be needed.
     let top = events.all.len() as u64;
     while found.is_none() {
-        let Some(candidate) = with_amount(policy, high) else { return Ok(None) };
+        let Some(candidate) = with_amount(policy, high) else {
+            return Ok(None);
+        };
         let denied = denied(&candidate, events).await?;
         if denied <= most {
             found = Some((candidate.quota(), denied));
@@ -65,7 +73,9 @@ async fn smallest(policy: &Policy, events: &Events, most: u64) -> Result<Option<
     }
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        let Some(candidate) = with_amount(policy, middle) else { break };
+        let Some(candidate) = with_amount(policy, middle) else {
+            break;
+        };
         let denied = denied(&candidate, events).await?;
         if denied <= most {
             high = middle;
@@ -83,7 +93,9 @@ fn with_amount(policy: &Policy, amount: u64) -> Option<Policy> {
     let mut other = Quota::try_new(amount, quota.period()).ok()?;
     if quota.burst() != quota.amount() {
         let burst = u128::from(amount) * u128::from(quota.burst()) / u128::from(quota.amount());
-        other = other.try_with_burst(u64::try_from(burst).ok()?.max(1)).ok()?;
+        other = other
+            .try_with_burst(u64::try_from(burst).ok()?.max(1))
+            .ok()?;
     }
     Policy::try_new(policy.name(), policy.algorithm(), other).ok()
 }
@@ -93,7 +105,10 @@ async fn denied(policy: &Policy, events: &Events) -> Result<u64, Error> {
     let clock = Clock::manual(0);
     // Twice the room, because a full part of the store drops states although another part has room.
     let room = NonZeroUsize::MIN.saturating_add(2 * events.keys.len() + 4_096);
-    let store = MemoryStore::builder().max_keys(room).clock(clock.clone()).build();
+    let store = MemoryStore::builder()
+        .max_keys(room)
+        .clock(clock.clone())
+        .build();
     let policies = PolicySet::from(policy.clone());
     let mut denied = 0;
     for event in &events.all {

@@ -104,6 +104,9 @@ impl Events {
             self.keys.push(key.clone());
             next
         });
-        self.all.push(Event { time_us, key: number });
+        self.all.push(Event {
+            time_us,
+            key: number,
+        });
     }
 }

@@ -20,7 +20,10 @@ pub(super) fn parse(line: &str) -> Option<Fields> {
     fields.set("time", words.get(time)?.as_str());
     let request = words.get(time + 1)?;
     fields.set("request", request.as_str());
-    for (name, value) in ["status", "bytes", "referer", "user_agent"].iter().zip(&words[time + 2..]) {
+    for (name, value) in ["status", "bytes", "referer", "user_agent"]
+        .iter()
+        .zip(&words[time + 2..])
+    {
         fields.set_unless_dash(name, value);
     }
     Some(fields)
@@ -75,9 +78,14 @@ mod tests {
 
     #[test]
     fn both_formats_are_read_with_and_without_a_host() {
-        let common = r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326"#;
+        let common =
+            r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326"#;
         let combined = format!(r#"{common} "http://e/\"x\"" "Mozilla/4.08 [en]""#);
-        for line in [common.to_owned(), combined.clone(), format!("shop.example:80 {combined}")] {
+        for line in [
+            common.to_owned(),
+            combined.clone(),
+            format!("shop.example:80 {combined}"),
+        ] {
             let fields = parse(&line).unwrap_or_else(|| panic!("{line}"));
             assert_eq!(fields.get("ip"), Some("127.0.0.1"));
             assert_eq!(fields.get("user"), Some("frank"));
@@ -92,7 +100,16 @@ mod tests {
 
     #[test]
     fn other_lines_are_refused() {
-        for line in ["", "a", "{\"a\":1}", "a - - [x", "a - - [x] \"GET /", "- [x] \"\"", "time,ip", "a - - [x]"] {
+        for line in [
+            "",
+            "a",
+            "{\"a\":1}",
+            "a - - [x",
+            "a - - [x] \"GET /",
+            "- [x] \"\"",
+            "time,ip",
+            "a - - [x]",
+        ] {
             assert_eq!(parse(line), None, "{line}");
         }
     }

@@ -13,10 +13,21 @@ pub(super) struct Columns {
 impl Columns {
     /// Reads the first line.
     pub(super) fn new(line: &[u8]) -> Option<Self> {
-        let mut record = Record { reader: Reader::new(), bytes: Vec::new(), ends: Vec::new(), count: 0 };
+        let mut record = Record {
+            reader: Reader::new(),
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            count: 0,
+        };
         record.read(line)?;
-        let names: Vec<_> = record.values().map(|value| String::from_utf8_lossy(value).trim().to_owned()).collect();
-        names.iter().all(|name| !name.is_empty()).then_some(Self { names, record })
+        let names: Vec<_> = record
+            .values()
+            .map(|value| String::from_utf8_lossy(value).trim().to_owned())
+            .collect();
+        names
+            .iter()
+            .all(|name| !name.is_empty())
+            .then_some(Self { names, record })
     }
 
     /// Returns the names of the columns.
@@ -77,7 +88,9 @@ impl Record {
     fn values(&self) -> impl Iterator<Item = &[u8]> {
         let ends = &self.ends[..self.count];
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        starts.zip(ends).map(|(start, end)| &self.bytes[start..*end])
+        starts
+            .zip(ends)
+            .map(|(start, end)| &self.bytes[start..*end])
     }
 }
 
@@ -89,13 +102,22 @@ mod tests {
     fn columns_have_the_names_of_the_first_line() {
         let mut columns = Columns::new(b"time, ip,path").unwrap();
         let fields = columns.parse(b"1,\"192.0.2.7\",\"/a,\"\"b\"\"\"").unwrap();
-        assert_eq!(fields.iter().collect::<Vec<_>>(), [("ip", "192.0.2.7"), ("path", "/a,\"b\""), ("time", "1")]);
+        assert_eq!(
+            fields.iter().collect::<Vec<_>>(),
+            [("ip", "192.0.2.7"), ("path", "/a,\"b\""), ("time", "1")]
+        );
         assert_eq!(columns.parse(b"1,2").unwrap_err(), "2 columns, expected 3");
         assert!(columns.parse(b"").is_err());
         // A short line after a long one has its own values.
-        assert_eq!(columns.parse(b"2,,").unwrap().iter().collect::<Vec<_>>(), [("time", "2")]);
+        assert_eq!(
+            columns.parse(b"2,,").unwrap().iter().collect::<Vec<_>>(),
+            [("time", "2")]
+        );
         let many: Vec<_> = (0..100).map(|column| format!("c{column}")).collect();
-        assert_eq!(Columns::new(many.join(",").as_bytes()).unwrap().names(), many);
+        assert_eq!(
+            Columns::new(many.join(",").as_bytes()).unwrap().names(),
+            many
+        );
     }
 
     /// The speed of a line is that of its allocations.

@@ -20,7 +20,17 @@ pub(crate) struct Alias {
 const KNOWN: [(&str, &[&str]); 8] = [
     (
         "time",
-        &["timestamp", "@timestamp", "ts", "time_iso8601", "time_local", "msec", "datetime", "start_time", "date"],
+        &[
+            "timestamp",
+            "@timestamp",
+            "ts",
+            "time_iso8601",
+            "time_local",
+            "msec",
+            "datetime",
+            "start_time",
+            "date",
+        ],
     ),
     (
         "ip",
@@ -37,12 +47,47 @@ const KNOWN: [(&str, &[&str]); 8] = [
             "c-ip",
         ],
     ),
-    ("method", &["request_method", "request.method", "http_method", "verb", "cs-method"]),
-    ("path", &["request_uri", "uri", "request.uri", "url", "request_path", "uri_path", "target", "cs-uri-stem"]),
-    ("host", &["http_host", "request.host", "vhost", "server_name"]),
+    (
+        "method",
+        &[
+            "request_method",
+            "request.method",
+            "http_method",
+            "verb",
+            "cs-method",
+        ],
+    ),
+    (
+        "path",
+        &[
+            "request_uri",
+            "uri",
+            "request.uri",
+            "url",
+            "request_path",
+            "uri_path",
+            "target",
+            "cs-uri-stem",
+        ],
+    ),
+    (
+        "host",
+        &["http_host", "request.host", "vhost", "server_name"],
+    ),
     ("user", &["remote_user", "username"]),
-    ("user_agent", &["http_user_agent", "request.headers.User-Agent", "useragent", "agent"]),
-    ("referer", &["http_referer", "request.headers.Referer", "referrer"]),
+    (
+        "user_agent",
+        &[
+            "http_user_agent",
+            "request.headers.User-Agent",
+            "useragent",
+            "agent",
+        ],
+    ),
+    (
+        "referer",
+        &["http_referer", "request.headers.Referer", "referrer"],
+    ),
 ];
 
 impl Fields {
@@ -64,7 +109,9 @@ impl Fields {
 
     /// Returns the names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Gives the fields their known names, and splits those that hold several.
@@ -79,7 +126,10 @@ impl Fields {
         }
         for (name, columns) in KNOWN {
             if self.get(name).is_none()
-                && let Some(value) = columns.iter().find_map(|column| self.get(column)).map(str::to_owned)
+                && let Some(value) = columns
+                    .iter()
+                    .find_map(|column| self.get(column))
+                    .map(str::to_owned)
             {
                 self.set_unless_dash(name, &value);
             }
@@ -117,7 +167,11 @@ impl Fields {
     pub(super) fn ip(&self) -> Option<IpAddr> {
         let first = self.get("ip")?.split(',').next()?.trim();
         let with_port = || first.parse().ok().map(|address: SocketAddr| address.ip());
-        first.parse().ok().or_else(with_port).map(|address: IpAddr| address.to_canonical())
+        first
+            .parse()
+            .ok()
+            .or_else(with_port)
+            .map(|address: IpAddr| address.to_canonical())
     }
 }
 
@@ -126,7 +180,9 @@ pub(super) fn is_time(column: &str, aliases: &[Alias]) -> bool {
     let (name, columns) = KNOWN[0];
     column == name
         || columns.contains(&column)
-        || aliases.iter().any(|alias| alias.field == name && alias.column == column)
+        || aliases
+            .iter()
+            .any(|alias| alias.field == name && alias.column == column)
 }
 
 #[cfg(test)]
@@ -135,13 +191,18 @@ mod tests {
 
     fn fields(all: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::default();
-        all.iter().for_each(|(name, value)| fields.set(*name, *value));
+        all.iter()
+            .for_each(|(name, value)| fields.set(*name, *value));
         fields
     }
 
     #[test]
     fn columns_of_several_programs_get_one_name() {
-        let mut nginx = fields(&[("remote_addr", "192.0.2.7"), ("request", "GET /a?b=c HTTP/1.1"), ("msec", "1")]);
+        let mut nginx = fields(&[
+            ("remote_addr", "192.0.2.7"),
+            ("request", "GET /a?b=c HTTP/1.1"),
+            ("msec", "1"),
+        ]);
         nginx.normalize(&[]);
         let mut caddy = fields(&[
             ("request.remote_ip", "192.0.2.7"),
@@ -151,7 +212,8 @@ mod tests {
         ]);
         caddy.normalize(&[]);
         for fields in [nginx, caddy] {
-            let values = ["ip", "method", "path", "query", "time"].map(|name| fields.get(name).unwrap().to_owned());
+            let values = ["ip", "method", "path", "query", "time"]
+                .map(|name| fields.get(name).unwrap().to_owned());
             assert_eq!(values, ["192.0.2.7", "GET", "/a", "b=c", "1"]);
         }
     }
@@ -159,14 +221,27 @@ mod tests {
     #[test]
     fn an_alias_names_a_column_and_wins() {
         let mut fields = fields(&[("caller", "a"), ("user", "b")]);
-        fields.normalize(&[Alias { field: "user".to_owned(), column: "caller".to_owned() }]);
+        fields.normalize(&[Alias {
+            field: "user".to_owned(),
+            column: "caller".to_owned(),
+        }]);
         assert_eq!(fields.get("user"), Some("a"));
     }
 
     #[test]
     fn an_address_is_read_with_a_port_and_from_a_list() {
-        for text in ["192.0.2.7", "192.0.2.7:80", "192.0.2.7, 10.0.0.1", "::ffff:192.0.2.7", "[::ffff:192.0.2.7]:80"] {
-            assert_eq!(fields(&[("ip", text)]).ip(), "192.0.2.7".parse().ok(), "{text}");
+        for text in [
+            "192.0.2.7",
+            "192.0.2.7:80",
+            "192.0.2.7, 10.0.0.1",
+            "::ffff:192.0.2.7",
+            "[::ffff:192.0.2.7]:80",
+        ] {
+            assert_eq!(
+                fields(&[("ip", text)]).ip(),
+                "192.0.2.7".parse().ok(),
+                "{text}"
+            );
         }
         assert_eq!(fields(&[("ip", "localhost")]).ip(), None);
     }

@@ -17,7 +17,11 @@ pub(super) fn parse(line: &[u8]) -> Result<Fields, String> {
 
 fn add(fields: &mut Fields, path: &str, object: &Map<String, Value>) {
     for (name, value) in object {
-        let name = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let name = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
         match value {
             Value::Object(object) => add(fields, &name, object),
             Value::Array(items) => {
@@ -48,16 +52,31 @@ mod tests {
 
     #[test]
     fn objects_are_flattened_and_lists_joined() {
-        let line = br#"{"ts":1.5,"request":{"uri":"/","headers":{"X":["a","b"]}},"n":null,"b":true}"#;
+        let line =
+            br#"{"ts":1.5,"request":{"uri":"/","headers":{"X":["a","b"]}},"n":null,"b":true}"#;
         let fields = parse(line).unwrap();
         let all: Vec<_> = fields.iter().collect();
-        assert_eq!(all, [("b", "true"), ("request.headers.X", "a,b"), ("request.uri", "/"), ("ts", "1.5")]);
+        assert_eq!(
+            all,
+            [
+                ("b", "true"),
+                ("request.headers.X", "a,b"),
+                ("request.uri", "/"),
+                ("ts", "1.5")
+            ]
+        );
     }
 
     #[test]
     fn other_lines_are_refused_with_a_reason() {
         let deep = "[".repeat(1_000);
-        for line in [&b"[1]"[..], b"", b"{\"a\":", b"{\"a\":\"\xff\"}", deep.as_bytes()] {
+        for line in [
+            &b"[1]"[..],
+            b"",
+            b"{\"a\":",
+            b"{\"a\":\"\xff\"}",
+            deep.as_bytes(),
+        ] {
             assert!(parse(line).unwrap_err().starts_with("no JSON object: "));
         }
     }

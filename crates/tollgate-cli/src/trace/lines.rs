@@ -23,7 +23,11 @@ pub(super) enum TraceLine<'a> {
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(reader: R) -> Self {
-        Self { reader, number: 0, line: Vec::new() }
+        Self {
+            reader,
+            number: 0,
+            line: Vec::new(),
+        }
     }
 
     /// Returns the number of the last line, from 1.
@@ -66,7 +70,11 @@ impl<R: BufRead> Lines<R> {
         }
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         // A mark at the start of a text file.
-        let line = if self.number == 1 { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) } else { line };
+        let line = if self.number == 1 {
+            line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line)
+        } else {
+            line
+        };
         Ok(Some(TraceLine::Whole(line)))
     }
 }

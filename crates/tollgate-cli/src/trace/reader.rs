@@ -62,7 +62,13 @@ pub(crate) struct Trace<R> {
 
 impl<R: BufRead> Trace<R> {
     pub(crate) fn new(reader: R, format: TraceFormat, aliases: Vec<Alias>) -> Self {
-        Self { lines: Lines::new(reader), format, columns: None, aliases, skipped: Skipped::default() }
+        Self {
+            lines: Lines::new(reader),
+            format,
+            columns: None,
+            aliases,
+            skipped: Skipped::default(),
+        }
     }
 
     /// Returns the lines that were no requests.
@@ -75,8 +81,16 @@ impl<R: BufRead> Trace<R> {
     /// Fails when the trace cannot be read, and when its format is not known.
     fn read(&mut self) -> io::Result<Option<Request>> {
         loop {
-            let Self { lines, format, columns, aliases, .. } = self;
-            let Some(line) = lines.next()? else { return Ok(None) };
+            let Self {
+                lines,
+                format,
+                columns,
+                aliases,
+                ..
+            } = self;
+            let Some(line) = lines.next()? else {
+                return Ok(None);
+            };
             let parsed = match line {
                 TraceLine::TooLong => Err(format!("longer than {MAX_BYTES} bytes")),
                 TraceLine::Whole(line) if line.trim_ascii().is_empty() => continue,
@@ -93,7 +107,9 @@ impl<R: BufRead> Trace<R> {
                         }
                         _ => {
                             let line = String::from_utf8_lossy(line);
-                            common::parse(&line).ok_or_else(|| "not in the common or combined log format".to_owned())
+                            common::parse(&line).ok_or_else(|| {
+                                "not in the common or combined log format".to_owned()
+                            })
                         }
                     }
                 }
@@ -123,7 +139,11 @@ fn request(mut fields: Fields, aliases: &[Alias]) -> Result<Request, String> {
     fields.normalize(aliases);
     let time = fields.get("time").ok_or("no time")?;
     let time_us = time::parse(time).ok_or("the time is in no known form")?;
-    Ok(Request { time_us, ip: fields.ip(), fields })
+    Ok(Request {
+        time_us,
+        ip: fields.ip(),
+        fields,
+    })
 }
 
 /// Detects the format by a line.
@@ -144,7 +164,12 @@ fn detect(line: &[u8], aliases: &[Alias]) -> io::Result<TraceFormat> {
 }
 
 fn named_columns(line: &[u8], aliases: &[Alias]) -> io::Result<csv::Columns> {
-    let columns = csv::Columns::new(line).filter(|columns| columns.names().iter().any(|name| is_time(name, aliases)));
-    let missing = || io::Error::other("the first line names no column for the time, name it with --field time=COLUMN");
+    let columns = csv::Columns::new(line)
+        .filter(|columns| columns.names().iter().any(|name| is_time(name, aliases)));
+    let missing = || {
+        io::Error::other(
+            "the first line names no column for the time, name it with --field time=COLUMN",
+        )
+    };
     columns.ok_or_else(missing)
 }

@@ -25,7 +25,13 @@ struct Held {
 
 impl<I: Iterator<Item = io::Result<Request>>> Sorter<I> {
     pub(crate) fn new(source: I) -> Self {
-        Self { source, held: BinaryHeap::new(), read: 0, last_us: 0, late: 0 }
+        Self {
+            source,
+            held: BinaryHeap::new(),
+            read: 0,
+            last_us: 0,
+            late: 0,
+        }
     }
 
     /// Returns the number of requests whose time was changed.
@@ -45,7 +51,10 @@ impl<I: Iterator<Item = io::Result<Request>>> Iterator for Sorter<I> {
         while self.held.len() < HELD {
             match self.source.next() {
                 Some(Ok(request)) => {
-                    self.held.push(Held { request, number: self.read });
+                    self.held.push(Held {
+                        request,
+                        number: self.read,
+                    });
                     self.read += 1;
                 }
                 Some(Err(error)) => return Some(Err(error)),
@@ -89,9 +98,18 @@ mod tests {
     use crate::trace::Fields;
 
     fn sorted(times: impl IntoIterator<Item = u64>) -> (Vec<u64>, u64) {
-        let request = |time_us| Ok(Request { time_us, ip: None, fields: Fields::default() });
+        let request = |time_us| {
+            Ok(Request {
+                time_us,
+                ip: None,
+                fields: Fields::default(),
+            })
+        };
         let mut sorter = Sorter::new(times.into_iter().map(request));
-        let times = sorter.by_ref().map(|request| request.unwrap().time_us).collect();
+        let times = sorter
+            .by_ref()
+            .map(|request| request.unwrap().time_us)
+            .collect();
         (times, sorter.late())
     }
 

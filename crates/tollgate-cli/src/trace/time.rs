@@ -1,8 +1,8 @@
 //! Reads the time of a request in the forms that logs have.
 
 use time::{
-    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem, format_description::well_known::Rfc3339,
-    macros::format_description,
+    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem,
+    format_description::well_known::Rfc3339, macros::format_description,
 };
 
 /// The time in logs in the common format: `10/Oct/2000:13:55:36 -0700`.
@@ -35,7 +35,10 @@ fn read(text: &str) -> Option<u64> {
     }
     let parsed = OffsetDateTime::parse(text, &Rfc3339)
         .or_else(|_| OffsetDateTime::parse(text, COMMON))
-        .or_else(|_| PrimitiveDateTime::parse(&text.replacen('T', " ", 1), PLAIN).map(PrimitiveDateTime::assume_utc));
+        .or_else(|_| {
+            PrimitiveDateTime::parse(&text.replacen('T', " ", 1), PLAIN)
+                .map(PrimitiveDateTime::assume_utc)
+        });
     u64::try_from(parsed.ok()?.unix_timestamp_nanos() / 1_000).ok()
 }
 
@@ -60,7 +63,9 @@ fn number(text: &str) -> Option<u64> {
 /// Writes a time as RFC 3339 in UTC.
 pub(crate) fn shown(micros: u64) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1_000);
-    time.ok().and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| format!("{micros} µs"))
+    time.ok()
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_else(|| format!("{micros} µs"))
 }
 
 #[cfg(test)]
@@ -73,7 +78,10 @@ mod tests {
         for (text, expected) in [
             ("10/Oct/2000:13:55:36 -0700", 971_211_336 * SECOND),
             ("2000-10-10T20:55:36Z", 971_211_336 * SECOND),
-            ("2000-10-10T13:55:36.5-07:00", 971_211_336 * SECOND + 500_000),
+            (
+                "2000-10-10T13:55:36.5-07:00",
+                971_211_336 * SECOND + 500_000,
+            ),
             ("2000-10-10 20:55:36", 971_211_336 * SECOND),
             ("2000-10-10T20:55:36.25", 971_211_336 * SECOND + 250_000),
             ("971211336", 971_211_336 * SECOND),

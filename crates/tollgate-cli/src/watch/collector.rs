@@ -61,7 +61,11 @@ impl<'a> Collector<'a> {
         let timeout = redis.timeout();
         let metrics = endpoints.metrics(timeout)?;
         let denied = endpoints.denied(timeout)?;
-        let server_health = if redis.is_named() { Some(Health::new(redis.address()?)) } else { None };
+        let server_health = if redis.is_named() {
+            Some(Health::new(redis.address()?))
+        } else {
+            None
+        };
         Ok(Self {
             redis,
             limits,
@@ -71,8 +75,14 @@ impl<'a> Collector<'a> {
             tracker: Tracker::new(MOST_COMPARED),
             server: None,
             server_health,
-            metrics: metrics.into_iter().map(|endpoint| (Health::new(endpoint.address()), endpoint)).collect(),
-            denied: denied.into_iter().map(|endpoint| (Health::new(endpoint.address()), endpoint)).collect(),
+            metrics: metrics
+                .into_iter()
+                .map(|endpoint| (Health::new(endpoint.address()), endpoint))
+                .collect(),
+            denied: denied
+                .into_iter()
+                .map(|endpoint| (Health::new(endpoint.address()), endpoint))
+                .collect(),
         })
     }
 
@@ -89,7 +99,13 @@ impl<'a> Collector<'a> {
             first: &mut self.first,
         };
         let is_named = self.server_health.is_some();
-        let scanned = async { if is_named { Some(scan.run().await) } else { None } };
+        let scanned = async {
+            if is_named {
+                Some(scan.run().await)
+            } else {
+                None
+            }
+        };
         let (scanned, pages, denied) = tokio::join!(scanned, pages, denied);
 
         let scanned = self.server_health.as_mut().zip(scanned);
@@ -115,21 +131,37 @@ impl<'a> Collector<'a> {
         }
         let mut denied_keys = BTreeMap::<String, u64>::new();
         for ((health, _), page) in self.denied.iter_mut().zip(denied) {
-            for (name, denials) in health.record(page).iter().flat_map(|page| endpoint::denied_keys(page)) {
+            for (name, denials) in health
+                .record(page)
+                .iter()
+                .flat_map(|page| endpoint::denied_keys(page))
+            {
                 *denied_keys.entry(name).or_default() += denials;
             }
         }
-        let mut denied_keys: Vec<_> =
-            denied_keys.into_iter().map(|(name, denials)| DeniedKey { name, denials }).collect();
+        let mut denied_keys: Vec<_> = denied_keys
+            .into_iter()
+            .map(|(name, denials)| DeniedKey { name, denials })
+            .collect();
         denied_keys.sort_by(|a, b| b.denials.cmp(&a.denials).then_with(|| a.name.cmp(&b.name)));
 
         let (published, warnings) = match &scan {
-            Some(_) => (self.limits.published().to_vec(), self.limits.warnings().to_vec()),
+            Some(_) => (
+                self.limits.published().to_vec(),
+                self.limits.warnings().to_vec(),
+            ),
             None => (Vec::new(), Vec::new()),
         };
-        let healths = self.metrics.iter().map(|(health, _)| health).chain(self.denied.iter().map(|(health, _)| health));
+        let healths = self
+            .metrics
+            .iter()
+            .map(|(health, _)| health)
+            .chain(self.denied.iter().map(|(health, _)| health));
         Snapshot {
-            time: OffsetDateTime::now_utc().replace_nanosecond(0).ok().and_then(|now| now.format(&Rfc3339).ok()),
+            time: OffsetDateTime::now_utc()
+                .replace_nanosecond(0)
+                .ok()
+                .and_then(|now| now.format(&Rfc3339).ok()),
             prefix: is_named.then(|| self.redis.prefix().to_owned()),
             redis: self.server_health.as_ref().map(Health::source),
             scan,
@@ -187,7 +219,10 @@ impl RedisScan<'_> {
 
 impl Health {
     fn new(address: String) -> Self {
-        Self { address, away: None }
+        Self {
+            address,
+            away: None,
+        }
     }
 
     fn record<T>(&mut self, read: Result<T, String>) -> Option<T> {
@@ -197,7 +232,10 @@ impl Health {
                 Some(read)
             }
             Err(reason) => {
-                let since = self.away.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+                let since = self
+                    .away
+                    .as_ref()
+                    .map_or_else(Instant::now, |(since, _)| *since);
                 self.away = Some((since, reason));
                 None
             }

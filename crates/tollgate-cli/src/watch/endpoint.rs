@@ -62,35 +62,58 @@ impl EndpointOptions {
     }
 
     pub(super) fn metrics(&self, timeout: Duration) -> Result<Vec<MetricsEndpoint>, Failure> {
-        let endpoint =
-            |url: &String| Ok(MetricsEndpoint { endpoint: Endpoint::new("--metrics", url, timeout)?, last: None });
+        let endpoint = |url: &String| {
+            Ok(MetricsEndpoint {
+                endpoint: Endpoint::new("--metrics", url, timeout)?,
+                last: None,
+            })
+        };
         self.metrics.iter().map(endpoint).collect()
     }
 
     pub(super) fn denied(&self, timeout: Duration) -> Result<Vec<Endpoint>, Failure> {
-        self.denied.iter().map(|url| Endpoint::new("--denied", url, timeout)).collect()
+        self.denied
+            .iter()
+            .map(|url| Endpoint::new("--denied", url, timeout))
+            .collect()
     }
 }
 
 impl Endpoint {
     /// Reads a URL. No message shows it, because it may hold a password.
     fn new(option: &str, url: &str, timeout: Duration) -> Result<Self, Failure> {
-        let wrong = |reason| Failure::new(format_args!("the URL in {option} {reason}, expected http://host:port/path"));
+        let wrong = |reason| {
+            Failure::new(format_args!(
+                "the URL in {option} {reason}, expected http://host:port/path"
+            ))
+        };
         let uri: Uri = url.parse().map_err(|_| wrong("is not valid"))?;
         if uri.scheme_str() != Some("http") {
             return Err(wrong("is not of http"));
         }
-        let Some(authority) = uri.authority() else { return Err(wrong("has no host")) };
+        let Some(authority) = uri.authority() else {
+            return Err(wrong("has no host"));
+        };
         if authority.as_str().contains('@') {
             return Err(wrong("has a user or a password, which are not sent"));
         }
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Ok(Self { uri, client, timeout })
+        Ok(Self {
+            uri,
+            client,
+            timeout,
+        })
     }
 
     /// Returns the address as text: host, port and path. A query is left out, because it may hold a token.
     pub(super) fn address(&self) -> String {
-        format!("{}{}", self.uri.authority().map_or("", |authority| authority.as_str()), self.uri.path())
+        format!(
+            "{}{}",
+            self.uri
+                .authority()
+                .map_or("", |authority| authority.as_str()),
+            self.uri.path()
+        )
     }
 
     /// Reads the page.
@@ -128,14 +151,21 @@ impl MetricsEndpoint {
     /// Reads the metrics.
     pub(super) async fn read(&self) -> Result<Page, String> {
         let page = exposition::read(&self.endpoint.read().await?, PREFIX);
-        if page.is_empty() { Err("the page has no metrics of tollgate".to_owned()) } else { Ok(page) }
+        if page.is_empty() {
+            Err("the page has no metrics of tollgate".to_owned())
+        } else {
+            Ok(page)
+        }
     }
 
     /// Adds what was read to the figures. After a failure the next page makes no rates.
     pub(super) fn add(&mut self, page: Option<Page>, figures: &mut Figures) {
         let now = Instant::now();
         if let Some(page) = &page {
-            figures.add(page, self.last.as_ref().map(|(at, before)| (before, now - *at)));
+            figures.add(
+                page,
+                self.last.as_ref().map(|(at, before)| (before, now - *at)),
+            );
         }
         self.last = page.map(|page| (now, page));
     }
@@ -160,18 +190,35 @@ mod tests {
     fn lines_of_denied_keys_have_a_count_and_a_name() {
         let page = "12 denials\n       7  0123abcd\n  5 a\u{1b}b\nnone of it\n3 two words\n";
         let keys: Vec<_> = denied_keys(page).collect();
-        assert_eq!(keys, [("0123abcd".to_owned(), 7), ("a\\u{1b}b".to_owned(), 5)]);
+        assert_eq!(
+            keys,
+            [("0123abcd".to_owned(), 7), ("a\\u{1b}b".to_owned(), 5)]
+        );
     }
 
     #[test]
     fn a_wrong_url_is_refused_without_its_text() {
         let timeout = Duration::from_secs(1);
-        for url in ["https://ann:hunter2@h/", "http://ann:hunter2@h/", "hunter2 x", "/hunter2"] {
+        for url in [
+            "https://ann:hunter2@h/",
+            "http://ann:hunter2@h/",
+            "hunter2 x",
+            "/hunter2",
+        ] {
             let failure = Endpoint::new("--metrics", url, timeout).unwrap_err();
-            assert!(failure.message().starts_with("the URL in --metrics "), "{}", failure.message());
-            assert!(!failure.message().contains("hunter2"), "{}", failure.message());
+            assert!(
+                failure.message().starts_with("the URL in --metrics "),
+                "{}",
+                failure.message()
+            );
+            assert!(
+                !failure.message().contains("hunter2"),
+                "{}",
+                failure.message()
+            );
         }
-        let endpoint = Endpoint::new("--metrics", "http://h:9090/metrics?token=hunter2", timeout).unwrap();
+        let endpoint =
+            Endpoint::new("--metrics", "http://h:9090/metrics?token=hunter2", timeout).unwrap();
         assert_eq!(endpoint.address(), "h:9090/metrics");
     }
 }

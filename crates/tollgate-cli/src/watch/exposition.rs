@@ -17,7 +17,10 @@ pub(super) struct Series {
 
 /// Returns the series whose names have this beginning, with their values. Lines that are none are left out.
 pub(super) fn read(page: &str, beginning: &str) -> BTreeMap<Series, f64> {
-    page.lines().filter(|line| line.trim_start().starts_with(beginning)).filter_map(sample).collect()
+    page.lines()
+        .filter(|line| line.trim_start().starts_with(beginning))
+        .filter_map(sample)
+        .collect()
 }
 
 fn sample(line: &str) -> Option<(Series, f64)> {
@@ -29,7 +32,13 @@ fn sample(line: &str) -> Option<(Series, f64)> {
     };
     // A time may follow.
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some((Series { name: shown(name), labels }, value))
+    Some((
+        Series {
+            name: shown(name),
+            labels,
+        },
+        value,
+    ))
 }
 
 /// Reads labels up to the brace behind them, and returns what follows.
@@ -70,8 +79,14 @@ mod tests {
     use super::*;
 
     fn series(name: &str, labels: &[(&str, &str)]) -> Series {
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Series { name: name.to_owned(), labels }
+        let labels = labels
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        Series {
+            name: name.to_owned(),
+            labels,
+        }
     }
 
     #[test]
@@ -81,16 +96,29 @@ mod tests {
                     a_bad NaN\nother 7\n";
         let read = read(page, "a_");
         assert_eq!(read[&series("a_total", &[])], 3.0);
-        assert_eq!(read[&series("a_total", &[("rule", "x,y=\"}{"), ("b", "\\n\\u{a}")])], 1500.0);
+        assert_eq!(
+            read[&series("a_total", &[("rule", "x,y=\"}{"), ("b", "\\n\\u{a}")])],
+            1500.0
+        );
         assert!(read[&series("a_bad", &[])].is_nan());
-        assert_eq!(read.keys().filter(|series| series.name == "other").count(), 0);
+        assert_eq!(
+            read.keys().filter(|series| series.name == "other").count(),
+            0
+        );
     }
 
     #[test]
     fn lines_that_are_no_samples_are_left_out() {
-        for line in
-            ["a_", "a_total", "a_total{", "a_total{x", "a_total{x=\"", "a_total{x=\"\\", "a_total{} x", "<html>"]
-        {
+        for line in [
+            "a_",
+            "a_total",
+            "a_total{",
+            "a_total{x",
+            "a_total{x=\"",
+            "a_total{x=\"\\",
+            "a_total{} x",
+            "<html>",
+        ] {
             assert!(read(line, "a_").is_empty(), "{line}");
         }
     }
@@ -98,6 +126,11 @@ mod tests {
     #[test]
     fn no_name_holds_signs_that_a_terminal_obeys() {
         let read = read("a_total{rule=\"\u{1b}[2Jx\"} 1", "a_");
-        assert_eq!(read.keys().next().map(|series| series.labels["rule"].as_str()), Some("\\u{1b}[2Jx"));
+        assert_eq!(
+            read.keys()
+                .next()
+                .map(|series| series.labels["rule"].as_str()),
+            Some("\\u{1b}[2Jx")
+        );
     }
 }

@@ -15,29 +15,53 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Adds a page. `before` is the page that was read before it at the same endpoint, and the time between both.
-    pub(super) fn add(&mut self, page: &BTreeMap<Series, f64>, before: Option<(&BTreeMap<Series, f64>, Duration)>) {
-        self.values.extend(page.iter().map(|(series, value)| (series.clone(), *value)));
-        let Some((before, passed)) = before.filter(|(_, passed)| !passed.is_zero()) else { return };
+    pub(super) fn add(
+        &mut self,
+        page: &BTreeMap<Series, f64>,
+        before: Option<(&BTreeMap<Series, f64>, Duration)>,
+    ) {
+        self.values
+            .extend(page.iter().map(|(series, value)| (series.clone(), *value)));
+        let Some((before, passed)) = before.filter(|(_, passed)| !passed.is_zero()) else {
+            return;
+        };
         for (series, value) in page {
             let earlier = before.get(series).copied().unwrap_or(0.0);
             // A counter that is smaller than before has begun again at zero: the process was restarted.
-            let change = if *value < earlier { *value } else { value - earlier };
-            self.rates.push((series.clone(), change / passed.as_secs_f64()));
+            let change = if *value < earlier {
+                *value
+            } else {
+                value - earlier
+            };
+            self.rates
+                .push((series.clone(), change / passed.as_secs_f64()));
         }
     }
 
     /// Adds up the values of a metric by these labels. A label that is missing counts as empty.
-    pub(super) fn values<const N: usize>(&self, name: &str, labels: [&str; N]) -> BTreeMap<[String; N], f64> {
+    pub(super) fn values<const N: usize>(
+        &self,
+        name: &str,
+        labels: [&str; N],
+    ) -> BTreeMap<[String; N], f64> {
         by(&self.values, name, labels, |sum, value| sum + value)
     }
 
     /// Returns the greatest values of a metric by these labels.
-    pub(super) fn greatest<const N: usize>(&self, name: &str, labels: [&str; N]) -> BTreeMap<[String; N], f64> {
+    pub(super) fn greatest<const N: usize>(
+        &self,
+        name: &str,
+        labels: [&str; N],
+    ) -> BTreeMap<[String; N], f64> {
         by(&self.values, name, labels, f64::max)
     }
 
     /// Adds up the changes per second of a metric by these labels.
-    pub(super) fn rates<const N: usize>(&self, name: &str, labels: [&str; N]) -> BTreeMap<[String; N], f64> {
+    pub(super) fn rates<const N: usize>(
+        &self,
+        name: &str,
+        labels: [&str; N],
+    ) -> BTreeMap<[String; N], f64> {
         by(&self.rates, name, labels, |sum, value| sum + value)
     }
 
@@ -49,7 +73,9 @@ impl Figures {
                 buckets.entry(of).or_default().push((le, count));
             }
         }
-        let quantiles = buckets.into_iter().filter_map(|(of, buckets)| Some((of, quantile(0.99, buckets)?)));
+        let quantiles = buckets
+            .into_iter()
+            .filter_map(|(of, buckets)| Some((of, quantile(0.99, buckets)?)));
         let mut found: BTreeMap<_, _> = quantiles.collect();
         for ([of, at], value) in self.greatest(name, [label, "quantile"]) {
             if at == "0.99" && value > 0.0 {
@@ -67,9 +93,14 @@ fn by<const N: usize>(
     join: impl Fn(f64, f64) -> f64,
 ) -> BTreeMap<[String; N], f64> {
     let mut sums = BTreeMap::new();
-    for (series, value) in series.iter().filter(|(series, value)| series.name == name && !value.is_nan()) {
+    for (series, value) in series
+        .iter()
+        .filter(|(series, value)| series.name == name && !value.is_nan())
+    {
         let key = labels.map(|label| series.labels.get(label).cloned().unwrap_or_default());
-        sums.entry(key).and_modify(|sum| *sum = join(*sum, *value)).or_insert(*value);
+        sums.entry(key)
+            .and_modify(|sum| *sum = join(*sum, *value))
+            .or_insert(*value);
     }
     sums
 }
@@ -82,10 +113,16 @@ fn quantile(quantile: f64, mut buckets: Vec<(f64, f64)>) -> Option<f64> {
     let total = buckets.last().filter(|(_, total)| *total > 0.0)?.1;
     let rank = quantile * total;
     let at = buckets.iter().position(|(_, count)| *count >= rank)?;
-    let (low, below) = at.checked_sub(1).map_or((0.0, 0.0), |before| buckets[before]);
+    let (low, below) = at
+        .checked_sub(1)
+        .map_or((0.0, 0.0), |before| buckets[before]);
     let (high, count) = buckets[at];
     // Above the last bound nothing is known.
-    if high.is_infinite() { Some(low) } else { Some(low + (high - low) * (rank - below) / (count - below).max(1e-12)) }
+    if high.is_infinite() {
+        Some(low)
+    } else {
+        Some(low + (high - low) * (rank - below) / (count - below).max(1e-12))
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +151,10 @@ mod tests {
             ("a{p=\"x\"} 100", "a{p=\"x\"} 4"),
         ]);
         let rates = figures.rates("a", ["p"]);
-        assert_eq!(rates, [(["x".to_owned()], 3.0 + 2.0), (["y".to_owned()], 4.0)].into());
+        assert_eq!(
+            rates,
+            [(["x".to_owned()], 3.0 + 2.0), (["y".to_owned()], 4.0)].into()
+        );
         assert_eq!(figures.values("a", ["p"])[&["x".to_owned()]], 25.0);
         assert_eq!(figures.greatest("a", ["p"])[&["x".to_owned()]], 16.0);
     }
@@ -140,9 +180,16 @@ mod tests {
             found.get("x").map(|seconds| (seconds * 1e3).round())
         };
         assert_eq!(p99([0, 100, 100], [50, 250, 250]), Some(199.0));
-        assert_eq!(p99([0, 0, 0], [0, 0, 9]), Some(200.0), "above the last bound");
+        assert_eq!(
+            p99([0, 0, 0], [0, 0, 9]),
+            Some(200.0),
+            "above the last bound"
+        );
         assert_eq!(p99([7, 7, 7], [7, 7, 7]), None, "nothing was decided");
-        let summary = figures(&[("", "a{l=\"x\",quantile=\"0.99\"} 0.25"), ("", "a{l=\"x\",quantile=\"0.99\"} 0.5")]);
+        let summary = figures(&[
+            ("", "a{l=\"x\",quantile=\"0.99\"} 0.25"),
+            ("", "a{l=\"x\",quantile=\"0.99\"} 0.5"),
+        ]);
         assert_eq!(summary.p99("a", "l")["x"], 0.5);
     }
 }

@@ -25,15 +25,28 @@ pub(crate) struct First {
 
 impl First {
     pub(crate) fn new(most: u32, by: Order) -> Self {
-        Self { states: Vec::new(), most: most as usize, by }
+        Self {
+            states: Vec::new(),
+            most: most as usize,
+            by,
+        }
     }
 
     /// Adds a state of a scan.
     pub(crate) fn add(&mut self, state: StateEntry) {
         let is_before = |other: &StateEntry| self.compare(&state, other) != Ordering::Greater;
-        let at = self.states.iter().rposition(|other| !is_before(other)).map_or(0, |last| last + 1);
+        let at = self
+            .states
+            .iter()
+            .rposition(|other| !is_before(other))
+            .map_or(0, |last| last + 1);
         // A scan may find a key twice.
-        if at < self.most && !self.states.iter().any(|other| other.redis_key == state.redis_key) {
+        if at < self.most
+            && !self
+                .states
+                .iter()
+                .any(|other| other.redis_key == state.redis_key)
+        {
             self.states.insert(at, state);
             self.states.truncate(self.most);
         }
@@ -46,7 +59,11 @@ impl First {
 
     /// Compares so that the most used state comes first.
     fn compare(&self, a: &StateEntry, b: &StateEntry) -> Ordering {
-        let by_spent = || b.spent.cmp(&a.spent).then_with(|| a.redis_key.cmp(&b.redis_key));
+        let by_spent = || {
+            b.spent
+                .cmp(&a.spent)
+                .then_with(|| a.redis_key.cmp(&b.redis_key))
+        };
         match self.by {
             Order::Spent => by_spent(),
             // A state without a limit comes last.

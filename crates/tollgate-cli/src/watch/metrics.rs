@@ -11,28 +11,48 @@ use super::{
 type Sums<const N: usize> = BTreeMap<[String; N], f64>;
 
 /// Returns the figures of each policy: by the scan, and by the metrics.
-pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figures: &Figures) -> Vec<PolicyFigures> {
+pub(super) fn policies(
+    uses: &BTreeMap<(String, &'static str), PolicyUse>,
+    figures: &Figures,
+) -> Vec<PolicyFigures> {
     let of_layers = figures.rates("tollgate_decisions_total", ["policy", "outcome"]);
     let denials = figures.rates("tollgate_denials_total", ["policy", "limiter"]);
     let checks = figures.rates("tollgate_checks_total", ["limiter", "outcome"]);
     let allowed = |policy: &str| {
-        let of_layer = of_layers.get(&[policy.to_owned(), "allowed".to_owned()]).copied();
+        let of_layer = of_layers
+            .get(&[policy.to_owned(), "allowed".to_owned()])
+            .copied();
         // A limiter registers each of its policies with the first check.
         let of_limiters = denials
             .keys()
             .filter(|[name, _]| name == policy)
-            .map(|[_, limiter]| checks.get(&[limiter.clone(), "allowed".to_owned()]).copied().unwrap_or(0.0));
+            .map(|[_, limiter]| {
+                checks
+                    .get(&[limiter.clone(), "allowed".to_owned()])
+                    .copied()
+                    .unwrap_or(0.0)
+            });
         of_layer.or_else(|| sum(of_limiters))
     };
     let denied = |policy: &str| {
-        let of_limiters = denials.iter().filter(|([name, _], _)| name == policy).map(|(_, rate)| *rate);
-        sum(of_limiters).or_else(|| of_layers.get(&[policy.to_owned(), "denied".to_owned()]).copied())
+        let of_limiters = denials
+            .iter()
+            .filter(|([name, _], _)| name == policy)
+            .map(|(_, rate)| *rate);
+        sum(of_limiters).or_else(|| {
+            of_layers
+                .get(&[policy.to_owned(), "denied".to_owned()])
+                .copied()
+        })
     };
     // Every layer has the counter. It says something only where a denial has passed.
     let totals = figures.values("tollgate_decisions_total", ["policy", "outcome"]);
     let shadowed = |policy: &str| {
         let series = [policy.to_owned(), "shadowed".to_owned()];
-        of_layers.get(&series).copied().filter(|_| totals.get(&series) > Some(&0.0))
+        of_layers
+            .get(&series)
+            .copied()
+            .filter(|_| totals.get(&series) > Some(&0.0))
     };
     let mut found: Vec<_> = uses
         .iter()
@@ -47,12 +67,17 @@ pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figur
             shadowed_per_second: None,
         })
         .collect();
-    let in_metrics: BTreeSet<_> = of_layers.keys().chain(denials.keys()).map(|[policy, _]| policy).collect();
+    let in_metrics: BTreeSet<_> = of_layers
+        .keys()
+        .chain(denials.keys())
+        .map(|[policy, _]| policy)
+        .collect();
     for policy in in_metrics {
         // Only Redis distinguishes two algorithms under one name.
         match found.iter_mut().find(|of_scan| of_scan.policy == *policy) {
             Some(of_scan) => {
-                (of_scan.allowed_per_second, of_scan.denied_per_second) = (allowed(policy), denied(policy));
+                (of_scan.allowed_per_second, of_scan.denied_per_second) =
+                    (allowed(policy), denied(policy));
                 of_scan.shadowed_per_second = shadowed(policy);
             }
             None => found.push(PolicyFigures {
@@ -68,7 +93,11 @@ pub(super) fn policies(uses: &BTreeMap<(String, &'static str), PolicyUse>, figur
         let decisions = of.allowed_per_second.unwrap_or(0.0) + of.denied_per_second.unwrap_or(0.0);
         decisions.max(of.units_per_second.unwrap_or(0.0))
     };
-    found.sort_by(|a, b| activity(b).total_cmp(&activity(a)).then_with(|| a.policy.cmp(&b.policy)));
+    found.sort_by(|a, b| {
+        activity(b)
+            .total_cmp(&activity(a))
+            .then_with(|| a.policy.cmp(&b.policy))
+    });
     found
 }
 
@@ -78,13 +107,21 @@ pub(super) fn limiters(figures: &Figures) -> Vec<LimiterFigures> {
     let checks = figures.rates("tollgate_checks_total", ["limiter", "outcome"]);
     let degraded = figures.rates("tollgate_degraded_total", ["limiter", "reason"]);
     let p99 = figures.p99("tollgate_check_duration_seconds", "limiter");
-    let (outage, outages) =
-        (figures.values("tollgate_outage", ["limiter"]), figures.values("tollgate_outages_total", ["limiter"]));
-    let names: BTreeSet<_> = totals.keys().chain(outage.keys()).map(|[limiter]| limiter).collect();
+    let (outage, outages) = (
+        figures.values("tollgate_outage", ["limiter"]),
+        figures.values("tollgate_outages_total", ["limiter"]),
+    );
+    let names: BTreeSet<_> = totals
+        .keys()
+        .chain(outage.keys())
+        .map(|[limiter]| limiter)
+        .collect();
     let figures_of = |limiter: &String| {
         let rate = |outcome: &str| checks.get(&[limiter.clone(), outcome.to_owned()]).copied();
         let by_reason = || degraded.iter().filter(|([name, _], _)| name == limiter);
-        let reason = by_reason().filter(|(_, rate)| **rate > 0.0).max_by(|a, b| a.1.total_cmp(b.1));
+        let reason = by_reason()
+            .filter(|(_, rate)| **rate > 0.0)
+            .max_by(|a, b| a.1.total_cmp(b.1));
         let own = [limiter.clone()];
         let whole = |sums: &Sums<1>| sums.get(&own).map(|value| *value as u64);
         LimiterFigures {
@@ -107,7 +144,10 @@ pub(super) fn limiters(figures: &Figures) -> Vec<LimiterFigures> {
 /// Returns the units of each rule, those with the most units over the limit first.
 pub(super) fn rules(figures: &Figures) -> Vec<RuleFigures> {
     let sums = |name: &str| figures.rates(name, ["rule"]);
-    let (within, over) = (sums("tollgate_rule_units_within_total"), sums("tollgate_rule_units_over_total"));
+    let (within, over) = (
+        sums("tollgate_rule_units_within_total"),
+        sums("tollgate_rule_units_over_total"),
+    );
     let shadow = sums("tollgate_rule_units_shadow_total");
     let figures_of = |rule: [String; 1]| RuleFigures {
         within_per_second: within.get(&rule).copied(),
@@ -115,7 +155,9 @@ pub(super) fn rules(figures: &Figures) -> Vec<RuleFigures> {
         shadow_per_second: shadow.get(&rule).copied(),
         rule: rule.into_iter().collect(),
     };
-    let names = figures.values("tollgate_rule_units_total", ["rule"]).into_keys();
+    let names = figures
+        .values("tollgate_rule_units_total", ["rule"])
+        .into_keys();
     let mut found: Vec<_> = names.map(figures_of).collect();
     let rate = |rate: Option<f64>| rate.unwrap_or(0.0);
     found.sort_by(|a, b| {
@@ -127,9 +169,18 @@ pub(super) fn rules(figures: &Figures) -> Vec<RuleFigures> {
 
 /// Returns the state of each store, as the services see it.
 pub(super) fn stores(figures: &Figures) -> Vec<StoreFigures> {
-    let (sums, most) = (|name: &str| figures.values(name, ["store"]), |name: &str| figures.greatest(name, ["store"]));
-    let (connected, breakers) = (sums("tollgate_store_connected"), sums("tollgate_store_breakers_open"));
-    let (queued, round_trip) = (sums("tollgate_store_queued"), most("tollgate_store_round_trip_seconds"));
+    let (sums, most) = (
+        |name: &str| figures.values(name, ["store"]),
+        |name: &str| figures.greatest(name, ["store"]),
+    );
+    let (connected, breakers) = (
+        sums("tollgate_store_connected"),
+        sums("tollgate_store_breakers_open"),
+    );
+    let (queued, round_trip) = (
+        sums("tollgate_store_queued"),
+        most("tollgate_store_round_trip_seconds"),
+    );
     let replicas = most("tollgate_store_replicas");
     let figures_of = |(store, servers): ([String; 1], f64)| {
         let whole = |sums: &Sums<1>| sums.get(&store).map_or(0, |value| *value as u64);
@@ -143,7 +194,10 @@ pub(super) fn stores(figures: &Figures) -> Vec<StoreFigures> {
             store: store.into_iter().collect(),
         }
     };
-    sums("tollgate_store_servers").into_iter().map(figures_of).collect()
+    sums("tollgate_store_servers")
+        .into_iter()
+        .map(figures_of)
+        .collect()
 }
 
 /// Adds up rates. `None` if there are none.
@@ -176,12 +230,31 @@ mod tests {
                     tollgate_decisions_total{policy=\"free\",outcome=\"allowed\",route=\"/a\"} 20\n\
                     tollgate_decisions_total{policy=\"free\",outcome=\"allowed\",route=\"/b\"} 1\n\
                     tollgate_decisions_total{policy=\"free\",outcome=\"denied\",route=\"/b\"} 5\n";
-        let of_scan = PolicyUse { keys: 4, limited: None, units_per_second: Some(7.0) };
+        let of_scan = PolicyUse {
+            keys: 4,
+            limited: None,
+            units_per_second: Some(7.0),
+        };
         let uses = [(("day".to_owned(), "fixed_window"), of_scan)].into();
         let found = policies(&uses, &figures(page));
-        let decisions: Vec<_> =
-            found.iter().map(|of| (of.policy.as_str(), of.allowed_per_second, of.denied_per_second, of.keys)).collect();
-        assert_eq!(decisions, [("free", Some(21.0), Some(5.0), None), ("day", Some(7.0), Some(3.0), Some(4)),]);
+        let decisions: Vec<_> = found
+            .iter()
+            .map(|of| {
+                (
+                    of.policy.as_str(),
+                    of.allowed_per_second,
+                    of.denied_per_second,
+                    of.keys,
+                )
+            })
+            .collect();
+        assert_eq!(
+            decisions,
+            [
+                ("free", Some(21.0), Some(5.0), None),
+                ("day", Some(7.0), Some(3.0), Some(4)),
+            ]
+        );
     }
 
     #[test]
@@ -223,6 +296,9 @@ mod tests {
             outages: Some(4),
         };
         assert_eq!(found[0], b);
-        assert_eq!((found[1].limiter.as_str(), found[1].processes_in_outage), ("a", Some(0)));
+        assert_eq!(
+            (found[1].limiter.as_str(), found[1].processes_in_outage),
+            ("a", Some(0))
+        );
     }
 }

@@ -33,8 +33,9 @@ impl NameOptions {
         let secret = match &self.digest_secret {
             Some(path) => {
                 let read = fs::read(path);
-                let secret =
-                    read.map_err(|error| Failure::new(format_args!("--digest-secret {}: {error}", path.display())))?;
+                let secret = read.map_err(|error| {
+                    Failure::new(format_args!("--digest-secret {}: {error}", path.display()))
+                })?;
                 // An editor ends the last line of a file.
                 secret.strip_suffix(b"\n").unwrap_or(&secret).to_vec()
             }
@@ -58,17 +59,26 @@ impl Names {
 
     /// Returns the digest of a key, as `DeniedKeys::digest` makes it.
     fn digest(&self, subject: &str) -> Option<String> {
-        let Self::Digests(mac) = self else { return None };
+        let Self::Digests(mac) = self else {
+            return None;
+        };
         let mut mac = mac.clone();
         mac.update(b"digest of a key\0");
         mac.update(subject.as_bytes());
-        Some(mac.finalize().into_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+        Some(
+            mac.finalize().into_bytes()[..16]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
     }
 }
 
 /// Returns 256 bits from the random keys of the standard library's hash maps.
 fn random_secret() -> Vec<u8> {
-    (0..4_u64).flat_map(|at| std::hash::RandomState::new().hash_one(at).to_le_bytes()).collect()
+    (0..4_u64)
+        .flat_map(|at| std::hash::RandomState::new().hash_one(at).to_le_bytes())
+        .collect()
 }
 
 #[cfg(test)]
@@ -82,17 +92,48 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         fs::write(&path, "a secret of the configuration\n").unwrap();
-        let names = NameOptions { digest: false, digest_secret: Some(path) }.load().unwrap();
+        let names = NameOptions {
+            digest: false,
+            digest_secret: Some(path),
+        }
+        .load()
+        .unwrap();
         let secret = KeySecret::new("a secret of the configuration");
-        for key in [Key::new("acme"), Key::new("acme").child("ann"), Key::new("shop").join(("tenant", "ä"))] {
-            assert_eq!(names.digest(key.encoded()), Some(DeniedKeys::digest(&key, &secret)), "{}", key.encoded());
+        for key in [
+            Key::new("acme"),
+            Key::new("acme").child("ann"),
+            Key::new("shop").join(("tenant", "ä")),
+        ] {
+            assert_eq!(
+                names.digest(key.encoded()),
+                Some(DeniedKeys::digest(&key, &secret)),
+                "{}",
+                key.encoded()
+            );
         }
     }
 
     #[test]
     fn a_random_secret_differs_in_each_run() {
-        let load = || NameOptions { digest: true, digest_secret: None }.load().unwrap().digest("acme");
+        let load = || {
+            NameOptions {
+                digest: true,
+                digest_secret: None,
+            }
+            .load()
+            .unwrap()
+            .digest("acme")
+        };
         assert_ne!(load(), load());
-        assert_eq!(NameOptions { digest: false, digest_secret: None }.load().unwrap().digest("acme"), None);
+        assert_eq!(
+            NameOptions {
+                digest: false,
+                digest_secret: None
+            }
+            .load()
+            .unwrap()
+            .digest("acme"),
+            None
+        );
     }
 }

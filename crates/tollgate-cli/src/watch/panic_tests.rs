@@ -24,15 +24,30 @@ fn a_panic_restores_the_terminal_and_then_its_message_is_shown() {
     }
     let mut command = Command::new(env::current_exe().unwrap());
     let name = "a_panic_restores_the_terminal_and_then_its_message_is_shown";
-    command.args([&format!("watch::panic_tests::{name}"), "--exact", "--nocapture"]).env(ROLE, "1");
+    command
+        .args([
+            &format!("watch::panic_tests::{name}"),
+            "--exact",
+            "--nocapture",
+        ])
+        .env(ROLE, "1");
     // The lines of a backtrace would push the message off the screen.
     command.env("RUST_BACKTRACE", "0");
     let mut terminal = terminal::Terminal::start(&command, 24, 80);
-    assert!(!terminal.ended().success(), "process {} is not the one that panics", process::id());
+    assert!(
+        !terminal.ended().success(),
+        "process {} is not the one that panics",
+        process::id()
+    );
     terminal.wait("the terminal as it was", |_| terminal.is_restored());
-    let screen = terminal.wait("the message", |screen| screen.contains("the words of the panic"));
+    let screen = terminal.wait("the message", |screen| {
+        screen.contains("the words of the panic")
+    });
     let written = terminal.written();
-    assert!(written.contains("\u{1b}[?1049h"), "the screen was in use: {screen}");
+    assert!(
+        written.contains("\u{1b}[?1049h"),
+        "the screen was in use: {screen}"
+    );
     // Whoever leaves the screen a second time moves the cursor back above the message.
     assert_eq!(written.matches("\u{1b}[?1049l").count(), 1, "{screen}");
 }

@@ -21,7 +21,10 @@ impl Plain {
 
     /// Prints the snapshot of this number, and those after it.
     pub(crate) fn last_of(number: u32, format: Format) -> Self {
-        Self { format, unprinted: number - 1 }
+        Self {
+            format,
+            unprinted: number - 1,
+        }
     }
 }
 
@@ -49,13 +52,19 @@ impl View for Plain {
 
 fn text(snapshot: &Snapshot) -> String {
     let time = snapshot.time.as_deref().unwrap_or_default();
-    let prefix = snapshot.prefix.as_ref().map(|prefix| format!(" prefix {prefix}")).unwrap_or_default();
+    let prefix = snapshot
+        .prefix
+        .as_ref()
+        .map(|prefix| format!(" prefix {prefix}"))
+        .unwrap_or_default();
     let mut text = format!("{time}{prefix}\n");
     for line in sections::status(snapshot) {
         text.push_str(&line.text);
         text.push('\n');
     }
-    sections::sections(snapshot).iter().for_each(|section| text.push_str(&section.text()));
+    sections::sections(snapshot)
+        .iter()
+        .for_each(|section| text.push_str(&section.text()));
     text.push('\n');
     text
 }

@@ -23,7 +23,10 @@ impl Screen {
     /// Takes over the terminal.
     pub(crate) fn open() -> io::Result<Self> {
         let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
-        let mut screen = Self { terminal, last: None };
+        let mut screen = Self {
+            terminal,
+            last: None,
+        };
         screen.redraw()?;
         Ok(screen)
     }
@@ -58,29 +61,45 @@ fn draw(frame: &mut Frame<'_>, snapshot: Option<&Snapshot>) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let prefix = snapshot.and_then(|snapshot| snapshot.prefix.as_ref());
-    let prefix = prefix.map(|prefix| format!("prefix {prefix}")).unwrap_or_default();
+    let prefix = prefix
+        .map(|prefix| format!("prefix {prefix}"))
+        .unwrap_or_default();
     let head = Layout::horizontal([Constraint::Min(0), Constraint::Length(7)]).split(area);
-    let mut text = vec![TextLine::from(cut(format!("tollgate top  {prefix}").trim_end(), width)).bold()];
+    let mut text =
+        vec![TextLine::from(cut(format!("tollgate top  {prefix}").trim_end(), width)).bold()];
     match snapshot {
         None => text.push(TextLine::from("reading …")),
         Some(snapshot) => text.extend(body(snapshot, width, height.saturating_sub(1))),
     }
     frame.render_widget(Text::from(text), area);
     if width > 40 {
-        let quit = ratatui::layout::Rect { height: 1.min(area.height), ..head[1] };
+        let quit = ratatui::layout::Rect {
+            height: 1.min(area.height),
+            ..head[1]
+        };
         frame.render_widget(Text::from("q quits"), quit);
     }
 }
 
 fn body(snapshot: &Snapshot, width: usize, height: usize) -> Vec<TextLine<'static>> {
-    let mut lines: Vec<_> = sections::status(snapshot).iter().map(|line| styled(line, width)).collect();
+    let mut lines: Vec<_> = sections::status(snapshot)
+        .iter()
+        .map(|line| styled(line, width))
+        .collect();
     let sections = sections::sections(snapshot);
-    for (section, rows) in sections.iter().zip(shares(&sections, height.saturating_sub(lines.len()))) {
+    for (section, rows) in sections
+        .iter()
+        .zip(shares(&sections, height.saturating_sub(lines.len())))
+    {
         if rows > 0 {
             lines.push(TextLine::default());
             for (at, line) in section.lines(width, rows).iter().enumerate() {
                 let line = styled(line, width);
-                lines.push(if at == 0 { line.style(Style::new().add_modifier(Modifier::UNDERLINED)) } else { line });
+                lines.push(if at == 0 {
+                    line.style(Style::new().add_modifier(Modifier::UNDERLINED))
+                } else {
+                    line
+                });
             }
         }
     }

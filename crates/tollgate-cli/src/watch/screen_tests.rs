@@ -3,7 +3,9 @@ use ratatui::{Terminal, backend::TestBackend};
 use super::*;
 use crate::{
     redis::{ScanReport, StateEntry},
-    watch::snapshot::{DeniedKey, LimiterFigures, PolicyFigures, ScanFigures, Source, StoreFigures},
+    watch::snapshot::{
+        DeniedKey, LimiterFigures, PolicyFigures, ScanFigures, Source, StoreFigures,
+    },
 };
 
 /// Returns the screen as text.
@@ -11,12 +13,27 @@ fn drawn(snapshot: Option<&Snapshot>, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, snapshot)).unwrap();
     let buffer = terminal.backend().buffer();
-    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
-    (0..height).map(line).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    let line = |y| {
+        (0..width)
+            .map(|x| buffer[(x, y)].symbol())
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
+    };
+    (0..height)
+        .map(line)
+        .collect::<Vec<_>>()
+        .join("\n")
+        .trim_end()
+        .to_owned()
 }
 
 fn source(address: &str) -> Source {
-    Source { address: address.to_owned(), failure: None, away_seconds: None }
+    Source {
+        address: address.to_owned(),
+        failure: None,
+        away_seconds: None,
+    }
 }
 
 fn snapshot() -> Snapshot {
@@ -30,9 +47,17 @@ fn snapshot() -> Snapshot {
         denied_per_second: Some(1.5),
         shadowed_per_second: None,
     };
-    let figures =
-        ScanFigures { round_trip_seconds: 0.000_21, scan_seconds: 0.012, compared_part: 1, ..Default::default() };
-    let report = ScanReport { states: 4, other_keys: 1, ..ScanReport::default() };
+    let figures = ScanFigures {
+        round_trip_seconds: 0.000_21,
+        scan_seconds: 0.012,
+        compared_part: 1,
+        ..Default::default()
+    };
+    let report = ScanReport {
+        states: 4,
+        other_keys: 1,
+        ..ScanReport::default()
+    };
     Snapshot {
         time: None,
         prefix: Some("tollgate".to_owned()),
@@ -65,7 +90,10 @@ fn snapshot() -> Snapshot {
             StateEntry::of_window("acme", "api", 10, Some(10)),
             StateEntry::of_window("192.0.2.7", "exports-of-the-night", 3, Some(10)),
         ],
-        denied_keys: vec![DeniedKey { name: "0123456789abcdef0123456789abcdef".to_owned(), denials: 7 }],
+        denied_keys: vec![DeniedKey {
+            name: "0123456789abcdef0123456789abcdef".to_owned(),
+            denials: 7,
+        }],
     }
 }
 
@@ -127,7 +155,11 @@ fn no_size_is_too_small() {
 fn sources_that_are_away_and_outages_are_told() {
     let mut away = snapshot();
     let reason = "cannot connect to 127.0.0.1:6379: the connection was refused";
-    away.redis = Some(Source { failure: Some(reason.to_owned()), away_seconds: Some(12), ..source("127.0.0.1:6379") });
+    away.redis = Some(Source {
+        failure: Some(reason.to_owned()),
+        away_seconds: Some(12),
+        ..source("127.0.0.1:6379")
+    });
     away.scan = None;
     away.endpoints[0].failure = Some("status 503".to_owned());
     away.endpoints[0].away_seconds = Some(2);
@@ -145,7 +177,10 @@ limiter  allowed/s  denied/s     p99  outages
 api            120       1.5  1.9 ms        3";
     let text = drawn(Some(&away), 76, 20);
     assert_eq!(text, expected, "{text}");
-    let bad: Vec<_> = sections::status(&away).iter().map(|line| line.is_bad).collect();
+    let bad: Vec<_> = sections::status(&away)
+        .iter()
+        .map(|line| line.is_bad)
+        .collect();
     assert_eq!(bad, [true; 4]);
     assert!(!away.is_read() && snapshot().is_read());
 }

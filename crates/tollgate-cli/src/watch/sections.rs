@@ -21,26 +21,55 @@ pub(super) fn status(snapshot: &Snapshot) -> Vec<Line> {
         Some(server) => source("redis", server, redis),
         None => good("redis  not read: --redis adds units, keys and their use"),
     }];
-    lines.extend(snapshot.warnings.iter().map(|warning| Line { text: format!("limits  {warning}"), is_bad: true }));
-    lines.extend(snapshot.endpoints.iter().map(|endpoint| source("page", endpoint, Some("up".to_owned()))));
+    lines.extend(snapshot.warnings.iter().map(|warning| Line {
+        text: format!("limits  {warning}"),
+        is_bad: true,
+    }));
+    lines.extend(
+        snapshot
+            .endpoints
+            .iter()
+            .map(|endpoint| source("page", endpoint, Some("up".to_owned()))),
+    );
     for store in &snapshot.stores {
         let is_bad = store.connected < store.servers || store.breakers_open > 0;
-        let round_trip = store.round_trip_seconds.map(|time| format!(", {}", seconds(time))).unwrap_or_default();
+        let round_trip = store
+            .round_trip_seconds
+            .map(|time| format!(", {}", seconds(time)))
+            .unwrap_or_default();
         let text = format!(
             "store {}  {} of {} servers connected, {} breakers open, {} queued, {} replicas{round_trip}",
-            store.store, store.connected, store.servers, store.breakers_open, store.queued, store.replicas
+            store.store,
+            store.connected,
+            store.servers,
+            store.breakers_open,
+            store.queued,
+            store.replicas
         );
         lines.push(Line { text, is_bad });
     }
-    let in_outage: Vec<_> = snapshot.limiters.iter().filter(|limiter| limiter.processes_in_outage > Some(0)).collect();
+    let in_outage: Vec<_> = snapshot
+        .limiters
+        .iter()
+        .filter(|limiter| limiter.processes_in_outage > Some(0))
+        .collect();
     if !in_outage.is_empty() {
         let name = |limiter: &&super::snapshot::LimiterFigures| match limiter.processes_in_outage {
-            Some(processes) if processes > 1 => format!("{} ({processes} processes)", limiter.limiter),
+            Some(processes) if processes > 1 => {
+                format!("{} ({processes} processes)", limiter.limiter)
+            }
             _ => limiter.limiter.clone(),
         };
         let names: Vec<_> = in_outage.iter().map(name).collect();
-        lines.push(Line { text: format!("outage  {}", names.join(", ")), is_bad: true });
-    } else if snapshot.limiters.iter().any(|limiter| limiter.processes_in_outage.is_some()) {
+        lines.push(Line {
+            text: format!("outage  {}", names.join(", ")),
+            is_bad: true,
+        });
+    } else if snapshot
+        .limiters
+        .iter()
+        .any(|limiter| limiter.processes_in_outage.is_some())
+    {
         lines.push(good("outage  none"));
     }
     lines
@@ -52,21 +81,35 @@ fn source(kind: &str, source: &Source, up: Option<String>) -> Line {
         (failure, _) => {
             // The message names the address, which stands before it.
             let reason = failure.as_deref().unwrap_or("not read yet");
-            let reason = reason.rsplit_once(&format!("{}: ", source.address)).map_or(reason, |(_, reason)| reason);
+            let reason = reason
+                .rsplit_once(&format!("{}: ", source.address))
+                .map_or(reason, |(_, reason)| reason);
             let away = source.away_seconds.unwrap_or(0);
-            Line { text: format!("{kind} {}  away for {away} s: {reason}", source.address), is_bad: true }
+            Line {
+                text: format!("{kind} {}  away for {away} s: {reason}", source.address),
+                is_bad: true,
+            }
         }
     }
 }
 
 fn good(text: impl Into<String>) -> Line {
-    Line { text: text.into(), is_bad: false }
+    Line {
+        text: text.into(),
+        is_bad: false,
+    }
 }
 
 /// Returns the tables that have rows.
 pub(super) fn sections(snapshot: &Snapshot) -> Vec<Table> {
     // The last ones have no place on a low screen.
-    let mut all = vec![policies(snapshot), limiters(snapshot), denied(snapshot), states(snapshot), rules(snapshot)];
+    let mut all = vec![
+        policies(snapshot),
+        limiters(snapshot),
+        denied(snapshot),
+        states(snapshot),
+        rules(snapshot),
+    ];
     all.push(published(snapshot));
     all.retain(|section| section.rows() > 0);
     // Those that no source fills.
@@ -101,9 +144,19 @@ fn policies(snapshot: &Snapshot) -> Table {
 }
 
 fn published(snapshot: &Snapshot) -> Table {
-    let mut table = Table::dispensable([("published limiter", 0), ("enforced", 0), ("operator", 0), ("policies", 1)]);
+    let mut table = Table::dispensable([
+        ("published limiter", 0),
+        ("enforced", 0),
+        ("operator", 0),
+        ("policies", 1),
+    ]);
     for of in &snapshot.published {
-        table.row([shown(&of.limiter), of.enforced(), of.operator(), of.policies()]);
+        table.row([
+            shown(&of.limiter),
+            of.enforced(),
+            of.operator(),
+            of.policies(),
+        ]);
     }
     table
 }
@@ -136,21 +189,41 @@ fn limiters(snapshot: &Snapshot) -> Table {
 }
 
 fn rules(snapshot: &Snapshot) -> Table {
-    let mut table = Table::dispensable([("rule", 0), (">within/s", 0), (">over/s", 0), (">shadow/s", 1)]);
+    let mut table = Table::dispensable([
+        ("rule", 0),
+        (">within/s", 0),
+        (">over/s", 0),
+        (">shadow/s", 1),
+    ]);
     for of in &snapshot.rules {
-        let [within, over, shadow] = [of.within_per_second, of.over_per_second, of.shadow_per_second].map(rate);
+        let [within, over, shadow] = [
+            of.within_per_second,
+            of.over_per_second,
+            of.shadow_per_second,
+        ]
+        .map(rate);
         table.row([of.rule.clone(), within, over, shadow]);
     }
     table
 }
 
 fn states(snapshot: &Snapshot) -> Table {
-    let columns =
-        [(">spent", 0), (">left", 1), (">spent %", 2), ("fresh in", 3), ("key", 0), ("policy", 0), ("quota", 4)];
+    let columns = [
+        (">spent", 0),
+        (">left", 1),
+        (">spent %", 2),
+        ("fresh in", 3),
+        ("key", 0),
+        ("policy", 0),
+        ("quota", 4),
+    ];
     let mut table = Table::dispensable(columns);
     for state in &snapshot.states {
         let [spent, left, share, fresh, key, policy, _, quota] = state.cells();
-        table.marked_row(state.is_limited(), [spent, left, share, fresh, key, policy, quota]);
+        table.marked_row(
+            state.is_limited(),
+            [spent, left, share, fresh, key, policy, quota],
+        );
     }
     table
 }

@@ -53,8 +53,11 @@ pub(crate) async fn run<V: View>(
 ) -> Result<(), Failure> {
     // A signal that comes while the view takes over the terminal must not leave it so.
     let mut stopped = pin!(stopped());
-    let mut view = open().map_err(|error| Failure::new(format_args!("cannot use the terminal: {error}")))?;
-    let most = pace.refreshes.map_or(usize::MAX, |refreshes| refreshes as usize);
+    let mut view =
+        open().map_err(|error| Failure::new(format_args!("cannot use the terminal: {error}")))?;
+    let most = pace
+        .refreshes
+        .map_or(usize::MAX, |refreshes| refreshes as usize);
     let mut snapshots = pin!(snapshots(collector, pace.interval).take(most));
     let mut events = V::READS_KEYS.then(EventStream::new);
     let mut has_read = false;
@@ -79,24 +82,39 @@ pub(crate) async fn run<V: View>(
             Ok(()) => {}
             // The reader has gone, as with `| head`.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => return Err(Failure::new(format_args!("cannot write to standard output: {error}"))),
+            Err(error) => {
+                return Err(Failure::new(format_args!(
+                    "cannot write to standard output: {error}"
+                )));
+            }
         }
     }
 }
 
 /// Reads snapshots, one each interval. It rests at least as long as it reads, so that it is no load for a large prefix.
-fn snapshots(collector: Collector<'_>, interval: Duration) -> impl futures_util::Stream<Item = Snapshot> {
-    stream::unfold((collector, Duration::ZERO), move |(mut collector, rest)| async move {
-        tokio::time::sleep(rest).await;
-        let begun = Instant::now();
-        let snapshot = collector.collect().await;
-        let taken = begun.elapsed();
-        Some((snapshot, (collector, interval.saturating_sub(taken).max(taken))))
-    })
+fn snapshots(
+    collector: Collector<'_>,
+    interval: Duration,
+) -> impl futures_util::Stream<Item = Snapshot> {
+    stream::unfold(
+        (collector, Duration::ZERO),
+        move |(mut collector, rest)| async move {
+            tokio::time::sleep(rest).await;
+            let begun = Instant::now();
+            let snapshot = collector.collect().await;
+            let taken = begun.elapsed();
+            Some((
+                snapshot,
+                (collector, interval.saturating_sub(taken).max(taken)),
+            ))
+        },
+    )
 }
 
 async fn next_wish(events: &mut Option<EventStream>) -> Wish {
-    let Some(stream) = events else { return future::pending().await };
+    let Some(stream) = events else {
+        return future::pending().await;
+    };
     match stream.next().await {
         Some(Ok(event)) => wish(&event),
         // No key can be read any more. A signal still ends it.
@@ -110,13 +128,19 @@ async fn next_wish(events: &mut Option<EventStream>) -> Wish {
 fn wish(event: &Event) -> Wish {
     match event {
         Event::Resize(..) => Wish::Redraw,
-        Event::Key(KeyEvent { kind: KeyEventKind::Release, .. }) => Wish::Nothing,
-        Event::Key(KeyEvent { code: KeyCode::Char('q') | KeyCode::Esc, .. }) => Wish::Quit,
-        Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers, .. })
-            if modifiers.contains(KeyModifiers::CONTROL) =>
-        {
-            Wish::Quit
-        }
+        Event::Key(KeyEvent {
+            kind: KeyEventKind::Release,
+            ..
+        }) => Wish::Nothing,
+        Event::Key(KeyEvent {
+            code: KeyCode::Char('q') | KeyCode::Esc,
+            ..
+        }) => Wish::Quit,
+        Event::Key(KeyEvent {
+            code: KeyCode::Char('c' | 'd'),
+            modifiers,
+            ..
+        }) if modifiers.contains(KeyModifiers::CONTROL) => Wish::Quit,
         _ => Wish::Nothing,
     }
 }
@@ -135,7 +159,10 @@ fn stopped() -> impl Future<Output = ()> {
             }
         }
     };
-    let (interrupt, terminate) = (received(SignalKind::interrupt()), received(SignalKind::terminate()));
+    let (interrupt, terminate) = (
+        received(SignalKind::interrupt()),
+        received(SignalKind::terminate()),
+    );
     let hangup = received(SignalKind::hangup());
     async {
         tokio::select! {

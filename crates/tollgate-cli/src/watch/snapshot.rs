@@ -32,7 +32,11 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Returns whether a source was read.
     pub(crate) fn is_read(&self) -> bool {
-        self.scan.is_some() || self.endpoints.iter().any(|endpoint| endpoint.failure.is_none())
+        self.scan.is_some()
+            || self
+                .endpoints
+                .iter()
+                .any(|endpoint| endpoint.failure.is_none())
     }
 }
 

@@ -69,7 +69,12 @@ impl Tracker {
 
     /// Begins a scan at this time of the server.
     pub(super) fn begin(&mut self, now_us: u64) -> ScanUse<'_> {
-        ScanUse { tracker: self, states: HashMap::new(), uses: Vec::new(), now_us }
+        ScanUse {
+            tracker: self,
+            states: HashMap::new(),
+            uses: Vec::new(),
+            now_us,
+        }
     }
 
     /// Forgets the last scan, because the server was away.
@@ -97,7 +102,11 @@ impl ScanUse<'_> {
     /// Adds a state. A scan may find a state twice, which is then counted twice among the keys.
     pub(super) fn add(&mut self, entry: &StateEntry) {
         let next = u32::try_from(self.tracker.policies.len()).unwrap_or(u32::MAX);
-        let policy = *self.tracker.policies.entry((entry.policy.clone(), entry.algorithm)).or_insert(next);
+        let policy = *self
+            .tracker
+            .policies
+            .entry((entry.policy.clone(), entry.algorithm))
+            .or_insert(next);
         let at = policy as usize;
         if self.uses.len() <= at {
             self.uses.resize(at + 1, PolicyUse::default());
@@ -111,8 +120,17 @@ impl ScanUse<'_> {
             return;
         }
         let before = self.tracker.states.get(&hash).map(|state| &state.reading);
-        let spent = entry.reading.spent_since(before, entry.known_quota.as_ref());
-        self.states.insert(hash, TrackedState { reading: entry.reading.clone(), policy, spent });
+        let spent = entry
+            .reading
+            .spent_since(before, entry.known_quota.as_ref());
+        self.states.insert(
+            hash,
+            TrackedState {
+                reading: entry.reading.clone(),
+                policy,
+                spent,
+            },
+        );
         while self.states.len() > self.tracker.most && self.tracker.halvings < 63 {
             self.tracker.halvings += 1;
             let tracker = &*self.tracker;
@@ -122,7 +140,10 @@ impl ScanUse<'_> {
 
     /// Ends the scan, and returns what each policy spends, by its name and its algorithm.
     pub(super) fn end(mut self) -> BTreeMap<(String, &'static str), PolicyUse> {
-        let passed = self.tracker.scanned_us.map(|before| self.now_us.saturating_sub(before) as f64 / 1e6);
+        let passed = self
+            .tracker
+            .scanned_us
+            .map(|before| self.now_us.saturating_sub(before) as f64 / 1e6);
         self.tracker.passed = passed.filter(|passed| *passed > 0.0);
         if let Some(passed) = self.tracker.passed {
             let mut sums = vec![0_u64; self.uses.len()];
@@ -135,8 +156,17 @@ impl ScanUse<'_> {
         }
         self.tracker.states = self.states;
         self.tracker.scanned_us = Some(self.now_us);
-        let use_of = |at: &u32| self.uses.get(*at as usize).cloned().filter(|policy| policy.keys > 0);
-        self.tracker.policies.iter().filter_map(|(name, at)| Some((name.clone(), use_of(at)?))).collect()
+        let use_of = |at: &u32| {
+            self.uses
+                .get(*at as usize)
+                .cloned()
+                .filter(|policy| policy.keys > 0)
+        };
+        self.tracker
+            .policies
+            .iter()
+            .filter_map(|(name, at)| Some((name.clone(), use_of(at)?)))
+            .collect()
     }
 }
 
@@ -146,7 +176,11 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    fn scan(tracker: &mut Tracker, at: u64, keys: &[(&str, u64)]) -> BTreeMap<(String, &'static str), PolicyUse> {
+    fn scan(
+        tracker: &mut Tracker,
+        at: u64,
+        keys: &[(&str, u64)],
+    ) -> BTreeMap<(String, &'static str), PolicyUse> {
         let mut scan = tracker.begin(at * SECOND);
         for (key, count) in keys {
             scan.add(&StateEntry::of_window(key, "api", *count, Some(10)));
@@ -162,13 +196,20 @@ mod tests {
     fn the_second_scan_tells_what_was_spent_per_second() {
         let mut tracker = Tracker::new(100);
         let first = scan(&mut tracker, 10, &[("a", 3), ("b", 10)]);
-        let expected = PolicyUse { keys: 2, limited: Some(1), units_per_second: None };
+        let expected = PolicyUse {
+            keys: 2,
+            limited: Some(1),
+            units_per_second: None,
+        };
         assert_eq!(first[&api()], expected);
         // Five more of `a`, and four of a new key. The state of `b` has expired.
         let second = scan(&mut tracker, 12, &[("a", 8), ("c", 4)]);
         assert_eq!(second[&api()].units_per_second, Some(4.5));
         tracker.forget();
-        assert_eq!(scan(&mut tracker, 14, &[("a", 9)])[&api()].units_per_second, None);
+        assert_eq!(
+            scan(&mut tracker, 14, &[("a", 9)])[&api()].units_per_second,
+            None
+        );
         assert!(scan(&mut tracker, 16, &[]).is_empty());
     }
 
@@ -176,10 +217,18 @@ mod tests {
     fn of_many_keys_a_part_is_compared_and_multiplied() {
         let mut tracker = Tracker::new(500);
         let keys: Vec<_> = (0..8_000).map(|at| format!("key-{at}")).collect();
-        let at = |count| keys.iter().map(|key| (key.as_str(), count)).collect::<Vec<_>>();
+        let at = |count| {
+            keys.iter()
+                .map(|key| (key.as_str(), count))
+                .collect::<Vec<_>>()
+        };
         let _ = scan(&mut tracker, 1, &at(1));
         let found = scan(&mut tracker, 2, &at(3));
-        assert!(tracker.states.len() <= 500 && tracker.part() >= 16, "{}", tracker.part());
+        assert!(
+            tracker.states.len() <= 500 && tracker.part() >= 16,
+            "{}",
+            tracker.part()
+        );
         let units = found[&api()].units_per_second.unwrap();
         assert!((8_000.0..32_000.0).contains(&units), "{units} of 16000");
         assert_eq!(found[&api()].keys, 8_000);

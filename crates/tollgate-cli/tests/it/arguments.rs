@@ -6,47 +6,100 @@ use super::{command, tollgate};
 fn the_help_of_every_subcommand_has_examples() {
     let run = tollgate(["--help"]);
     assert_eq!(run.status, 0);
-    let names = run.stdout.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap().to_owned();
-    let names: Vec<_> = names.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
-    let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty() && *name != "help").collect();
-    assert!(names.contains(&"check") && names.contains(&"explain"), "{names:?}");
+    let names = run
+        .stdout
+        .split("Commands:")
+        .nth(1)
+        .unwrap()
+        .split("Options:")
+        .next()
+        .unwrap()
+        .to_owned();
+    let names: Vec<_> = names
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .collect();
+    let names: Vec<_> = names
+        .into_iter()
+        .filter(|name| !name.is_empty() && *name != "help")
+        .collect();
+    assert!(
+        names.contains(&"check") && names.contains(&"explain"),
+        "{names:?}"
+    );
     for name in names {
         let help = tollgate([name, "--help"]).stdout;
-        assert!(help.contains(&format!("Examples:\n  tollgate {name}")), "{name}: {help}");
+        assert!(
+            help.contains(&format!("Examples:\n  tollgate {name}")),
+            "{name}: {help}"
+        );
     }
 }
 
 #[test]
 fn the_man_page_and_the_completions_name_the_subcommands() {
     let page = tollgate(["man"]);
-    assert!(page.status == 0 && page.stdout.contains(".TH tollgate 1"), "{}", page.stdout);
+    assert!(
+        page.status == 0 && page.stdout.contains(".TH tollgate 1"),
+        "{}",
+        page.stdout
+    );
     assert!(page.stdout.contains("check"), "{}", page.stdout);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = tollgate(["completions", shell]);
-        assert!(script.status == 0 && script.stdout.contains("explain"), "{shell}: {}", script.stdout);
+        assert!(
+            script.status == 0 && script.stdout.contains("explain"),
+            "{shell}: {}",
+            script.stdout
+        );
     }
     let directory = tempfile::tempdir().unwrap();
-    assert_eq!(tollgate(["man", "--directory", directory.path().to_str().unwrap()]).status, 0);
+    assert_eq!(
+        tollgate(["man", "--directory", directory.path().to_str().unwrap()]).status,
+        0
+    );
     let page = std::fs::read_to_string(directory.path().join("tollgate-check.1")).unwrap();
-    assert!(page.contains("tollgate check \\-\\-compat envoy config/"), "{page}");
-    assert_eq!(tollgate(["man", "--directory", "/no/such/directory"]).status, 2);
+    assert!(
+        page.contains("tollgate check \\-\\-compat envoy config/"),
+        "{page}"
+    );
+    assert_eq!(
+        tollgate(["man", "--directory", "/no/such/directory"]).status,
+        2
+    );
 }
 
 #[test]
 fn a_wrong_argument_ends_with_status_2_and_without_the_password() {
-    for arguments in [&[][..], &["chekc"], &["check"], &["check", "--format", "xml", "f"]] {
+    for arguments in [
+        &[][..],
+        &["chekc"],
+        &["check"],
+        &["check", "--format", "xml", "f"],
+    ] {
         let run = tollgate(arguments);
-        assert!(run.status == 2 && run.stdout.is_empty() && !run.stderr.is_empty(), "{arguments:?}");
+        assert!(
+            run.status == 2 && run.stdout.is_empty() && !run.stderr.is_empty(),
+            "{arguments:?}"
+        );
     }
     let run = tollgate(["check", "--format", "redis://ann:hunter2@host/0", "f"]);
-    assert!(run.status == 2 && run.stderr.contains("redis://***@host/0"), "{}", run.stderr);
+    assert!(
+        run.status == 2 && run.stderr.contains("redis://***@host/0"),
+        "{}",
+        run.stderr
+    );
     assert!(!run.stderr.contains("hunter2"), "{}", run.stderr);
 }
 
 #[cfg(unix)]
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
-    let mut child = command().args(["completions", "bash"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command()
+        .args(["completions", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

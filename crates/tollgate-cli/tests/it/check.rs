@@ -9,7 +9,10 @@ fn a_correct_file_ends_with_status_0() {
     let file = File::new("rules.yaml", SHOP);
     let run = tollgate(["check", file.path()]);
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
-    assert_eq!(run.stdout, format!("{}: ok, 4 rules, 1 domain, mode native\n", file.path()));
+    assert_eq!(
+        run.stdout,
+        format!("{}: ok, 4 rules, 1 domain, mode native\n", file.path())
+    );
 }
 
 #[test]
@@ -24,11 +27,18 @@ fn a_mistake_is_reported_with_file_line_column_and_field() {
         file.path()
     );
     assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
-    assert!(run.stdout.ends_with("rules.yaml: 1 mistake\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.ends_with("rules.yaml: 1 mistake\n"),
+        "{}",
+        run.stdout
+    );
 
     let json = tollgate(["check", "--format", "json", file.path()]).json();
     let error = &json["files"][0]["errors"][0];
-    assert_eq!((error["line"].as_u64(), error["column"].as_u64()), (Some(4), Some(22)));
+    assert_eq!(
+        (error["line"].as_u64(), error["column"].as_u64()),
+        (Some(4), Some(22))
+    );
     assert_eq!(error["field"], "descriptors[0].rate_limit.unit");
     assert_eq!(json["files"][0]["is_valid"], false);
 }
@@ -37,13 +47,20 @@ fn a_mistake_is_reported_with_file_line_column_and_field() {
 fn a_pipe_is_refused_and_not_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("rules.yaml");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let device = directory.path().join("device.yaml");
     std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
     for path in [&pipe, &device] {
         let path = path.to_str().unwrap();
         let run = tollgate(["check", path]);
-        let expected = format!("error: {path}: expected a file, got a pipe, a socket or a device\n");
+        let expected =
+            format!("error: {path}: expected a file, got a pipe, a socket or a device\n");
         assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
         assert_eq!(run.status, 2);
     }
@@ -67,7 +84,10 @@ descriptors:
          {path}: ok, 2 rules, 1 domain, mode native\n"
     );
     assert_eq!(run.stdout, expected);
-    assert_eq!(tollgate(["check", "--deny-warnings", file.path()]).status, 1);
+    assert_eq!(
+        tollgate(["check", "--deny-warnings", file.path()]).status,
+        1
+    );
 }
 
 #[test]
@@ -81,15 +101,33 @@ descriptors:
 - {key: a*, detailed_metric: true, metadata: {a: 1}, rate_limit: {unit: minute, requests_per_unit: 5}}
 ";
     let file = File::new("rules.yaml", text);
-    let run = tollgate(["check", "--compat", "envoy", "--format", "json", file.path()]);
+    let run = tollgate([
+        "check",
+        "--compat",
+        "envoy",
+        "--format",
+        "json",
+        file.path(),
+    ]);
     assert_eq!(run.status, 0);
     let quirks = run.json()["files"][0]["quirks"].as_array().unwrap().clone();
     let told: Vec<_> = quirks
         .iter()
-        .map(|quirk| (quirk["line"].as_u64().unwrap(), quirk["message"].as_str().unwrap().to_owned()))
+        .map(|quirk| {
+            (
+                quirk["line"].as_u64().unwrap(),
+                quirk["message"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect();
-    let has = |line: u64, words: &str| told.iter().any(|(at, message)| *at == line && message.contains(words));
-    assert!(has(5, "an entry user=id also selects user_id without a value"), "{told:#?}");
+    let has = |line: u64, words: &str| {
+        told.iter()
+            .any(|(at, message)| *at == line && message.contains(words))
+    };
+    assert!(
+        has(5, "an entry user=id also selects user_id without a value"),
+        "{told:#?}"
+    );
     assert!(has(5, "write 0 to deny every request"), "{told:#?}");
     assert!(has(6, "yes"), "{told:#?}");
     assert!(has(7, "must not contain *"), "{told:#?}");
@@ -98,10 +136,16 @@ descriptors:
     // The mode in the file is no obstacle, and native mode names the way out.
     let named = File::new("rules.yaml", format!("compat: envoy\n{text}"));
     let run = tollgate(["check", "--format", "json", named.path()]);
-    assert_eq!(run.json()["files"][0]["quirks"].as_array().unwrap().len(), quirks.len());
+    assert_eq!(
+        run.json()["files"][0]["quirks"].as_array().unwrap().len(),
+        quirks.len()
+    );
     let run = tollgate(["check", file.path()]);
     assert!(
-        run.status == 1 && run.stdout.contains("the mode envoy accepts these rules: --compat envoy"),
+        run.status == 1
+            && run
+                .stdout
+                .contains("the mode envoy accepts these rules: --compat envoy"),
         "{}",
         run.stdout
     );
@@ -110,35 +154,74 @@ descriptors:
 #[test]
 fn a_directory_is_one_set_and_each_argument_a_set_of_its_own() {
     let file = File::new("a.yaml", SHOP);
-    fs::write(file.directory().join("b.yaml"), SHOP.replace("tenant", "customer")).unwrap();
+    fs::write(
+        file.directory().join("b.yaml"),
+        SHOP.replace("tenant", "customer"),
+    )
+    .unwrap();
     let directory = file.directory().to_str().unwrap();
     let run = tollgate(["check", directory]);
-    assert!(run.status == 1 && run.stdout.contains("has rules in another file"), "{}", run.stdout);
+    assert!(
+        run.status == 1 && run.stdout.contains("has rules in another file"),
+        "{}",
+        run.stdout
+    );
     let run = tollgate(["check", "--merge-domains", directory]);
-    assert!(run.status == 0 && run.stdout.contains("ok, 8 rules, 1 domain"), "{}", run.stdout);
-    assert_eq!(tollgate(["check", file.path(), file.directory().join("b.yaml").to_str().unwrap()]).status, 0);
+    assert!(
+        run.status == 0 && run.stdout.contains("ok, 8 rules, 1 domain"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(
+        tollgate([
+            "check",
+            file.path(),
+            file.directory().join("b.yaml").to_str().unwrap()
+        ])
+        .status,
+        0
+    );
 }
 
 #[test]
 fn what_cannot_be_read_ends_with_status_2() {
     let empty = File::new("empty.yaml", "");
     let run = tollgate(["check", empty.path()]);
-    assert!(run.status == 1 && run.stdout.contains("empty.yaml"), "{}", run.stdout);
+    assert!(
+        run.status == 1 && run.stdout.contains("empty.yaml"),
+        "{}",
+        run.stdout
+    );
 
     let directory = tempfile::tempdir().unwrap();
     let text = File::new("rules.txt", SHOP);
-    for path in [directory.path().to_str().unwrap(), text.path(), "/no/such/rules.yaml"] {
+    for path in [
+        directory.path().to_str().unwrap(),
+        text.path(),
+        "/no/such/rules.yaml",
+    ] {
         let run = tollgate(["check", path]);
-        assert!(run.status == 2 && run.stdout.contains(path), "{path}: {}", run.stdout);
+        assert!(
+            run.status == 2 && run.stdout.contains(path),
+            "{path}: {}",
+            run.stdout
+        );
     }
     // The mistakes of other files are still told.
     let run = tollgate(["check", "/no/such/rules.yaml", empty.path()]);
-    assert!(run.status == 2 && run.stdout.contains("empty.yaml: 1 mistake"), "{}", run.stdout);
+    assert!(
+        run.status == 2 && run.stdout.contains("empty.yaml: 1 mistake"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
 fn hostile_files_are_refused_with_their_place() {
-    let (long, deep) = (format!("domain: {}", "x".repeat(20 << 20)), "[".repeat(10 << 20));
+    let (long, deep) = (
+        format!("domain: {}", "x".repeat(20 << 20)),
+        "[".repeat(10 << 20),
+    );
     for (content, words) in [
         (long.as_bytes(), "bytes"),
         (deep.as_bytes(), "rules.yaml:1:256: "),
@@ -148,7 +231,11 @@ fn hostile_files_are_refused_with_their_place() {
     ] {
         let file = File::new("rules.yaml", content);
         let run = tollgate(["check", file.path()]);
-        assert!(run.status == 1 && run.stdout.contains(words), "{}", run.stdout);
+        assert!(
+            run.status == 1 && run.stdout.contains(words),
+            "{}",
+            run.stdout
+        );
     }
 }
 
@@ -157,16 +244,34 @@ fn texts_of_a_file_forge_no_line_and_do_not_reach_the_terminal() {
     let forged = r#""x\n/rules.yaml: ok, 1 rule, 1 domain, mode native\e[2J\e]0;title\a""#;
     for (text, status, lines) in [
         (format!("domain: d\n{forged}: 1\n"), 1, 2),
-        (format!("domain: d\ndescriptors: [{{key: {forged}}}, {{key: a, {forged}: 1}}]\n"), 1, 2),
-        (format!("domain: {forged}\ndescriptors: [{{key: {forged}, value: {forged}}}]\n"), 0, 2),
+        (
+            format!("domain: d\ndescriptors: [{{key: {forged}}}, {{key: a, {forged}: 1}}]\n"),
+            1,
+            2,
+        ),
+        (
+            format!("domain: {forged}\ndescriptors: [{{key: {forged}, value: {forged}}}]\n"),
+            0,
+            2,
+        ),
     ] {
         let file = File::new("ru\u{1b}[2J\nles.yaml", &text);
         let run = tollgate(["check", file.path()]);
-        assert_eq!((run.status, run.stdout.lines().count()), (status, lines), "{}", run.stdout);
+        assert_eq!(
+            (run.status, run.stdout.lines().count()),
+            (status, lines),
+            "{}",
+            run.stdout
+        );
         let is_obeyed = |sign: char| sign.is_control() && sign != '\n';
         assert!(!run.stdout.contains(is_obeyed), "{:?}", run.stdout);
         let run = tollgate(["explain", file.path(), "a\u{1b}[2J=b\nc"]);
-        assert!(!run.stdout.contains(is_obeyed) && !run.stderr.contains(is_obeyed), "{:?}{:?}", run.stdout, run.stderr);
+        assert!(
+            !run.stdout.contains(is_obeyed) && !run.stderr.contains(is_obeyed),
+            "{:?}{:?}",
+            run.stdout,
+            run.stderr
+        );
     }
 }
 
@@ -185,5 +290,10 @@ fn a_file_without_permission_ends_with_status_2() {
         check.uid(65_534);
     }
     let run = super::Run::from(check.output().unwrap());
-    assert!(run.status == 2 && run.stdout.contains("the permission is missing"), "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.status == 2 && run.stdout.contains("the permission is missing"),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
 }

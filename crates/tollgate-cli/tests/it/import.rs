@@ -21,14 +21,23 @@ fn the_limits_of_a_gateway_are_printed_as_rules_that_check_accepts() {
     let file = File::new("application.yml", GATEWAY);
     let import = |more: &[&str], rate: &str| {
         let mut command = command();
-        let run = command.args(["import", "spring"]).arg(&file.path).args(more).env("API_RATE", rate).output().unwrap();
+        let run = command
+            .args(["import", "spring"])
+            .arg(&file.path)
+            .args(more)
+            .env("API_RATE", rate)
+            .output()
+            .unwrap();
         String::from_utf8(run.stdout).unwrap()
     };
     assert!(import(&[], "7").contains("requests_per_unit: 7, burst: 20}"));
     let closed = import(&["--profile", "closed"], "7");
     assert!(closed.contains("requests_per_unit: 0}"), "{closed}");
     let rules = File::new("rules.yaml", closed);
-    assert_eq!(tollgate(["check".as_ref(), rules.path.as_os_str()]).status, 0);
+    assert_eq!(
+        tollgate(["check".as_ref(), rules.path.as_os_str()]).status,
+        0
+    );
 }
 
 #[test]

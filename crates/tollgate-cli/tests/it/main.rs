@@ -39,7 +39,8 @@ struct Run {
 impl Run {
     /// Parses the standard output of a run with `--format json`.
     fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
 }
 
@@ -61,9 +62,14 @@ fn command() -> Command {
 }
 
 fn tollgate<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Run {
-    let mut arguments: Vec<_> = arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
+    let mut arguments: Vec<_> = arguments
+        .into_iter()
+        .map(|argument| argument.as_ref().to_owned())
+        .collect();
     // A machine that stands still for a moment exceeds the usual five seconds.
-    if let Some(at) = arguments.iter().position(|argument| argument == "--redis" || argument == "--metrics")
+    if let Some(at) = arguments
+        .iter()
+        .position(|argument| argument == "--redis" || argument == "--metrics")
         && !arguments.iter().any(|argument| argument == "--timeout")
     {
         arguments.splice(at..at, ["--timeout", "60"].map(Into::into));

@@ -28,7 +28,10 @@ fn run(server: &RedisServer, arguments: &[&str]) -> Run {
 }
 
 async fn until_published(server: &RedisServer) {
-    wait::until_async("the limits", PATIENCE, async || server.command(&["ZCARD", LIMITS]).int() > 0).await;
+    wait::until_async("the limits", PATIENCE, async || {
+        server.command(&["ZCARD", LIMITS]).int() > 0
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,10 +40,21 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
     let none = run(&server, &["who"]);
     let message = "who needs the limits, and none are published under the prefix tollgate: set the prefix of the services with \
          --prefix, or name the limits with --rules or --policy";
-    assert!(none.status == 2 && none.stderr.contains(message), "{}", none.stderr);
-    for arguments in [&["peek", "acme", "--cost", "1"][..], &["top", "--once", "--by", "share"]] {
+    assert!(
+        none.status == 2 && none.stderr.contains(message),
+        "{}",
+        none.stderr
+    );
+    for arguments in [
+        &["peek", "acme", "--cost", "1"][..],
+        &["top", "--once", "--by", "share"],
+    ] {
         let none = run(&server, arguments);
-        assert!(none.status == 2 && none.stderr.contains("none are published"), "{}", none.stderr);
+        assert!(
+            none.status == 2 && none.stderr.contains("none are published"),
+            "{}",
+            none.stderr
+        );
     }
 
     let limiter = search(&server.url(), &Enforcement::share(0)).await;
@@ -50,17 +64,42 @@ async fn no_flags_are_needed_for_limits_that_a_service_publishes() {
     }
     let _ = limiter.check("other").await.unwrap();
     let who = run(&server, &["who"]);
-    assert!(who.stdout.contains("acme  log     sliding_log  3/hour"), "{}", who.stdout);
-    assert!(who.stdout.ends_with("1 limited, of 4 states\n") && who.stderr.is_empty(), "{}{}", who.stdout, who.stderr);
+    assert!(
+        who.stdout.contains("acme  log     sliding_log  3/hour"),
+        "{}",
+        who.stdout
+    );
+    assert!(
+        who.stdout.ends_with("1 limited, of 4 states\n") && who.stderr.is_empty(),
+        "{}{}",
+        who.stdout,
+        who.stderr
+    );
     let peek = run(&server, &["peek", "acme", "--cost", "2"]);
-    assert!(peek.stdout.contains("2 units of day fit now\n"), "{}", peek.stdout);
+    assert!(
+        peek.stdout.contains("2 units of day fit now\n"),
+        "{}",
+        peek.stdout
+    );
     let top = run(&server, &["top", "--once", "-n1", "--by", "share"]);
     assert!(top.stdout.contains("100.0"), "{}", top.stdout);
     // Flags are taken alone.
     let flags = run(&server, &["who", "--policy", "day=1/3650d"]);
-    assert!(flags.stdout.ends_with("2 limited, of 4 states, 2 without a known limit\n"), "{}", flags.stdout);
+    assert!(
+        flags
+            .stdout
+            .ends_with("2 limited, of 4 states, 2 without a known limit\n"),
+        "{}",
+        flags.stdout
+    );
     let reset = run(&server, &["reset", "acme"]);
-    assert!(reset.stdout.contains("removed tollgate:{acme}:log:s1, 3 spent"), "{}", reset.stdout);
+    assert!(
+        reset
+            .stdout
+            .contains("removed tollgate:{acme}:log:s1, 3 spent"),
+        "{}",
+        reset.stdout
+    );
     assert!(run(&server, &["who"]).stdout.starts_with("0 limited"));
 }
 
@@ -70,15 +109,28 @@ async fn the_share_of_a_limiter_is_set_listed_and_withdrawn() {
     let (first, second) = (Enforcement::share(0), Enforcement::share(0));
     let url = server.url();
     let limiters = [search(&url, &first).await, search(&url, &second).await];
-    let fixed =
-        Limiter::builder(RedisStore::connect(&*url).await.unwrap()).policies(DAY).name("fixed").published().build();
-    wait::until_async("both limiters", PATIENCE, async || server.command(&["ZCARD", LIMITS]).int() == 2).await;
+    let fixed = Limiter::builder(RedisStore::connect(&*url).await.unwrap())
+        .policies(DAY)
+        .name("fixed")
+        .published()
+        .build();
+    wait::until_async("both limiters", PATIENCE, async || {
+        server.command(&["ZCARD", LIMITS]).int() == 2
+    })
+    .await;
     let list = run(&server, &["enforce"]).stdout;
-    let rows: Vec<_> = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let rows: Vec<_> = list
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
     let policies = "day=5/3650d, fixed_window; log=3/hour, sliding_log";
     assert_eq!(
         rows,
-        ["limiter enforced operator policies", "fixed day=5/3650d, fixed_window", &format!("search 0% {policies}")]
+        [
+            "limiter enforced operator policies",
+            "fixed day=5/3650d, fixed_window",
+            &format!("search 0% {policies}")
+        ]
     );
 
     let set = run(&server, &["enforce", "search", "25%"]);
@@ -90,22 +142,39 @@ async fn the_share_of_a_limiter_is_set_listed_and_withdrawn() {
     for enforcement in [&first, &second] {
         wait::until_async("25 %", PATIENCE, async || enforcement.percent() == 25).await;
     }
-    let listed = || run(&server, &["enforce", "search", "--format", "json"]).json()["limiters"][0].clone();
-    wait::until("the share to be listed", PATIENCE, || listed()["enforced"] == serde_json::json!([25]));
-    assert_eq!((&listed()["operator"], listed()["policies"].as_array().unwrap().len()), (&"25%".into(), 1));
+    let listed =
+        || run(&server, &["enforce", "search", "--format", "json"]).json()["limiters"][0].clone();
+    wait::until("the share to be listed", PATIENCE, || {
+        listed()["enforced"] == serde_json::json!([25])
+    });
+    assert_eq!(
+        (
+            &listed()["operator"],
+            listed()["policies"].as_array().unwrap().len()
+        ),
+        (&"25%".into(), 1)
+    );
     let watch = Process::start(top(&url, &["--plain"]), "published limiter");
     wait::until("a row of top", PATIENCE, || {
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        watch.output().lines().any(|line| words(line) == format!("search 25% 25% {policies}"))
+        watch
+            .output()
+            .lines()
+            .any(|line| words(line) == format!("search 25% 25% {policies}"))
     });
     drop(watch);
 
     // The service is restarted, and gone: the share is still there, and may be cleared.
     drop((limiters, fixed));
-    wait::until("the limits to be gone", PATIENCE, || server.command(&["EXISTS", LIMITS]).int() == 0);
+    wait::until("the limits to be gone", PATIENCE, || {
+        server.command(&["EXISTS", LIMITS]).int() == 0
+    });
     assert!(run(&server, &["enforce"]).stdout.contains("not published"));
     assert_eq!(run(&server, &["enforce", "search", "--clear"]).status, 0);
-    assert_eq!(run(&server, &["enforce"]).stdout, "no limiters are published under the prefix tollgate\n");
+    assert_eq!(
+        run(&server, &["enforce"]).stdout,
+        "no limiters are published under the prefix tollgate\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,17 +183,38 @@ async fn a_share_that_makes_no_sense_is_refused() {
     for share in ["101%", "-1%", "2.5%", "a%", "+5%", "%"] {
         let run = tollgate(["enforce", "search", "--redis", &server.url(), "--", share]);
         let words = "the share of enforced keys must be 0% to 100%, in whole percent";
-        assert!(run.status == 2 && run.stderr.contains(words) && run.stderr.contains(share), "{}", run.stderr);
+        assert!(
+            run.status == 2 && run.stderr.contains(words) && run.stderr.contains(share),
+            "{}",
+            run.stderr
+        );
     }
     let none = run(&server, &["enforce", "search", "5%"]);
     let words = "no limiter search is published under the prefix tollgate, none are";
-    assert!(none.status == 2 && none.stderr.contains(words), "{}", none.stderr);
+    assert!(
+        none.status == 2 && none.stderr.contains(words),
+        "{}",
+        none.stderr
+    );
     server.command(&["ZADD", LIMITS, "1", "day=5/d, fixed_window; limiter fixed"]);
     let other = run(&server, &["enforce", "serch", "5%"]);
-    assert!(other.status == 2 && other.stderr.contains("expected fixed"), "{}", other.stderr);
+    assert!(
+        other.status == 2 && other.stderr.contains("expected fixed"),
+        "{}",
+        other.stderr
+    );
     let fixed = run(&server, &["enforce", "fixed", "5%"]);
-    assert!(fixed.status == 2 && fixed.stderr.contains("limiter fixed takes no share"), "{}", fixed.stderr);
-    assert_eq!(server.command(&["EXISTS", "tollgate:{replicas}:shares"]).int(), 0);
+    assert!(
+        fixed.status == 2 && fixed.stderr.contains("limiter fixed takes no share"),
+        "{}",
+        fixed.stderr
+    );
+    assert_eq!(
+        server
+            .command(&["EXISTS", "tollgate:{replicas}:shares"])
+            .int(),
+        0
+    );
 }
 
 #[test]
@@ -141,17 +231,30 @@ fn texts_that_cannot_be_read_are_named_and_left_out_and_move_no_cursor() {
     ] {
         server.command(&["ZADD", LIMITS, score, text]);
     }
-    server.command(&["HSET", "tollgate:{replicas}:shares", "\u{1b}]0;x\u{7}", "\u{1b}[5m", "old", "7%"]);
+    server.command(&[
+        "HSET",
+        "tollgate:{replicas}:shares",
+        "\u{1b}]0;x\u{7}",
+        "\u{1b}[5m",
+        "old",
+        "7%",
+    ]);
     server.command(&["ZADD", LIMITS, "7", "day=8/d, fixed_window; limiter newest"]);
-    for run in
-        [run(&server, &["enforce"]), run(&server, &["who"]), run(&server, &["top", "--plain", "--refreshes", "1"])]
-    {
+    for run in [
+        run(&server, &["enforce"]),
+        run(&server, &["who"]),
+        run(&server, &["top", "--plain", "--refreshes", "1"]),
+    ] {
         assert_eq!(run.status, 0, "{}", run.stderr);
         let all = run.stdout + &run.stderr;
         assert!(!all.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{all:?}");
     }
     let enforce = run(&server, &["enforce"]);
-    assert!(enforce.stdout.contains(r"\u{1b}[2Jwipe\u{a}\u{202e}  7%"), "{}", enforce.stdout);
+    assert!(
+        enforce.stdout.contains(r"\u{1b}[2Jwipe\u{a}\u{202e}  7%"),
+        "{}",
+        enforce.stdout
+    );
     for warning in [
         r#"warning: the published limits of later\u{1b}c are left out: unknown algorithm "from_the_future""#,
         r"warning: the published limits of garbage\u{1b}[31m are left out: published limits must end with the limiter",
@@ -160,10 +263,16 @@ fn texts_that_cannot_be_read_are_named_and_left_out_and_move_no_cursor() {
         assert!(enforce.stderr.contains(warning), "{}", enforce.stderr);
     }
     let top = run(&server, &["top", "--plain", "--refreshes", "1"]);
-    assert!(top.stdout.contains("limits  the published limits of garbage"), "{}", top.stdout);
+    assert!(
+        top.stdout
+            .contains("limits  the published limits of garbage"),
+        "{}",
+        top.stdout
+    );
     // Of replicas that differ, the newest text counts.
     let who = run(&server, &["who"]);
-    let newest = "warning: policy day is published with 5/day and 8/day, of which the newest is taken";
+    let newest =
+        "warning: policy day is published with 5/day and 8/day, of which the newest is taken";
     assert!(who.stderr.contains(newest), "{}", who.stderr);
 }
 
@@ -173,7 +282,11 @@ async fn any_master_of_a_cluster_may_be_asked() {
     let urls = cluster
         .urls()
         .iter()
-        .map(|url| url.trim_start_matches("redis://").trim_end_matches('/').to_owned())
+        .map(|url| {
+            url.trim_start_matches("redis://")
+                .trim_end_matches('/')
+                .to_owned()
+        })
         .collect::<Vec<_>>()
         .join(",");
     let enforcement = Enforcement::share(0);
@@ -183,6 +296,9 @@ async fn any_master_of_a_cluster_may_be_asked() {
         wait::until("the limits", PATIENCE, || listed(master).contains("search"));
         let set = run(master, &["enforce", "search", &percent.to_string()]);
         assert_eq!(set.status, 0, "{}", set.stderr);
-        wait::until_async("the share", PATIENCE, async || enforcement.percent() == percent).await;
+        wait::until_async("the share", PATIENCE, async || {
+            enforcement.percent() == percent
+        })
+        .await;
     }
 }

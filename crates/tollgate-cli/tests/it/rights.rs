@@ -10,8 +10,13 @@ use super::{Run, tollgate};
 /// Returns the rights of the line `ACL SETUSER operator …`.
 fn documented() -> Vec<&'static str> {
     const PAGE: &str = include_str!("../../../../docs/cli.md");
-    let line = PAGE.lines().find(|line| line.starts_with("ACL SETUSER operator ")).expect("the page names the rights");
-    line.split(' ').filter(|word| word.starts_with('+')).collect()
+    let line = PAGE
+        .lines()
+        .find(|line| line.starts_with("ACL SETUSER operator "))
+        .expect("the page names the rights");
+    line.split(' ')
+        .filter(|word| word.starts_with('+'))
+        .collect()
 }
 
 #[tokio::test]
@@ -19,16 +24,37 @@ async fn exactly_the_documented_rights_are_enough() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.unwrap();
     let day = Quota::per_day(1_000);
-    let policies = [Policy::token_bucket("bucket", day), Policy::sliding_log("log", day)];
-    let limiter = Limiter::builder(store).policies(policies).name("acme-api").deadline(Duration::from_secs(60));
+    let policies = [
+        Policy::token_bucket("bucket", day),
+        Policy::sliding_log("log", day),
+    ];
+    let limiter = Limiter::builder(store)
+        .policies(policies)
+        .name("acme-api")
+        .deadline(Duration::from_secs(60));
     let limiter = limiter.published_with(Enforcement::share(0)).build();
     wait::until_async("the limits", Duration::from_secs(60), async || {
-        server.command(&["EXISTS", "tollgate:{replicas}:limits"]).int() == 1
+        server
+            .command(&["EXISTS", "tollgate:{replicas}:limits"])
+            .int()
+            == 1
     })
     .await;
 
     let run = |rights: &[&str]| -> Vec<Run> {
-        let acl = [&["ACL", "SETUSER", "operator", "reset", "on", ">secret", "~tollgate:*"], rights].concat();
+        let acl = [
+            &[
+                "ACL",
+                "SETUSER",
+                "operator",
+                "reset",
+                "on",
+                ">secret",
+                "~tollgate:*",
+            ],
+            rights,
+        ]
+        .concat();
         assert!(!server.command(&acl).is_error());
         let url = format!("redis://operator:secret@{}", server.addr());
         [
@@ -48,12 +74,20 @@ async fn exactly_the_documented_rights_are_enough() {
         let _ = limiter.check("acme").await.unwrap();
         let others: Vec<_> = all.iter().copied().filter(|other| other != right).collect();
         let runs = run(&others);
-        assert!(runs.iter().any(|run| run.status == 2 && run.stderr.contains("NOPERM")), "{right} is not needed");
+        assert!(
+            runs.iter()
+                .any(|run| run.status == 2 && run.stderr.contains("NOPERM")),
+            "{right} is not needed"
+        );
     }
     let _ = limiter.check("acme").await.unwrap();
     for run in run(&all) {
         assert_eq!(run.status, 0, "{}", run.stderr);
-        assert!(run.stdout.contains("acme") || run.stdout.contains("0 limited"), "{}", run.stdout);
+        assert!(
+            run.stdout.contains("acme") || run.stdout.contains("0 limited"),
+            "{}",
+            run.stdout
+        );
     }
 }
 
@@ -61,16 +95,38 @@ async fn exactly_the_documented_rights_are_enough() {
 #[tokio::test]
 async fn without_the_right_to_read_published_limits_there_is_a_warning() {
     let server = RedisServer::start();
-    let limiter =
-        Limiter::new(RedisStore::connect(server.url()).await.unwrap(), Policy::token_bucket("api", Quota::per_day(5)));
+    let limiter = Limiter::new(
+        RedisStore::connect(server.url()).await.unwrap(),
+        Policy::token_bucket("api", Quota::per_day(5)),
+    );
     let _ = limiter.check("acme").await.unwrap();
-    let rights: Vec<_> = documented().into_iter().filter(|right| *right != "+zrange").collect();
-    let acl = [&["ACL", "SETUSER", "operator", "on", ">secret", "~tollgate:*"], &rights[..]].concat();
+    let rights: Vec<_> = documented()
+        .into_iter()
+        .filter(|right| *right != "+zrange")
+        .collect();
+    let acl = [
+        &["ACL", "SETUSER", "operator", "on", ">secret", "~tollgate:*"],
+        &rights[..],
+    ]
+    .concat();
     assert!(!server.command(&acl).is_error());
     let url = format!("redis://operator:secret@{}", server.addr());
     let peek = tollgate(["peek", "acme", "--redis", &url]);
-    assert!(peek.status == 0 && peek.stdout.contains("api"), "{}", peek.stderr);
-    assert!(peek.stderr.starts_with("warning: the published limits are not read:"), "{}", peek.stderr);
+    assert!(
+        peek.status == 0 && peek.stdout.contains("api"),
+        "{}",
+        peek.stderr
+    );
+    assert!(
+        peek.stderr
+            .starts_with("warning: the published limits are not read:"),
+        "{}",
+        peek.stderr
+    );
     let who = tollgate(["who", "--redis", &url]);
-    assert!(who.status == 2 && who.stderr.contains("who needs the limits"), "{}", who.stderr);
+    assert!(
+        who.status == 2 && who.stderr.contains("who needs the limits"),
+        "{}",
+        who.stderr
+    );
 }

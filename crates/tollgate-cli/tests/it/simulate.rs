@@ -34,42 +34,98 @@ fn combined(ip: &str, count: u32) -> String {
 }
 
 fn simulate(rules: &File, trace: &File, arguments: &[&str]) -> Run {
-    let all = [&["simulate", rules.path(), "--trace", trace.path()], arguments].concat();
+    let all = [
+        &["simulate", rules.path(), "--trace", trace.path()],
+        arguments,
+    ]
+    .concat();
     tollgate(all)
 }
 
 #[test]
 fn requests_of_a_combined_log_are_denied_as_the_rules_say() {
     let rules = File::new("rules.yaml", BY_IP);
-    let trace = File::new("access.log", combined("192.0.2.1", 25) + &combined("192.0.2.2", 10));
+    let trace = File::new(
+        "access.log",
+        combined("192.0.2.1", 25) + &combined("192.0.2.2", 10),
+    );
     let run = simulate(&rules, &trace, &["--format", "json"]);
     assert_eq!(run.status, 0, "{}", run.stderr);
     let json = run.json();
-    assert_eq!((json["requests"].as_u64(), json["denied"].as_u64()), (Some(35), Some(15)));
-    assert_eq!((json["from"].as_str(), json["skipped_lines"].as_u64()), (Some("2000-10-10T13:55:00Z"), Some(0)));
+    assert_eq!(
+        (json["requests"].as_u64(), json["denied"].as_u64()),
+        (Some(35), Some(15))
+    );
+    assert_eq!(
+        (json["from"].as_str(), json["skipped_lines"].as_u64()),
+        (Some("2000-10-10T13:55:00Z"), Some(0))
+    );
     let rule = &json["rules"][0];
-    assert_eq!((rule["rule"].as_str(), rule["limit"].as_str()), (Some("shop.remote_address"), Some("10/min")));
-    assert_eq!((rule["denied"].as_u64(), rule["denied_keys"].as_u64()), (Some(15), Some(1)));
+    assert_eq!(
+        (rule["rule"].as_str(), rule["limit"].as_str()),
+        (Some("shop.remote_address"), Some("10/min"))
+    );
+    assert_eq!(
+        (rule["denied"].as_u64(), rule["denied_keys"].as_u64()),
+        (Some(15), Some(1))
+    );
 
     let text = simulate(&rules, &trace, &[]).stdout;
-    assert!(text.starts_with("35 requests from 2000-10-10T13:55:00Z to 2000-10-10T13:55:5"), "{text}");
-    let row = text.lines().nth(3).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert!(
+        text.starts_with("35 requests from 2000-10-10T13:55:00Z to 2000-10-10T13:55:5"),
+        "{text}"
+    );
+    let row = text
+        .lines()
+        .nth(3)
+        .unwrap()
+        .split_whitespace()
+        .collect::<Vec<_>>();
     let place = format!("{}:5", rules.path());
-    assert_eq!(row, ["shop.remote_address", "10/min", "35", "15", "42.86", "1", &place]);
+    assert_eq!(
+        row,
+        [
+            "shop.remote_address",
+            "10/min",
+            "35",
+            "15",
+            "42.86",
+            "1",
+            &place
+        ]
+    );
 }
 
 #[test]
 fn every_format_gives_the_same_result() {
     let rules = File::new("rules.yaml", RULES);
     let time = |at: u32| 1_700_000_040 + at / 3;
-    let json: String = (0..100).map(|at| format!("{{\"ts\":{},\"http_x_tenant\":\"acme\"}}\n", time(at))).collect();
-    let csv: String = (0..100).map(|at| format!("{},\"acme\"\n", time(at))).collect();
-    let nested: String =
-        (0..100).map(|at| format!("{{\"ts\":{},\"headers\":{{\"X-Tenant\":[\"acme\"]}}}}\n", time(at))).collect();
-    for (name, trace) in [("a.jsonl", json), ("a.csv", format!("time,x-tenant\n{csv}")), ("b.jsonl", nested)] {
+    let json: String = (0..100)
+        .map(|at| format!("{{\"ts\":{},\"http_x_tenant\":\"acme\"}}\n", time(at)))
+        .collect();
+    let csv: String = (0..100)
+        .map(|at| format!("{},\"acme\"\n", time(at)))
+        .collect();
+    let nested: String = (0..100)
+        .map(|at| {
+            format!(
+                "{{\"ts\":{},\"headers\":{{\"X-Tenant\":[\"acme\"]}}}}\n",
+                time(at)
+            )
+        })
+        .collect();
+    for (name, trace) in [
+        ("a.jsonl", json),
+        ("a.csv", format!("time,x-tenant\n{csv}")),
+        ("b.jsonl", nested),
+    ] {
         let run = simulate(&rules, &File::new(name, trace), &["--format", "json"]);
         let json = run.json();
-        assert_eq!((json["requests"].as_u64(), json["denied"].as_u64()), (Some(100), Some(40)), "{name}");
+        assert_eq!(
+            (json["requests"].as_u64(), json["denied"].as_u64()),
+            (Some(100), Some(40)),
+            "{name}"
+        );
         // A rule without requests is told too.
         assert_eq!(json["rules"][1]["requests"].as_u64(), Some(0));
     }
@@ -77,42 +133,80 @@ fn every_format_gives_the_same_result() {
 
 #[test]
 fn descriptors_are_made_by_templates_for_rules_without_actions() {
-    let text =
-        "domain: d\ndescriptors: [{key: path, value: /a, descriptors: [{key: who, rate_limit: {quota: 5/min}}]}]";
-    let (rules, trace) = (File::new("rules.yaml", text), File::new("access.log", combined("192.0.2.1", 25)));
+    let text = "domain: d\ndescriptors: [{key: path, value: /a, descriptors: [{key: who, rate_limit: {quota: 5/min}}]}]";
+    let (rules, trace) = (
+        File::new("rules.yaml", text),
+        File::new("access.log", combined("192.0.2.1", 25)),
+    );
     let run = simulate(&rules, &trace, &[]);
-    assert!(run.status == 2 && run.stderr.contains("the domain d has no rate_limits"), "{}", run.stderr);
-    let run = simulate(&rules, &trace, &["--descriptor", "path={path},who=ip {ip}", "--format", "json"]);
+    assert!(
+        run.status == 2 && run.stderr.contains("the domain d has no rate_limits"),
+        "{}",
+        run.stderr
+    );
+    let run = simulate(
+        &rules,
+        &trace,
+        &[
+            "--descriptor",
+            "path={path},who=ip {ip}",
+            "--format",
+            "json",
+        ],
+    );
     assert_eq!(run.json()["denied"].as_u64(), Some(20), "{}", run.stderr);
     // A request without the field has no descriptor.
-    let run = simulate(&rules, &trace, &["--descriptor", "path={path},who={user}", "--format", "json"]);
+    let run = simulate(
+        &rules,
+        &trace,
+        &["--descriptor", "path={path},who={user}", "--format", "json"],
+    );
     assert_eq!(run.json()["without_descriptor"].as_u64(), Some(25));
 }
 
 #[test]
 fn lines_out_of_order_are_put_in_order() {
     let rules = File::new("rules.yaml", BY_IP);
-    let mut lines: Vec<_> = combined("192.0.2.1", 25).lines().map(str::to_owned).collect();
+    let mut lines: Vec<_> = combined("192.0.2.1", 25)
+        .lines()
+        .map(str::to_owned)
+        .collect();
     // Another minute, before the first one in the file.
-    lines.extend(combined("192.0.2.1", 12).lines().map(|line| line.replace("13:55", "13:54")));
+    lines.extend(
+        combined("192.0.2.1", 12)
+            .lines()
+            .map(|line| line.replace("13:55", "13:54")),
+    );
     lines.reverse();
     let trace = File::new("access.log", lines.join("\n"));
     let json = simulate(&rules, &trace, &["--format", "json"]).json();
-    assert_eq!((json["denied"].as_u64(), json["late_lines"].as_u64()), (Some(15 + 2), Some(0)));
+    assert_eq!(
+        (json["denied"].as_u64(), json["late_lines"].as_u64()),
+        (Some(15 + 2), Some(0))
+    );
 }
 
 #[test]
 fn a_suggested_quota_denies_no_more_than_asked_and_a_smaller_one_does() {
     let rules = File::new("rules.yaml", BY_IP);
     // One client sends 40, one sends 20, and eighty send one each: 140 requests.
-    let single: String = (1..=80).map(|at| combined(&format!("198.51.100.{at}"), 1)).collect();
-    let trace = File::new("access.log", combined("192.0.2.1", 40) + &combined("192.0.2.2", 20) + &single);
+    let single: String = (1..=80)
+        .map(|at| combined(&format!("198.51.100.{at}"), 1))
+        .collect();
+    let trace = File::new(
+        "access.log",
+        combined("192.0.2.1", 40) + &combined("192.0.2.2", 20) + &single,
+    );
     for (percent, expected, denied) in [("0", 40, 0), ("5", 33, 7), ("10", 26, 14), ("50", 1, 58)] {
         let json = simulate(&rules, &trace, &["--suggest", percent, "--format", "json"]).json();
         let suggestion = &json["rules"][0]["suggestions"][0];
         assert_eq!(suggestion["quota"], "10/min");
         assert_eq!(suggestion["denied"].as_u64(), Some(40));
-        assert_eq!(suggestion["suggested"], format!("{expected}/min"), "{percent} %");
+        assert_eq!(
+            suggestion["suggested"],
+            format!("{expected}/min"),
+            "{percent} %"
+        );
         assert_eq!(suggestion["suggested_denied"].as_u64(), Some(denied));
     }
     let text = simulate(&rules, &trace, &["--suggest", "5"]).stdout;
@@ -123,38 +217,76 @@ fn a_suggested_quota_denies_no_more_than_asked_and_a_smaller_one_does() {
     );
     for percent in ["-1", "101", "NaN"] {
         let run = simulate(&rules, &trace, &[&format!("--suggest={percent}")]);
-        assert!(run.status == 2 && run.stderr.contains("0 to 100 percent"), "{}", run.stderr);
+        assert!(
+            run.status == 2 && run.stderr.contains("0 to 100 percent"),
+            "{}",
+            run.stderr
+        );
     }
 }
 
 #[test]
 fn a_rule_with_a_burst_keeps_its_share_in_a_suggestion() {
-    let text = BY_IP.replace("unit: minute, requests_per_unit: 10", "quota: 60/min burst 30");
-    let (rules, trace) = (File::new("rules.yaml", text), File::new("access.log", combined("192.0.2.1", 118)));
+    let text = BY_IP.replace(
+        "unit: minute, requests_per_unit: 10",
+        "quota: 60/min burst 30",
+    );
+    let (rules, trace) = (
+        File::new("rules.yaml", text),
+        File::new("access.log", combined("192.0.2.1", 118)),
+    );
     let json = simulate(&rules, &trace, &["--suggest", "0", "--format", "json"]).json();
     let suggestion = &json["rules"][0]["suggestions"][0];
     let quota: tollgate::Quota = suggestion["suggested"].as_str().unwrap().parse().unwrap();
     assert_eq!(suggestion["suggested_denied"].as_u64(), Some(0));
-    assert!(quota.burst() == quota.amount() / 2 && quota.amount() > 60, "{quota}");
+    assert!(
+        quota.burst() == quota.amount() / 2 && quota.amount() > 60,
+        "{quota}"
+    );
 }
 
 #[test]
 fn a_plot_shows_a_panel_for_each_rule_that_requests_reached() {
-    let (rules, trace) = (File::new("rules.yaml", BY_IP), File::new("access.log", combined("192.0.2.1", 25)));
+    let (rules, trace) = (
+        File::new("rules.yaml", BY_IP),
+        File::new("access.log", combined("192.0.2.1", 25)),
+    );
     let svg = rules.directory().join("plot.svg");
-    assert_eq!(simulate(&rules, &trace, &["--svg", svg.to_str().unwrap()]).status, 0);
+    assert_eq!(
+        simulate(&rules, &trace, &["--svg", svg.to_str().unwrap()]).status,
+        0
+    );
     let svg = fs::read_to_string(svg).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("shop.remote_address (10/min)"), "{svg}");
+    assert!(
+        svg.starts_with("<svg") && svg.contains("shop.remote_address (10/min)"),
+        "{svg}"
+    );
     let run = simulate(&rules, &trace, &["--svg", "/no/such/plot.svg"]);
-    assert!(run.status == 2 && run.stderr.contains("/no/such/plot.svg: cannot write the plot"), "{}", run.stderr);
+    assert!(
+        run.status == 2
+            && run
+                .stderr
+                .contains("/no/such/plot.svg: cannot write the plot"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
 fn a_rule_in_shadow_mode_is_told_and_denies_nothing() {
-    let text = BY_IP.replace("{key: remote_address,", "{key: remote_address, shadow_mode: true,");
-    let (rules, trace) = (File::new("rules.yaml", text), File::new("access.log", combined("192.0.2.1", 25)));
+    let text = BY_IP.replace(
+        "{key: remote_address,",
+        "{key: remote_address, shadow_mode: true,",
+    );
+    let (rules, trace) = (
+        File::new("rules.yaml", text),
+        File::new("access.log", combined("192.0.2.1", 25)),
+    );
     let json = simulate(&rules, &trace, &["--format", "json"]).json();
-    assert_eq!((json["denied"].as_u64(), json["rules"][0]["denied"].as_u64()), (Some(0), Some(15)));
+    assert_eq!(
+        (json["denied"].as_u64(), json["rules"][0]["denied"].as_u64()),
+        (Some(0), Some(15))
+    );
     assert_eq!(json["rules"][0]["is_shadow"], true);
 }
 
@@ -165,16 +297,31 @@ fn hostile_lines_are_counted_with_a_reason_and_cost_no_memory() {
     let mut trace = good.clone().into_bytes();
     trace.extend_from_slice(b"\xff\xfe\x00 garbage\n\n");
     trace.extend_from_slice("x".repeat(10 << 20).as_bytes());
-    trace.extend_from_slice(b"\n192.0.2.1 - - [32/Oct/2000:13:55:00 +0000] \"GET / HTTP/1.1\" 200 1\n");
-    trace.extend_from_slice(b"192.0.2.1 - - [10/Oct/2000:13:55:59 +0000] \"\\x16\\x03\\x01 \xff\" 400 1\n");
-    let run = simulate(&rules, &File::new("access.log", trace), &["--format", "json"]);
+    trace.extend_from_slice(
+        b"\n192.0.2.1 - - [32/Oct/2000:13:55:00 +0000] \"GET / HTTP/1.1\" 200 1\n",
+    );
+    trace.extend_from_slice(
+        b"192.0.2.1 - - [10/Oct/2000:13:55:59 +0000] \"\\x16\\x03\\x01 \xff\" 400 1\n",
+    );
+    let run = simulate(
+        &rules,
+        &File::new("access.log", trace),
+        &["--format", "json"],
+    );
     let json = run.json();
-    assert_eq!((json["requests"].as_u64(), json["denied"].as_u64()), (Some(13), Some(3)), "{}", run.stdout);
+    assert_eq!(
+        (json["requests"].as_u64(), json["denied"].as_u64()),
+        (Some(13), Some(3)),
+        "{}",
+        run.stdout
+    );
     assert_eq!(json["skipped_lines"].as_u64(), Some(3));
     let notes = json["notes"].to_string();
-    for words in
-        ["line 13: not in the common", "line 15: longer than 65536 bytes", "line 16: the time is in no known form"]
-    {
+    for words in [
+        "line 13: not in the common",
+        "line 15: longer than 65536 bytes",
+        "line 16: the time is in no known form",
+    ] {
         assert!(notes.contains(words), "{words}: {notes}");
     }
 }
@@ -189,16 +336,33 @@ fn a_trace_that_cannot_be_used_ends_with_status_2() {
         ("{\"a\":1}\n", "access.log:1: no time"),
     ] {
         let run = simulate(&rules, &File::new("access.log", content), &[]);
-        assert!(run.status == 2 && run.stderr.contains(words), "{content:?}: {}", run.stderr);
+        assert!(
+            run.status == 2 && run.stderr.contains(words),
+            "{content:?}: {}",
+            run.stderr
+        );
     }
-    let csv = simulate(&rules, &File::new("a.csv", "a,b\n1,2\n"), &["--trace-format", "csv"]);
-    assert!(csv.stderr.contains("name it with --field time=COLUMN"), "{}", csv.stderr);
+    let csv = simulate(
+        &rules,
+        &File::new("a.csv", "a,b\n1,2\n"),
+        &["--trace-format", "csv"],
+    );
+    assert!(
+        csv.stderr.contains("name it with --field time=COLUMN"),
+        "{}",
+        csv.stderr
+    );
     let directory = tempfile::tempdir().unwrap();
-    for (path, words) in
-        [(directory.path().to_str().unwrap(), "got a directory"), ("/no/such.log", "it does not exist")]
-    {
+    for (path, words) in [
+        (directory.path().to_str().unwrap(), "got a directory"),
+        ("/no/such.log", "it does not exist"),
+    ] {
         let run = tollgate(["simulate", rules.path(), "--trace", path]);
-        assert!(run.status == 2 && run.stderr.contains(words), "{}", run.stderr);
+        assert!(
+            run.status == 2 && run.stderr.contains(words),
+            "{}",
+            run.stderr
+        );
     }
 }
 
@@ -207,8 +371,18 @@ fn a_trace_is_read_from_the_standard_input() {
     let rules = File::new("rules.yaml", BY_IP);
     let mut child = command();
     child.args(["simulate", rules.path(), "--trace", "-", "--format", "json"]);
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(combined("192.0.2.1", 25).as_bytes()).unwrap();
+    let mut child = child
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(combined("192.0.2.1", 25).as_bytes())
+        .unwrap();
     let run = Run::from(child.wait_with_output().unwrap());
     assert_eq!(run.json()["denied"].as_u64(), Some(15), "{}", run.stderr);
 }
@@ -216,11 +390,29 @@ fn a_trace_is_read_from_the_standard_input() {
 #[test]
 fn a_column_of_another_name_is_read_as_a_field() {
     let rules = File::new("rules.yaml", BY_IP);
-    let trace: String = (0..25).map(|_| "2026-01-01T00:00:00Z;192.0.2.1:99\n".replace(';', ",")).collect();
+    let trace: String = (0..25)
+        .map(|_| "2026-01-01T00:00:00Z;192.0.2.1:99\n".replace(';', ","))
+        .collect();
     let trace = File::new("a.csv", format!("when,caller\n{trace}"));
-    let run = simulate(&rules, &trace, &["--field", "time=when", "--field", "ip=caller", "--format", "json"]);
+    let run = simulate(
+        &rules,
+        &trace,
+        &[
+            "--field",
+            "time=when",
+            "--field",
+            "ip=caller",
+            "--format",
+            "json",
+        ],
+    );
     assert_eq!(run.json()["denied"].as_u64(), Some(15), "{}", run.stderr);
     let run = simulate(&rules, &trace, &["--field", "time=when"]);
-    assert!(run.stdout.contains("25 requests have no descriptors: no address of the client"), "{}", run.stdout);
+    assert!(
+        run.stdout
+            .contains("25 requests have no descriptors: no address of the client"),
+        "{}",
+        run.stdout
+    );
     assert_eq!(simulate(&rules, &trace, &["--field", "when"]).status, 2);
 }

@@ -44,17 +44,34 @@ impl Terminal {
         let name = ptsname(&controller, Vec::new()).unwrap();
         let user = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
         let [tall, wide] = [rows, columns].map(|cells| NonZero::new(cells).unwrap());
-        let output = Arc::new(Mutex::new(Output { screen: vt100::Parser::new(tall, wide, 0), bytes: Vec::new() }));
+        let output = Arc::new(Mutex::new(Output {
+            screen: vt100::Parser::new(tall, wide, 0),
+            bytes: Vec::new(),
+        }));
         let stdio = || Stdio::from(user.try_clone().unwrap());
         // The program of util-linux makes it the controlling terminal, so that a change of its size is told.
         let mut session = Command::new("setsid");
-        session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
-        session.env_remove("TOLLGATE_REDIS_URL").env("TERM", "xterm-256color");
-        session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        session
+            .args(["--ctty", "--wait"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        session
+            .env_remove("TOLLGATE_REDIS_URL")
+            .env("TERM", "xterm-256color");
+        session.envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         session.stdin(stdio()).stdout(stdio()).stderr(stdio());
         resize(&user, rows, columns);
         let child = session.spawn().unwrap();
-        let terminal = Self { controller, user, child, output: Arc::clone(&output) };
+        let terminal = Self {
+            controller,
+            user,
+            child,
+            output: Arc::clone(&output),
+        };
         let mut reader = File::from(terminal.controller.try_clone().unwrap());
         thread::spawn(move || {
             let mut buffer = [0; 4_096];
@@ -74,18 +91,27 @@ impl Terminal {
 
     /// Waits until the screen fulfils a condition, and returns it.
     pub(super) fn wait(&self, what: &str, is_met: impl Fn(&str) -> bool) -> String {
-        wait::until_some(what, LIMIT, || Some(self.screen()).filter(|screen| is_met(screen)))
+        wait::until_some(what, LIMIT, || {
+            Some(self.screen()).filter(|screen| is_met(screen))
+        })
     }
 
     /// Types keys.
     pub(super) fn type_keys(&self, keys: &[u8]) {
-        File::from(self.controller.try_clone().unwrap()).write_all(keys).unwrap();
+        File::from(self.controller.try_clone().unwrap())
+            .write_all(keys)
+            .unwrap();
     }
 
     /// Changes the size of the terminal.
     pub(super) fn resize(&self, rows: u16, columns: u16) {
         let [tall, wide] = [rows, columns].map(|cells| NonZero::new(cells).unwrap());
-        self.output.lock().unwrap().screen.screen_mut().set_size(tall, wide);
+        self.output
+            .lock()
+            .unwrap()
+            .screen
+            .screen_mut()
+            .set_size(tall, wide);
         resize(&self.controller, rows, columns);
     }
 
@@ -95,13 +121,22 @@ impl Terminal {
         let id = self.child.id();
         let path = format!("/proc/{id}/task/{id}/children");
         let children = std::fs::read_to_string(path).unwrap_or_default();
-        let program = children.split_whitespace().next().map_or(id, |child| child.parse().unwrap());
-        kill_process(Pid::from_raw(i32::try_from(program).unwrap()).unwrap(), signal).unwrap();
+        let program = children
+            .split_whitespace()
+            .next()
+            .map_or(id, |child| child.parse().unwrap());
+        kill_process(
+            Pid::from_raw(i32::try_from(program).unwrap()).unwrap(),
+            signal,
+        )
+        .unwrap();
     }
 
     /// Waits until the program has ended.
     pub(super) fn ended(&mut self) -> ExitStatus {
-        wait::until_some("the end of the program", LIMIT, || self.child.try_wait().unwrap())
+        wait::until_some("the end of the program", LIMIT, || {
+            self.child.try_wait().unwrap()
+        })
     }
 
     /// Returns whether the terminal reads lines and shows what is typed, as before the program.
@@ -131,6 +166,11 @@ impl Drop for Terminal {
 }
 
 fn resize(terminal: &OwnedFd, rows: u16, columns: u16) {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     tcsetwinsize(terminal.as_fd(), size).unwrap();
 }

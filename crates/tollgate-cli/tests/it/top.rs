@@ -7,12 +7,21 @@ use super::tollgate;
 /// Returns a state of a fixed window from 2020 to 2030 in which `count` units are spent.
 fn window(count: u32) -> Vec<u8> {
     let ten_years = 3650.0 * 86_400e6;
-    [5.0 * ten_years, f64::from(count), ten_years].iter().flat_map(|number| number.to_le_bytes()).collect()
+    [5.0 * ten_years, f64::from(count), ten_years]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
 }
 
 pub(super) fn fill(server: &RedisServer, states: impl IntoIterator<Item = (String, u32)>) {
     let set = |(key, count): (String, u32)| {
-        vec![b"SET".to_vec(), key.into_bytes(), window(count), b"EX".to_vec(), b"900".to_vec()]
+        vec![
+            b"SET".to_vec(),
+            key.into_bytes(),
+            window(count),
+            b"EX".to_vec(),
+            b"900".to_vec(),
+        ]
     };
     let commands: Vec<_> = states.into_iter().map(set).collect();
     assert_eq!(server.pipeline(&commands).len(), commands.len());
@@ -21,31 +30,57 @@ pub(super) fn fill(server: &RedisServer, states: impl IntoIterator<Item = (Strin
 #[test]
 fn the_keys_with_the_most_use_come_first() {
     let server = RedisServer::start();
-    fill(&server, (0..5_000).map(|at| (format!("tollgate:{{user-{at}}}:api:f1"), at * 7919 % 5_003)));
+    fill(
+        &server,
+        (0..5_000).map(|at| (format!("tollgate:{{user-{at}}}:api:f1"), at * 7919 % 5_003)),
+    );
     let url = server.url();
-    let run = tollgate(["top", "--redis", &url, "--number", "3", "--count", "500", "--format", "json"]);
+    let run = tollgate([
+        "top", "--redis", &url, "--number", "3", "--count", "500", "--format", "json",
+    ]);
     let json = run.json();
-    let spent: Vec<_> =
-        json["states"].as_array().unwrap().iter().map(|state| state["spent"].as_u64().unwrap()).collect();
+    let spent: Vec<_> = json["states"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|state| state["spent"].as_u64().unwrap())
+        .collect();
     let mut expected: Vec<_> = (0..5_000_u64).map(|at| at * 7919 % 5_003).collect();
     expected.sort_unstable();
     expected.reverse();
     assert_eq!(spent, expected[..3]);
-    assert!(json["states"][0]["expires_ms"].as_u64().is_some_and(|left| (1..=900_000).contains(&left)));
+    assert!(
+        json["states"][0]["expires_ms"]
+            .as_u64()
+            .is_some_and(|left| (1..=900_000).contains(&left))
+    );
     // The scan goes on in steps.
     assert!(server.calls("scan") >= 10, "{}", server.calls("scan"));
 
     // Limits make shares, and shares another order.
     fill(&server, [("tollgate:{busy}:small:f1".to_owned(), 9)]);
-    let arguments =
-        ["top", "--redis", &url, "-n1", "--by", "share", "--policy", "api=1000000/d", "--policy", "small=10/d"];
+    let arguments = [
+        "top",
+        "--redis",
+        &url,
+        "-n1",
+        "--by",
+        "share",
+        "--policy",
+        "api=1000000/d",
+        "--policy",
+        "small=10/d",
+    ];
     let text = tollgate(arguments).stdout;
     let row: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!((row[0], row[1], row[2]), ("9", "1", "90.0"), "{text}");
     assert!(text.ends_with("5001 states\n"), "{text}");
     let run = tollgate(["top", "--redis", &url, "--by", "share"]);
     assert!(
-        run.status == 2 && run.stderr.contains("--by share needs the limits, and none are published"),
+        run.status == 2
+            && run
+                .stderr
+                .contains("--by share needs the limits, and none are published"),
         "{}",
         run.stderr
     );
@@ -54,7 +89,13 @@ fn the_keys_with_the_most_use_come_first() {
 #[test]
 fn keys_of_other_programs_are_left_out_and_counted() {
     let server = RedisServer::start();
-    fill(&server, [("tollgate:{acme}:api:f1".to_owned(), 5), ("tollgate2:{acme}:api:f1".to_owned(), 6)]);
+    fill(
+        &server,
+        [
+            ("tollgate:{acme}:api:f1".to_owned(), 5),
+            ("tollgate2:{acme}:api:f1".to_owned(), 6),
+        ],
+    );
     for words in [
         &["SET", "session:1", "x"][..],
         &["SET", "tollgate:{acme}:api:t1", "garbage"],
@@ -64,7 +105,12 @@ fn keys_of_other_programs_are_left_out_and_counted() {
         &["SET", "tollgate:{acme}:log:s1", "no list"],
         &["SET", "tollgate:{no state", "x"],
         &["SET", "tollgate:{a\x1b[31m}:api:f1", "x"],
-        &["ZADD", "tollgate:{replicas}:0123456789abcdef", "1", "process"],
+        &[
+            "ZADD",
+            "tollgate:{replicas}:0123456789abcdef",
+            "1",
+            "process",
+        ],
     ] {
         let _ = server.command(words);
     }
@@ -72,7 +118,12 @@ fn keys_of_other_programs_are_left_out_and_counted() {
     let run = tollgate(["top", "--redis", &server.url()]);
     assert_eq!(run.status, 0, "{}", run.stderr);
     let lines: Vec<_> = run.stdout.lines().collect();
-    assert_eq!(lines[1].split_whitespace().next(), Some("5"), "{}", run.stdout);
+    assert_eq!(
+        lines[1].split_whitespace().next(),
+        Some("5"),
+        "{}",
+        run.stdout
+    );
     assert_eq!(lines[2..], ["1 states, 8 keys of other programs left out"]);
     assert!(!run.stdout.contains('\x1b'));
 }
@@ -80,12 +131,28 @@ fn keys_of_other_programs_are_left_out_and_counted() {
 #[test]
 fn a_prefix_is_no_pattern() {
     let server = RedisServer::start();
-    fill(&server, [("a*:{x}:api:f1".to_owned(), 1), ("ab:{x}:api:f1".to_owned(), 2)]);
+    fill(
+        &server,
+        [
+            ("a*:{x}:api:f1".to_owned(), 1),
+            ("ab:{x}:api:f1".to_owned(), 2),
+        ],
+    );
     let url = server.url();
     let json = tollgate(["top", "--redis", &url, "--prefix", "a*", "--format", "json"]).json();
-    assert_eq!((json["states"].as_array().map(Vec::len), json["other_keys"].as_u64()), (Some(1), Some(0)));
+    assert_eq!(
+        (
+            json["states"].as_array().map(Vec::len),
+            json["other_keys"].as_u64()
+        ),
+        (Some(1), Some(0))
+    );
     let run = tollgate(["top", "--redis", &url, "--prefix", "a b"]);
-    assert!(run.status == 2 && run.stderr.contains("--prefix must be printable"), "{}", run.stderr);
+    assert!(
+        run.status == 2 && run.stderr.contains("--prefix must be printable"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]

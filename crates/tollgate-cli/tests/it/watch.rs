@@ -19,13 +19,17 @@ const SECRET: &str = "a secret of the configuration";
 /// Returns `top` for this server, with further arguments.
 pub(super) fn top(url: &str, arguments: &[&str]) -> Command {
     let mut top = command();
-    top.args(["top", "--timeout", "60", "--redis", url, "--interval", "1"]).args(arguments);
+    top.args(["top", "--timeout", "60", "--redis", url, "--interval", "1"])
+        .args(arguments);
     top
 }
 
 /// Starts `top` that prints a line of JSON each second.
 fn lines(url: &str, arguments: &[&str]) -> Process {
-    Process::start(top(url, &[&["--plain", "--format", "json"], arguments].concat()), "\"prefix\"")
+    Process::start(
+        top(url, &[&["--plain", "--format", "json"], arguments].concat()),
+        "\"prefix\"",
+    )
 }
 
 /// Waits until the last line fulfils a condition, and returns it.
@@ -39,7 +43,11 @@ fn until(process: &Process, what: &str, is_met: impl Fn(&Value) -> bool) -> Valu
 
 fn send(address: SocketAddr, method: &str, path: &str, tenant: &str) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.0\r\nX-Tenant: {tenant}\r\nContent-Length: 0\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nX-Tenant: {tenant}\r\nContent-Length: 0\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.split(' ').nth(1).unwrap().parse().unwrap()
@@ -48,15 +56,29 @@ fn send(address: SocketAddr, method: &str, path: &str, tenant: &str) -> u16 {
 /// Returns a limiter that counts at this server.
 async fn limiter(server: &RedisServer, policy: Policy) -> Limiter {
     let store = RedisStore::connect(server.url()).await.unwrap();
-    Limiter::builder(store).policies(policy).deadline(Duration::from_secs(60)).build()
+    Limiter::builder(store)
+        .policies(policy)
+        .deadline(Duration::from_secs(60))
+        .build()
 }
 
 #[tokio::test]
 async fn redis_alone_tells_what_each_policy_spends() {
     let server = RedisServer::start();
-    let bucket = limiter(&server, Policy::token_bucket("bucket", Quota::per_day(1_000))).await;
-    let day = limiter(&server, Policy::fixed_window("day", Quota::per_day(100_000))).await;
-    let _ = (bucket.check("acme").await.unwrap(), day.check("acme").await.unwrap());
+    let bucket = limiter(
+        &server,
+        Policy::token_bucket("bucket", Quota::per_day(1_000)),
+    )
+    .await;
+    let day = limiter(
+        &server,
+        Policy::fixed_window("day", Quota::per_day(100_000)),
+    )
+    .await;
+    let _ = (
+        bucket.check("acme").await.unwrap(),
+        day.check("acme").await.unwrap(),
+    );
     let process = lines(&server.url(), &["--policy", "day=100000/d"]);
     // The first line is there, so the units are spent between two scans.
     for _ in 0..50 {
@@ -65,17 +87,47 @@ async fn redis_alone_tells_what_each_policy_spends() {
     }
     let spent = || {
         let output = process.output();
-        let snapshots: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let snapshots: Vec<Value> = output
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         let units = |snapshot: &Value, policy| {
-            rate_of(snapshot, policy) * snapshot["scan"]["seconds_since_last"].as_f64().unwrap_or(0.0)
+            rate_of(snapshot, policy)
+                * snapshot["scan"]["seconds_since_last"]
+                    .as_f64()
+                    .unwrap_or(0.0)
         };
-        ["bucket", "day"].map(|policy| snapshots.iter().map(|one| units(one, policy)).sum::<f64>().round())
+        ["bucket", "day"].map(|policy| {
+            snapshots
+                .iter()
+                .map(|one| units(one, policy))
+                .sum::<f64>()
+                .round()
+        })
     };
-    wait::until("all units", Duration::from_secs(60), || spent() == [150.0, 100.0]);
-    let last = until(&process, "a line without checks", |snapshot| rate_of(snapshot, "day") == 0.0);
-    let of = |policy: &str| last["policies"].as_array().unwrap().iter().find(|of| of["policy"] == policy).unwrap();
-    assert_eq!((&of("day")["keys"], &of("day")["limited_keys"]), (&1.into(), &0.into()));
-    assert_eq!(of("bucket")["limited_keys"], Value::Null, "its limit is not known");
+    wait::until("all units", Duration::from_secs(60), || {
+        spent() == [150.0, 100.0]
+    });
+    let last = until(&process, "a line without checks", |snapshot| {
+        rate_of(snapshot, "day") == 0.0
+    });
+    let of = |policy: &str| {
+        last["policies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|of| of["policy"] == policy)
+            .unwrap()
+    };
+    assert_eq!(
+        (&of("day")["keys"], &of("day")["limited_keys"]),
+        (&1.into(), &0.into())
+    );
+    assert_eq!(
+        of("bucket")["limited_keys"],
+        Value::Null,
+        "its limit is not known"
+    );
     assert_eq!(last["scan"]["states"], 2);
     assert_eq!(spent(), [150.0, 100.0]);
 }
@@ -83,7 +135,9 @@ async fn redis_alone_tells_what_each_policy_spends() {
 fn rate_of(snapshot: &Value, policy: &str) -> f64 {
     let policies = snapshot["policies"].as_array().unwrap();
     let found = policies.iter().find(|of| of["policy"] == policy);
-    found.and_then(|of| of["units_per_second"].as_f64()).unwrap_or(0.0)
+    found
+        .and_then(|of| of["units_per_second"].as_f64())
+        .unwrap_or(0.0)
 }
 
 #[test]
@@ -91,14 +145,24 @@ fn metrics_of_a_service_tell_decisions_denied_keys_and_outages() {
     let redis = RedisServer::start();
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut example = Process::example("prometheus");
-    example.env("LISTEN", address.to_string()).env("REDIS_URL", redis.url()).env("SECRET", SECRET);
+    example
+        .env("LISTEN", address.to_string())
+        .env("REDIS_URL", redis.url())
+        .env("SECRET", SECRET);
     let _service = Process::start(example, "Try");
     assert_eq!(send(address, "POST", "/login", "acme"), 200);
 
     let secret = super::File::new("secret", SECRET);
     let metrics = format!("http://{address}/metrics");
     let denied = format!("http://{address}/denied");
-    let arguments = ["--metrics", &metrics, "--denied", &denied, "--digest-secret", secret.path()];
+    let arguments = [
+        "--metrics",
+        &metrics,
+        "--denied",
+        &denied,
+        "--digest-secret",
+        secret.path(),
+    ];
     let process = lines(&redis.url(), &arguments);
     for _ in 0..12 {
         let _ = send(address, "POST", "/login", "acme");
@@ -109,49 +173,118 @@ fn metrics_of_a_service_tell_decisions_denied_keys_and_outages() {
         login["denied_per_second"].as_f64() > Some(0.0)
     };
     let snapshot = until(&process, "denials of a policy", has_denials);
-    assert!(find(&snapshot["limiters"], "limiter", "login")["denied_per_second"].as_f64() > Some(0.0), "{snapshot}");
+    assert!(
+        find(&snapshot["limiters"], "limiter", "login")["denied_per_second"].as_f64() > Some(0.0),
+        "{snapshot}"
+    );
     let _ = until(&process, "the rule", |snapshot| {
-        find(&snapshot["rules"], "rule", "shop.tenant")["over_per_second"].as_f64().is_some()
+        find(&snapshot["rules"], "rule", "shop.tenant")["over_per_second"]
+            .as_f64()
+            .is_some()
     });
     let _ = until(&process, "the state of the store", |snapshot| {
         find(&snapshot["stores"], "store", "tollgate")["connected"] == 1
     });
     // The digests of the page and those of the keys in Redis are the same.
-    let digest = DeniedKeys::digest(&Key::new("shop").join(("tenant", "acme")), &KeySecret::new(SECRET));
+    let digest = DeniedKeys::digest(
+        &Key::new("shop").join(("tenant", "acme")),
+        &KeySecret::new(SECRET),
+    );
     let snapshot = until(&process, "the digest of the tenant", |snapshot| {
         // The state of the tenant is gone within seconds of its last request.
         let _ = send(address, "GET", "/", "acme");
         find(&snapshot["denied_keys"], "name", &digest)["denials"].as_u64() > Some(0)
             && find(&snapshot["states"], "subject", &digest)["spent"].as_u64() > Some(0)
     });
-    let is_digest = |state: &Value| state["subject"].as_str().is_some_and(|subject| subject.len() == 32);
-    assert!(snapshot["states"].as_array().unwrap().iter().all(is_digest), "{snapshot}");
-    assert!(!process.output().contains("acme") && !process.output().contains("{127.0.0.1}"), "{snapshot}");
+    let is_digest = |state: &Value| {
+        state["subject"]
+            .as_str()
+            .is_some_and(|subject| subject.len() == 32)
+    };
+    assert!(
+        snapshot["states"].as_array().unwrap().iter().all(is_digest),
+        "{snapshot}"
+    );
+    assert!(
+        !process.output().contains("acme") && !process.output().contains("{127.0.0.1}"),
+        "{snapshot}"
+    );
 
     // The pages alone are enough, and what only Redis tells is named.
-    let run =
-        tollgate(["top", "--plain", "--refreshes", "2", "--interval", "1", "--metrics", &metrics, "--denied", &denied]);
-    let has =
-        |words: &str| assert!(run.status == 0 && run.stdout.contains(words), "{words}: {}{}", run.stdout, run.stderr);
-    ["redis  not read: --redis adds units", "outage  none", "denied/s", "login", &digest].into_iter().for_each(has);
-    assert!(!run.stdout.contains("prefix") && !run.stdout.contains("away for"), "{}", run.stdout);
+    let run = tollgate([
+        "top",
+        "--plain",
+        "--refreshes",
+        "2",
+        "--interval",
+        "1",
+        "--metrics",
+        &metrics,
+        "--denied",
+        &denied,
+    ]);
+    let has = |words: &str| {
+        assert!(
+            run.status == 0 && run.stdout.contains(words),
+            "{words}: {}{}",
+            run.stdout,
+            run.stderr
+        )
+    };
+    [
+        "redis  not read: --redis adds units",
+        "outage  none",
+        "denied/s",
+        "login",
+        &digest,
+    ]
+    .into_iter()
+    .for_each(has);
+    assert!(
+        !run.stdout.contains("prefix") && !run.stdout.contains("away for"),
+        "{}",
+        run.stdout
+    );
 
     // Once, with rates: they need a second reading, which alone is printed.
-    let run = tollgate(["top", "--once", "--interval", "1s", "--metrics", &metrics, "--format", "json"]);
-    assert_eq!((run.status, run.stdout.lines().count()), (0, 1), "{}{}", run.stdout, run.stderr);
+    let run = tollgate([
+        "top",
+        "--once",
+        "--interval",
+        "1s",
+        "--metrics",
+        &metrics,
+        "--format",
+        "json",
+    ]);
+    assert_eq!(
+        (run.status, run.stdout.lines().count()),
+        (0, 1),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
     let once: Value = serde_json::from_str(&run.stdout).unwrap();
-    assert!(find(&once["limiters"], "limiter", "login")["denied_per_second"].is_number(), "{once}");
+    assert!(
+        find(&once["limiters"], "limiter", "login")["denied_per_second"].is_number(),
+        "{once}"
+    );
 
     redis.kill();
     let _ = until(&process, "the outage of a limiter", |snapshot| {
         let _ = send(address, "POST", "/login", "acme");
-        find(&snapshot["limiters"], "limiter", "login")["processes_in_outage"] == 1 && snapshot["scan"].is_null()
+        find(&snapshot["limiters"], "limiter", "login")["processes_in_outage"] == 1
+            && snapshot["scan"].is_null()
     });
 }
 
 /// Returns the item of a list with this field, or null.
 fn find<'v>(list: &'v Value, field: &str, value: &str) -> &'v Value {
-    list.as_array().unwrap().iter().find(|item| item[field] == value).unwrap_or(&Value::Null)
+    list.as_array()
+        .unwrap()
+        .iter()
+        .find(|item| item[field] == value)
+        .unwrap_or(&Value::Null)
 }
 
 #[test]
@@ -159,16 +292,30 @@ fn sources_that_go_away_are_a_state_and_come_back() {
     let redis = RedisServer::start();
     let nobody = format!("http://127.0.0.1:{}/metrics", ports::free());
     let url = format!("redis://ann:{PASSWORD}@{}", redis.addr());
-    let acl = ["ACL", "SETUSER", "ann", "on", &format!(">{PASSWORD}"), "~*", "+@all"];
+    let acl = [
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        &format!(">{PASSWORD}"),
+        "~*",
+        "+@all",
+    ];
     assert!(!redis.command(&acl).is_error());
     let mut process = lines(&url, &["--metrics", &nobody]);
-    let snapshot = until(&process, "the server", |snapshot| snapshot["scan"]["states"] == 0);
+    let snapshot = until(&process, "the server", |snapshot| {
+        snapshot["scan"]["states"] == 0
+    });
     assert_eq!(snapshot["endpoints"][0]["failure"], "cannot connect");
     redis.kill();
-    let _ = until(&process, "the loss of the server", |snapshot| snapshot["redis"]["failure"].is_string());
+    let _ = until(&process, "the loss of the server", |snapshot| {
+        snapshot["redis"]["failure"].is_string()
+    });
     redis.restart();
     assert!(!redis.command(&acl).is_error());
-    let _ = until(&process, "the return of the server", |snapshot| snapshot["redis"]["failure"].is_null());
+    let _ = until(&process, "the return of the server", |snapshot| {
+        snapshot["redis"]["failure"].is_null()
+    });
     assert!(process.terminate().success());
     assert!(!process.output().contains(PASSWORD));
 }
@@ -176,12 +323,22 @@ fn sources_that_go_away_are_a_state_and_come_back() {
 #[test]
 fn a_run_that_could_read_nothing_fails_after_its_last_refresh() {
     let nobody = format!("127.0.0.1:{}", ports::free());
-    for source in [["--redis", &format!("redis://{nobody}")], ["--metrics", &format!("http://{nobody}/metrics")]] {
-        let run = tollgate(["top", "--plain", "--interval", "1", "--refreshes", "2"].into_iter().chain(source));
+    for source in [
+        ["--redis", &format!("redis://{nobody}")],
+        ["--metrics", &format!("http://{nobody}/metrics")],
+    ] {
+        let run = tollgate(
+            ["top", "--plain", "--interval", "1", "--refreshes", "2"]
+                .into_iter()
+                .chain(source),
+        );
         assert_eq!(run.stdout.matches("away for").count(), 2, "{}", run.stdout);
         assert_eq!(
             (run.status, &*run.stderr),
-            (2, "error: nothing could be read: every source was away at every refresh\n")
+            (
+                2,
+                "error: nothing could be read: every source was away at every refresh\n"
+            )
         );
     }
 }
@@ -195,12 +352,26 @@ fn pages_alone_are_no_source_for_what_redis_tells() {
             "nothing to read: name a server with --redis <URL>, or running services with --metrics <URL>",
         ),
         (&["--once"], "nothing to read"),
-        (&["--once", "--refreshes", "3", "--metrics", page], "cannot be used with"),
-        (&["--plain", "--metrics", page, "--policy", "api=1/s"], "--rules and --policy are compared"),
-        (&["--plain", "--metrics", page, "--by", "share"], "--by share needs the limits"),
+        (
+            &["--once", "--refreshes", "3", "--metrics", page],
+            "cannot be used with",
+        ),
+        (
+            &["--plain", "--metrics", page, "--policy", "api=1/s"],
+            "--rules and --policy are compared",
+        ),
+        (
+            &["--plain", "--metrics", page, "--by", "share"],
+            "--by share needs the limits",
+        ),
     ] {
         let run = tollgate(["top"].iter().chain(arguments));
-        assert!(run.status == 2 && run.stdout.is_empty(), "{}{}", run.stdout, run.stderr);
+        assert!(
+            run.status == 2 && run.stdout.is_empty(),
+            "{}{}",
+            run.stdout,
+            run.stderr
+        );
         assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
     }
 }
@@ -210,8 +381,25 @@ fn a_service_without_metrics_of_tollgate_is_told() {
     let redis = RedisServer::start();
     // The server of Redis answers no HTTP.
     let page = format!("http://{}/", redis.addr());
-    let run = tollgate(["top", "--redis", &redis.url(), "--plain", "--refreshes", "1", "--metrics", &page]);
-    assert!(run.status == 0 && run.stdout.contains("away for 0 s: the answer is not HTTP"), "{}", run.stdout);
+    let run = tollgate([
+        "top",
+        "--redis",
+        &redis.url(),
+        "--plain",
+        "--refreshes",
+        "1",
+        "--metrics",
+        &page,
+    ]);
+    assert!(
+        run.status == 0 && run.stdout.contains("away for 0 s: the answer is not HTTP"),
+        "{}",
+        run.stdout
+    );
     let run = tollgate(["top", "--redis", &redis.url(), "--metrics", &page]);
-    assert!(run.status == 2 && run.stderr.contains("need a terminal, --plain or --once"), "{}", run.stderr);
+    assert!(
+        run.status == 2 && run.stderr.contains("need a terminal, --plain or --once"),
+        "{}",
+        run.stderr
+    );
 }

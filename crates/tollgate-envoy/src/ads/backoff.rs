@@ -26,16 +26,28 @@ pub struct Backoff {
 impl Default for Backoff {
     /// Returns 10 to 60 seconds with a jitter of one half.
     fn default() -> Self {
-        Self { initial: Duration::from_secs(10), max: Duration::from_secs(60), jitter: 0.5 }
+        Self {
+            initial: Duration::from_secs(10),
+            max: Duration::from_secs(60),
+            jitter: 0.5,
+        }
     }
 }
 
 impl Backoff {
     /// Returns the wait after `failures` connections in a row that brought no rules. `random` is from 0 to 1.
     pub(super) fn wait(&self, failures: u32, random: f64) -> Duration {
-        let doubled = self.initial.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
+        let doubled = self.initial.saturating_mul(
+            1_u32
+                .checked_shl(failures.saturating_sub(1))
+                .unwrap_or(u32::MAX),
+        );
         let wait = doubled.min(self.max);
-        let jitter = if self.jitter.is_finite() { self.jitter.clamp(0.0, 1.0) } else { 0.0 };
+        let jitter = if self.jitter.is_finite() {
+            self.jitter.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
         let changed = wait.mul_f64(1.0 + jitter * (2.0 * random - 1.0));
         changed.clamp(self.initial.min(self.max), self.max)
     }
@@ -48,7 +60,9 @@ mod tests {
     #[test]
     fn waits_double_from_ten_to_sixty_seconds() {
         let backoff = Backoff::default();
-        let waits: Vec<_> = (0..=6).map(|failures| backoff.wait(failures, 0.5).as_secs()).collect();
+        let waits: Vec<_> = (0..=6)
+            .map(|failures| backoff.wait(failures, 0.5).as_secs())
+            .collect();
         assert_eq!(waits, [10, 10, 20, 40, 60, 60, 60]);
         assert_eq!(backoff.wait(u32::MAX, 0.5).as_secs(), 60);
     }

@@ -50,7 +50,9 @@ impl Ads {
             failures = if session.has_rules() { 1 } else { failures + 1 };
             version = session.into_version();
             let wait = self.options.backoff.wait(failures, fastrand::f64());
-            let reason = result.err().map_or_else(|| "it closed the stream".to_owned(), |error| chain(&*error));
+            let reason = result
+                .err()
+                .map_or_else(|| "it closed the stream".to_owned(), |error| chain(&*error));
             tracing::warn!(
                 server = self.options.server,
                 wait_ms = wait.as_millis(),
@@ -72,9 +74,14 @@ impl Ads {
         let mut request = Request::new(ReceiverStream::new(outgoing));
         for (name, value) in &self.options.headers {
             let name: AsciiMetadataKey = name.parse()?;
-            request.metadata_mut().insert(name, value.parse::<AsciiMetadataValue>()?);
+            request
+                .metadata_mut()
+                .insert(name, value.parse::<AsciiMetadataValue>()?);
         }
-        let mut responses = client.stream_aggregated_resources(request).await?.into_inner();
+        let mut responses = client
+            .stream_aggregated_resources(request)
+            .await?
+            .into_inner();
         while let Some(response) = responses.message().await? {
             if let Some(answer) = session.answer(response) {
                 requests.send(answer).await?;
@@ -84,7 +91,11 @@ impl Ads {
     }
 
     async fn connect(&self) -> Result<Channel, Failure> {
-        let scheme = if self.options.tls.is_some() { "https" } else { "http" };
+        let scheme = if self.options.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.options.server))?
             .connect_timeout(CONNECTING)
             .http2_keep_alive_interval(KEEPALIVE)
@@ -99,7 +110,8 @@ impl Ads {
 
 fn tls_config(tls: &AdsTls) -> Result<ClientTlsConfig, Failure> {
     let read = |path: &std::path::Path| {
-        fs::read(path).map_err(|error| Failure::from(format!("cannot read {}: {error}", path.display())))
+        fs::read(path)
+            .map_err(|error| Failure::from(format!("cannot read {}: {error}", path.display())))
     };
     let mut config = match &tls.authorities {
         Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),

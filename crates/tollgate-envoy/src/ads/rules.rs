@@ -8,13 +8,23 @@ use tollgate_rules::{Format, RuleSet, RuleSetBuilder, Rules};
 use crate::proto::config::{RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitUnit};
 
 /// The type of the resources.
-pub(super) const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+pub(super) const TYPE_URL: &str =
+    "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 
 /// Checks the resources of a response as one set. The error is sent to the control plane.
-pub(super) fn rule_set(options: &RuleSetBuilder, resources: &[Any], rules: &Rules) -> Result<RuleSet, String> {
+pub(super) fn rule_set(
+    options: &RuleSetBuilder,
+    resources: &[Any],
+    rules: &Rules,
+) -> Result<RuleSet, String> {
     let configs: Vec<_> = resources.iter().map(config).collect::<Result<_, _>>()?;
-    let texts: Vec<_> = configs.iter().map(|config| (name(config), file(config).to_string())).collect();
-    let texts = texts.iter().map(|(name, text)| (name, text.as_str(), Format::Json));
+    let texts: Vec<_> = configs
+        .iter()
+        .map(|config| (name(config), file(config).to_string()))
+        .collect();
+    let texts = texts
+        .iter()
+        .map(|(name, text)| (name, text.as_str(), Format::Json));
     options.parse_all(texts).map_err(|errors| {
         rules.refuse(&errors);
         errors.to_string()
@@ -23,22 +33,33 @@ pub(super) fn rule_set(options: &RuleSetBuilder, resources: &[Any], rules: &Rule
 
 fn config(resource: &Any) -> Result<RateLimitConfig, String> {
     if resource.type_url != TYPE_URL {
-        return Err(format!("expected a resource of the type {TYPE_URL}, got {:?}", resource.type_url));
+        return Err(format!(
+            "expected a resource of the type {TYPE_URL}, got {:?}",
+            resource.type_url
+        ));
     }
-    RateLimitConfig::decode(resource.value.as_slice()).map_err(|error| format!("the resource is damaged: {error}"))
+    RateLimitConfig::decode(resource.value.as_slice())
+        .map_err(|error| format!("the resource is damaged: {error}"))
 }
 
 /// Returns the name of a resource in messages.
 fn name(config: &RateLimitConfig) -> String {
     let names = [&config.name, &config.domain];
-    names.into_iter().find(|name| !name.is_empty()).cloned().unwrap_or_else(|| "resource".to_owned())
+    names
+        .into_iter()
+        .find(|name| !name.is_empty())
+        .cloned()
+        .unwrap_or_else(|| "resource".to_owned())
 }
 
 /// Returns the file with the same rules.
 fn file(config: &RateLimitConfig) -> Json {
     let mut file = Map::new();
     file.insert("domain".to_owned(), config.domain.clone().into());
-    file.insert("descriptors".to_owned(), config.descriptors.iter().map(descriptor).collect());
+    file.insert(
+        "descriptors".to_owned(),
+        config.descriptors.iter().map(descriptor).collect(),
+    );
     Json::Object(file)
 }
 
@@ -62,7 +83,10 @@ fn descriptor(message: &RateLimitDescriptor) -> Json {
         }
     }
     if !message.descriptors.is_empty() {
-        fields.insert("descriptors".to_owned(), message.descriptors.iter().map(descriptor).collect());
+        fields.insert(
+            "descriptors".to_owned(),
+            message.descriptors.iter().map(descriptor).collect(),
+        );
     }
     if let Some(metadata) = &message.metadata {
         fields.insert("metadata".to_owned(), object(metadata));
@@ -81,23 +105,34 @@ fn rate_limit(policy: &RateLimitPolicy) -> Json {
         fields.insert("unlimited".to_owned(), true.into());
     }
     if !policy.unlimited || policy.requests_per_unit > 0 {
-        fields.insert("requests_per_unit".to_owned(), policy.requests_per_unit.into());
+        fields.insert(
+            "requests_per_unit".to_owned(),
+            policy.requests_per_unit.into(),
+        );
     }
     if !policy.name.is_empty() {
         fields.insert("name".to_owned(), policy.name.clone().into());
     }
     if !policy.replaces.is_empty() {
-        let replaces = policy
-            .replaces
-            .iter()
-            .map(|replaced| Json::Object(Map::from_iter([("name".to_owned(), Json::from(replaced.name.clone()))])));
+        let replaces = policy.replaces.iter().map(|replaced| {
+            Json::Object(Map::from_iter([(
+                "name".to_owned(),
+                Json::from(replaced.name.clone()),
+            )]))
+        });
         fields.insert("replaces".to_owned(), replaces.collect());
     }
     Json::Object(fields)
 }
 
 fn object(message: &Struct) -> Json {
-    Json::Object(message.fields.iter().map(|(name, field)| (name.clone(), value(field))).collect())
+    Json::Object(
+        message
+            .fields
+            .iter()
+            .map(|(name, field)| (name.clone(), value(field)))
+            .collect(),
+    )
 }
 
 fn value(message: &Value) -> Json {

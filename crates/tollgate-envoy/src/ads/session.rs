@@ -23,17 +23,27 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(options: &AdsOptions, rules: Rules, version: String) -> Self {
         let fields = options.node_metadata.iter().map(|(name, value)| {
-            let value = Value { kind: Some(Kind::StringValue(value.clone())) };
+            let value = Value {
+                kind: Some(Kind::StringValue(value.clone())),
+            };
             (name.clone(), value)
         });
         let node = Node {
             id: options.node_id.clone(),
-            metadata: Some(Struct { fields: fields.collect() }),
+            metadata: Some(Struct {
+                fields: fields.collect(),
+            }),
             user_agent_name: "tollgate-envoy".to_owned(),
             user_agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Node::default()
         };
-        Self { options: options.rules.clone(), rules, node, version, has_rules: false }
+        Self {
+            options: options.rules.clone(),
+            rules,
+            node,
+            version,
+            has_rules: false,
+        }
     }
 
     /// Returns whether the stream has brought rules that are in force.
@@ -53,7 +63,10 @@ impl Session {
     /// Puts the rules of a response in force, or refuses them. Returns the answer to the control plane.
     pub(super) fn answer(&mut self, response: DiscoveryResponse) -> Option<DiscoveryRequest> {
         if response.type_url != TYPE_URL {
-            tracing::warn!(type_url = response.type_url, "the control plane sent resources that were not asked for");
+            tracing::warn!(
+                type_url = response.type_url,
+                "the control plane sent resources that were not asked for"
+            );
             return None;
         }
         match rule_set(&self.options, &response.resources, &self.rules) {
@@ -62,12 +75,22 @@ impl Session {
                 self.rules.replace(set);
                 self.version = response.version_info;
                 self.has_rules = true;
-                tracing::info!(version = self.version, rules, "rate limit rules were loaded from the control plane");
+                tracing::info!(
+                    version = self.version,
+                    rules,
+                    "rate limit rules were loaded from the control plane"
+                );
                 Some(self.request(response.nonce))
             }
             Err(reason) => {
-                let error_detail = Some(Status { code: INVALID_ARGUMENT, message: reason });
-                Some(DiscoveryRequest { error_detail, ..self.request(response.nonce) })
+                let error_detail = Some(Status {
+                    code: INVALID_ARGUMENT,
+                    message: reason,
+                });
+                Some(DiscoveryRequest {
+                    error_detail,
+                    ..self.request(response.nonce)
+                })
             }
         }
     }

@@ -10,7 +10,13 @@ const MOST: u64 = 10_000;
 /// gRPC and HTTP get a quarter of the descriptors each. The rest is for pages, Redis, files and statsd.
 pub(crate) fn connections() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    );
     let limit = if raised.is_ok() { maximum } else { current };
     // Without a limit, the bound holds.
     let quarter = limit.map_or(MOST, |limit| limit / 4).clamp(1, MOST);

@@ -32,7 +32,10 @@ impl fmt::Display for Failure {
 /// Prints an error of the command line, or the help that was asked for.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let rendered = error.render().to_string();
-    let shown = without_passwords(&rendered, env::args_os().filter_map(|argument| argument.into_string().ok()));
+    let shown = without_passwords(
+        &rendered,
+        env::args_os().filter_map(|argument| argument.into_string().ok()),
+    );
     if shown == rendered {
         // Colours, and the choice between standard output and standard error. A closed pipe is no failure.
         let _ = error.print();
@@ -46,8 +49,13 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 fn without_passwords(message: &str, arguments: impl Iterator<Item = String>) -> String {
     let mut shown = message.to_owned();
     for argument in arguments {
-        let Some((_, rest)) = argument.split_once("://") else { continue };
-        if let Some((secret, _)) = rest.rsplit_once('@').filter(|(secret, _)| !secret.is_empty()) {
+        let Some((_, rest)) = argument.split_once("://") else {
+            continue;
+        };
+        if let Some((secret, _)) = rest
+            .rsplit_once('@')
+            .filter(|(secret, _)| !secret.is_empty())
+        {
             shown = shown.replace(secret, "***");
         }
     }

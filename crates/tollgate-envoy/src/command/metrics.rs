@@ -8,7 +8,9 @@ use tollgate_envoy::{RateLimitService, prometheus_text};
 use super::failure::Failure;
 
 /// The bounds of the histograms of Tollgate, in seconds.
-const BUCKETS: [f64; 9] = [0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];
+const BUCKETS: [f64; 9] = [
+    0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+];
 
 /// Starts to record the metrics of Tollgate. Rules are loaded after it.
 pub(crate) fn install() -> Result<PrometheusHandle, Failure> {
@@ -20,11 +22,19 @@ pub(crate) fn install() -> Result<PrometheusHandle, Failure> {
 }
 
 /// Returns the page with the metrics of Envoy's service, followed by those of Tollgate.
-pub(crate) fn router(path: &str, service: RateLimitService, handle: PrometheusHandle) -> Result<Router, Failure> {
+pub(crate) fn router(
+    path: &str,
+    service: RateLimitService,
+    handle: PrometheusHandle,
+) -> Result<Router, Failure> {
     if !path.starts_with('/') || path.contains(['{', '}', '*', ':']) {
-        return Err(Failure::new(format_args!("--prometheus-path must be a plain path, got {path:?}")));
+        return Err(Failure::new(format_args!(
+            "--prometheus-path must be a plain path, got {path:?}"
+        )));
     }
-    Ok(Router::new().route(path, get(page)).with_state((service, handle)))
+    Ok(Router::new()
+        .route(path, get(page))
+        .with_state((service, handle)))
 }
 
 type Page = ([(axum::http::HeaderName, &'static str); 1], String);

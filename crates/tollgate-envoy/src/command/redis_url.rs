@@ -16,38 +16,69 @@ pub(crate) struct Source {
 /// Returns the source at an address. No message shows the address: it may have a password.
 pub(crate) fn source(address: &str, settings: &StoreArguments) -> Result<Source, Failure> {
     let user = user_part(&settings.redis_auth);
-    let scheme = if settings.redis_tls { "rediss" } else { "redis" };
-    let places: Vec<_> = address.split(',').map(|place| place.trim()).filter(|place| !place.is_empty()).collect();
-    let plain = |source: String| Source { source: source.into(), server_url: None };
+    let scheme = if settings.redis_tls {
+        "rediss"
+    } else {
+        "redis"
+    };
+    let places: Vec<_> = address
+        .split(',')
+        .map(|place| place.trim())
+        .filter(|place| !place.is_empty())
+        .collect();
+    let plain = |source: String| Source {
+        source: source.into(),
+        server_url: None,
+    };
     match settings.redis_type {
         RedisType::Single if address.contains("://") => Ok(plain(with_user(address, &user))),
-        RedisType::Single if settings.redis_socket_type == SocketType::Unix && address.starts_with('/') => {
+        RedisType::Single
+            if settings.redis_socket_type == SocketType::Unix && address.starts_with('/') =>
+        {
             let credentials = credentials(&settings.redis_auth);
             let pass = credentials.as_ref().map(|(user, password)| match user {
                 Some(user) => format!("?user={}&pass={}", encoded(user), encoded(password)),
                 None => format!("?pass={}", encoded(password)),
             });
-            Ok(plain(format!("redis+unix://{address}{}", pass.unwrap_or_default())))
+            Ok(plain(format!(
+                "redis+unix://{address}{}",
+                pass.unwrap_or_default()
+            )))
         }
         RedisType::Single => Ok(plain(format!("{scheme}://{user}{address}"))),
         RedisType::Cluster => {
             let nodes: Vec<_> = places.iter().map(|place| bare(place)).collect();
             // A URL for each node has the user of the first one.
-            let first =
-                places.first().and_then(|place| place.split_once("://")).and_then(|(_, rest)| rest.rsplit_once('@'));
-            let user =
-                if user.is_empty() { first.map(|(user, _)| format!("{user}@")).unwrap_or_default() } else { user };
-            Ok(plain(format!("{scheme}+cluster://{user}{}", nodes.join(","))))
+            let first = places
+                .first()
+                .and_then(|place| place.split_once("://"))
+                .and_then(|(_, rest)| rest.rsplit_once('@'));
+            let user = if user.is_empty() {
+                first
+                    .map(|(user, _)| format!("{user}@"))
+                    .unwrap_or_default()
+            } else {
+                user
+            };
+            Ok(plain(format!(
+                "{scheme}+cluster://{user}{}",
+                nodes.join(",")
+            )))
         }
         RedisType::Sentinel => {
-            let [master, sentinels @ ..] = places.as_slice() else { return Err(no_sentinels()) };
+            let [master, sentinels @ ..] = places.as_slice() else {
+                return Err(no_sentinels());
+            };
             if sentinels.is_empty() {
                 return Err(no_sentinels());
             }
             let own = user_part(&settings.redis_sentinel_auth);
-            let urls = sentinels.iter().map(|place| format!("{scheme}://{own}{}", bare(place)));
+            let urls = sentinels
+                .iter()
+                .map(|place| format!("{scheme}://{own}{}", bare(place)));
             let source = RedisSource::sentinel(urls.collect::<Vec<_>>(), *master);
-            let server_url = (!user.is_empty() || settings.redis_tls).then(|| format!("{scheme}://{user}server"));
+            let server_url = (!user.is_empty() || settings.redis_tls)
+                .then(|| format!("{scheme}://{user}server"));
             Ok(Source { source, server_url })
         }
     }
@@ -62,13 +93,20 @@ fn credentials(auth: &str) -> Option<(Option<&str>, &str)> {
     if auth.is_empty() {
         return None;
     }
-    Some(auth.split_once(':').map_or((None, auth), |(user, password)| (Some(user), password)))
+    Some(
+        auth.split_once(':')
+            .map_or((None, auth), |(user, password)| (Some(user), password)),
+    )
 }
 
 /// Returns the part of a URL before the host: `user:password@`, or nothing.
 fn user_part(auth: &str) -> String {
     let part = |(user, password): (Option<&str>, &str)| {
-        format!("{}:{}@", encoded(user.unwrap_or_default()), encoded(password))
+        format!(
+            "{}:{}@",
+            encoded(user.unwrap_or_default()),
+            encoded(password)
+        )
     };
     credentials(auth).map(part).unwrap_or_default()
 }
@@ -84,7 +122,10 @@ fn with_user(url: &str, user: &str) -> String {
 /// Returns an address without scheme and user.
 fn bare(place: &str) -> &str {
     let place = place.split_once("://").map_or(place, |(_, rest)| rest);
-    place.rsplit_once('@').map_or(place, |(_, place)| place).trim_end_matches('/')
+    place
+        .rsplit_once('@')
+        .map_or(place, |(_, place)| place)
+        .trim_end_matches('/')
 }
 
 /// Percent-encodes all but letters and digits.
@@ -105,7 +146,9 @@ mod tests {
 
     fn shown(arguments: &[&str]) -> Result<String, String> {
         let arguments = [&["tollgate-envoy"], arguments].concat();
-        let settings = Arguments::try_parse_from(arguments).unwrap_or_else(|error| panic!("{error}")).store;
+        let settings = Arguments::try_parse_from(arguments)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .store;
         let address = settings.redis_url.clone().unwrap();
         let made = source(&address, &settings).map_err(|failure| failure.to_string())?;
         let source = format!("{:?} {:?}", made.source, made.server_url);
@@ -128,11 +171,23 @@ mod tests {
         for arguments in [
             &["--redis-url=h:1", "--redis-socket-type=tcp"][..],
             &["--redis-url=/run/redis.sock", "--redis-auth=p"],
-            &["--redis-url=h:1,i:2", "--redis-type=cluster", "--redis-auth=u:p"],
-            &["--redis-url=limits,h:1,i:2", "--redis-type=SENTINEL", "--redis-auth=p"],
+            &[
+                "--redis-url=h:1,i:2",
+                "--redis-type=cluster",
+                "--redis-auth=u:p",
+            ],
+            &[
+                "--redis-url=limits,h:1,i:2",
+                "--redis-type=SENTINEL",
+                "--redis-auth=p",
+            ],
         ] {
             assert!(shown(arguments).is_ok(), "{arguments:?}");
         }
-        assert!(shown(&["--redis-url=limits", "--redis-type=SENTINEL"]).unwrap_err().contains("MASTER,SENTINEL"));
+        assert!(
+            shown(&["--redis-url=limits", "--redis-type=SENTINEL"])
+                .unwrap_err()
+                .contains("MASTER,SENTINEL")
+        );
     }
 }

@@ -33,7 +33,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(settings: &Arguments) -> Result<(), Failure> {
-    let runtime = Runtime::new().map_err(|error| Failure::new(format_args!("cannot start the runtime: {error}")))?;
+    let runtime = Runtime::new()
+        .map_err(|error| Failure::new(format_args!("cannot start the runtime: {error}")))?;
     let result = runtime.block_on(serve(settings));
     // A file that is being read does not delay the end.
     runtime.shutdown_background();
@@ -43,12 +44,20 @@ fn run(settings: &Arguments) -> Result<(), Failure> {
 async fn serve(settings: &Arguments) -> Result<(), Failure> {
     // From here on, a signal ends the program gracefully.
     let end = End::catch()?;
-    let recorder = is_prometheus_on(settings).then(metrics::install).transpose()?;
+    let recorder = is_prometheus_on(settings)
+        .then(metrics::install)
+        .transpose()?;
     let store = store::open(&settings.store)?;
     let rules = start::rules(&settings.rules)?;
     let is_file = settings.rules.config_type == ConfigType::File;
-    let _files = is_file.then(|| rules.watch()).transpose().map_err(Failure::new)?;
-    let _hangups = is_file.then(|| rules.reload_on_hangup()).transpose().map_err(Failure::new)?;
+    let _files = is_file
+        .then(|| rules.watch())
+        .transpose()
+        .map_err(Failure::new)?;
+    let _hangups = is_file
+        .then(|| rules.reload_on_hangup())
+        .transpose()
+        .map_err(Failure::new)?;
     let service = start::service(settings, rules.clone(), &store)?;
     let health = Health::new().await;
     let page = page(settings, &service, recorder.as_ref())?;
@@ -59,9 +68,15 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     tasks.spawn(store.watch(health.clone()));
     let needs_domain = settings.rules.healthy_with_at_least_one_config_loaded;
-    tasks.spawn(start::watch_rules(rules.clone(), needs_domain, health.clone()));
+    tasks.spawn(start::watch_rules(
+        rules.clone(),
+        needs_domain,
+        health.clone(),
+    ));
     if !is_file {
-        tasks.spawn(start::ads(&settings.ads, start::rule_options(&settings.rules)).run(rules.clone()));
+        tasks.spawn(
+            start::ads(&settings.ads, start::rule_options(&settings.rules)).run(rules.clone()),
+        );
     }
     let (counted, all_counted) = oneshot::channel::<()>();
     let statsd = start::statsd(&settings.metrics).map(|statsd| {
@@ -71,7 +86,10 @@ async fn serve(settings: &Arguments) -> Result<(), Failure> {
     if let Some(recorder) = recorder {
         tasks.spawn(metrics::upkeep(recorder));
     }
-    let served = server.run(end.wait(health, settings.listen.drain_delay)).await.map_err(Failure::new);
+    let served = server
+        .run(end.wait(health, settings.listen.drain_delay))
+        .await
+        .map_err(Failure::new);
     leases.release().await;
     drop(counted);
     if let Some(statsd) = statsd {
@@ -91,11 +109,20 @@ fn page(
     service: &RateLimitService,
     recorder: Option<&PrometheusHandle>,
 ) -> Result<Option<(String, u16, axum::Router)>, Failure> {
-    let Some(recorder) = recorder else { return Ok(None) };
+    let Some(recorder) = recorder else {
+        return Ok(None);
+    };
     let address = &settings.metrics.prometheus_addr;
-    let (host, port) = host_and_port(address)
-        .ok_or_else(|| Failure::new(format_args!("--prometheus-addr must be HOST:PORT, got {address:?}")))?;
-    let routes = metrics::router(&settings.metrics.prometheus_path, service.clone(), recorder.clone())?;
+    let (host, port) = host_and_port(address).ok_or_else(|| {
+        Failure::new(format_args!(
+            "--prometheus-addr must be HOST:PORT, got {address:?}"
+        ))
+    })?;
+    let routes = metrics::router(
+        &settings.metrics.prometheus_path,
+        service.clone(),
+        recorder.clone(),
+    )?;
     Ok(Some((host, port, routes)))
 }
 
@@ -105,11 +132,21 @@ fn print(settings: &Arguments, rules: &Rules, store: &OpenStore, server: &Server
     let set = rules.current();
     let (domains, count, mode) = (set.domains().len(), set.rules().count(), set.compat());
     match rules.path() {
-        Some(path) => println!("rules: {} (domains: {domains}, rules: {count}, mode: {mode})", path.display()),
-        None => println!("rules: the control plane at {}", settings.ads.config_grpc_xds_server_url),
+        Some(path) => println!(
+            "rules: {} (domains: {domains}, rules: {count}, mode: {mode})",
+            path.display()
+        ),
+        None => println!(
+            "rules: the control plane at {}",
+            settings.ads.config_grpc_xds_server_url
+        ),
     }
     println!("store: {}", store.description());
-    let tls = if settings.listen.grpc_server_use_tls { " with TLS" } else { "" };
+    let tls = if settings.listen.grpc_server_use_tls {
+        " with TLS"
+    } else {
+        ""
+    };
     for (what, address) in server.pages() {
         println!("{what}: {address}");
     }

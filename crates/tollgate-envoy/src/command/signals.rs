@@ -32,7 +32,10 @@ enum Ending {
 impl End {
     /// Catches the signals from now on.
     pub(crate) fn catch() -> Result<Self, Failure> {
-        let catch = |kind| signal(kind).map_err(|error| Failure::new(format_args!("cannot catch a signal: {error}")));
+        let catch = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(format_args!("cannot catch a signal: {error}")))
+        };
         Ok(Self {
             terminate: catch(SignalKind::terminate())?,
             interrupt: catch(SignalKind::interrupt())?,

@@ -4,12 +4,15 @@ use std::{path::Path, time::Duration};
 
 use tokio::time::sleep;
 use tollgate_envoy::{
-    Ads, AdsTls, Backoff, Component, GrpcListen, Health, LimitHeaderNames, RateLimitService, Server, Statsd, TlsFiles,
+    Ads, AdsTls, Backoff, Component, GrpcListen, Health, LimitHeaderNames, RateLimitService,
+    Server, Statsd, TlsFiles,
 };
 use tollgate_rules::{GlobalModes, RuleLimiter, RuleSet, RuleSetBuilder, Rules};
 
 use super::{
-    arguments::{AdsArguments, Arguments, ConfigType, ListenArguments, MetricsArguments, RuleArguments},
+    arguments::{
+        AdsArguments, Arguments, ConfigType, ListenArguments, MetricsArguments, RuleArguments,
+    },
     descriptors,
     failure::Failure,
     store::{OpenStore, outage},
@@ -20,7 +23,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Returns the options of rules.
 pub(crate) fn rule_options(settings: &RuleArguments) -> RuleSetBuilder {
-    RuleSet::builder().compat(settings.compat.into()).merge_domains(settings.merge_domain_config)
+    RuleSet::builder()
+        .compat(settings.compat.into())
+        .merge_domains(settings.merge_domain_config)
 }
 
 /// Loads the rules. Those of a control plane come later.
@@ -32,7 +37,10 @@ pub(crate) fn rules(settings: &RuleArguments) -> Result<Rules, Failure> {
     let path = settings.path();
     if !settings.force_start_without_initial_config {
         if !path.exists() {
-            return Err(Failure::new(format_args!("the rules {} do not exist, set --rules", path.display())));
+            return Err(Failure::new(format_args!(
+                "the rules {} do not exist, set --rules",
+                path.display()
+            )));
         }
         return Rules::load_with(options, path).map_err(Failure::new);
     }
@@ -46,7 +54,8 @@ pub(crate) fn rules(settings: &RuleArguments) -> Result<Rules, Failure> {
 pub(crate) async fn watch_rules(rules: Rules, needs_domain: bool, health: Health) {
     let mut was_healthy = false;
     loop {
-        let is_healthy = rules.loads().succeeded > 0 && !(needs_domain && rules.current().domains().len() == 0);
+        let is_healthy =
+            rules.loads().succeeded > 0 && !(needs_domain && rules.current().domains().len() == 0);
         if is_healthy != was_healthy {
             health.set(Component::Rules, is_healthy).await;
             was_healthy = is_healthy;
@@ -56,8 +65,15 @@ pub(crate) async fn watch_rules(rules: Rules, needs_domain: bool, health: Health
 }
 
 /// Returns the service.
-pub(crate) fn service(settings: &Arguments, rules: Rules, store: &OpenStore) -> Result<RateLimitService, Failure> {
-    let modes = GlobalModes { shadow: settings.rules.shadow_mode, quota: settings.rules.quota_mode };
+pub(crate) fn service(
+    settings: &Arguments,
+    rules: Rules,
+    store: &OpenStore,
+) -> Result<RateLimitService, Failure> {
+    let modes = GlobalModes {
+        shadow: settings.rules.shadow_mode,
+        quota: settings.rules.quota_mode,
+    };
     let limiter = RuleLimiter::builder(rules, std::sync::Arc::clone(&store.store))
         .name("envoy")
         .on_outage(outage(settings.store.on_outage))
@@ -75,7 +91,9 @@ pub(crate) fn service(settings: &Arguments, rules: Rules, store: &OpenStore) -> 
             &answers.limit_remaining_header,
             &answers.limit_reset_header,
         );
-        let names = names.map_err(|error| Failure::new(format_args!("a name of a header field is wrong: {error}")))?;
+        let names = names.map_err(|error| {
+            Failure::new(format_args!("a name of a header field is wrong: {error}"))
+        })?;
         service = service.limit_headers(names);
     }
     Ok(service.build())
@@ -96,9 +114,16 @@ pub(crate) async fn server(
         .grpc(grpc)
         .http(settings.host.clone(), settings.port)
         .debug(settings.debug_host.clone(), settings.debug_port)
-        .max_connection_age(settings.grpc_max_connection_age, settings.grpc_max_connection_age_grace)
+        .max_connection_age(
+            settings.grpc_max_connection_age,
+            settings.grpc_max_connection_age_grace,
+        )
         .idle_timeout(settings.idle_timeout)
-        .max_connections(settings.max_connections.unwrap_or_else(descriptors::connections))
+        .max_connections(
+            settings
+                .max_connections
+                .unwrap_or_else(descriptors::connections),
+        )
         .max_streams(settings.max_streams)
         .drain_timeout(settings.drain_timeout);
     if let Some((host, port, routes)) = metrics {
@@ -117,7 +142,11 @@ pub(crate) async fn server(
 
 /// Returns the client of the control plane.
 pub(crate) fn ads(settings: &AdsArguments, rules: RuleSetBuilder) -> Ads {
-    let jitter = if settings.xds_client_backoff_jitter { settings.xds_client_backoff_random_factor } else { 0.0 };
+    let jitter = if settings.xds_client_backoff_jitter {
+        settings.xds_client_backoff_random_factor
+    } else {
+        0.0
+    };
     let mut ads = Ads::builder(settings.config_grpc_xds_server_url.clone())
         .rules(rules)
         .node_id(settings.config_grpc_xds_node_id.clone())
@@ -130,12 +159,17 @@ pub(crate) fn ads(settings: &AdsArguments, rules: RuleSetBuilder) -> Ads {
         })
         .max_message_bytes(settings.xds_client_max_msg_size_in_bytes);
     if settings.config_grpc_xds_server_use_tls {
-        let identity = present(&settings.config_grpc_xds_client_tls_cert)
-            .map(|path| (path.to_owned(), settings.config_grpc_xds_client_tls_key.clone()));
+        let identity = present(&settings.config_grpc_xds_client_tls_cert).map(|path| {
+            (
+                path.to_owned(),
+                settings.config_grpc_xds_client_tls_key.clone(),
+            )
+        });
         ads = ads.tls(AdsTls {
             authorities: present(&settings.config_grpc_xds_server_tls_cacert).map(Path::to_owned),
             identity,
-            name: Some(settings.config_grpc_xds_server_tls_san.clone()).filter(|name| !name.is_empty()),
+            name: Some(settings.config_grpc_xds_server_tls_san.clone())
+                .filter(|name| !name.is_empty()),
         });
     }
     ads.build()
@@ -143,9 +177,13 @@ pub(crate) fn ads(settings: &AdsArguments, rules: RuleSetBuilder) -> Ads {
 
 /// Returns the exporter for statsd, unless it is off.
 pub(crate) fn statsd(settings: &MetricsArguments) -> Option<Statsd> {
-    let statsd = Statsd::new(settings.statsd_host.clone(), settings.statsd_port, settings.statsd_protocol.into())
-        .interval(settings.stats_flush_interval)
-        .tags(settings.extra_tags.0.clone());
+    let statsd = Statsd::new(
+        settings.statsd_host.clone(),
+        settings.statsd_port,
+        settings.statsd_protocol.into(),
+    )
+    .interval(settings.stats_flush_interval)
+    .tags(settings.extra_tags.0.clone());
     settings.sends_to_statsd().then_some(statsd)
 }
 

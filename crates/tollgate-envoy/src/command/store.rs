@@ -31,13 +31,26 @@ const RELEASE: Duration = Duration::from_secs(1);
 /// Opens the store of the settings. Redis is not waited for.
 pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     if settings.backend_type == Backend::Memcache {
-        return Err(Failure::new("--backend-type memcache is not supported, use redis"));
+        return Err(Failure::new(
+            "--backend-type memcache is not supported, use redis",
+        ));
     }
     let unusable = |error: Error| Failure::new(format_args!("the store cannot be used: {error}"));
-    let in_memory = |store| Ok(OpenStore { store, redis: None, needs_connection: false });
+    let in_memory = |store| {
+        Ok(OpenStore {
+            store,
+            redis: None,
+            needs_connection: false,
+        })
+    };
     let chosen = match (&settings.store, &settings.redis_url) {
-        (Some(url), _) if url.starts_with("memory:") => return in_memory(tollgate::open(url).map_err(unusable)?),
-        (Some(url), _) => Source { source: RedisSource::from(url.as_str()), server_url: None },
+        (Some(url), _) if url.starts_with("memory:") => {
+            return in_memory(tollgate::open(url).map_err(unusable)?);
+        }
+        (Some(url), _) => Source {
+            source: RedisSource::from(url.as_str()),
+            server_url: None,
+        },
         (None, Some(address)) if !address.is_empty() => source(address, settings)?,
         (None, _) => return in_memory(Arc::new(MemoryStore::new())),
     };
@@ -50,19 +63,28 @@ pub(crate) fn open(settings: &StoreArguments) -> Result<OpenStore, Failure> {
     }
     if !settings.redis_tls_cacert.as_os_str().is_empty() {
         let path = &settings.redis_tls_cacert;
-        let pem =
-            fs::read(path).map_err(|error| Failure::new(format_args!("cannot read {}: {error}", path.display())))?;
+        let pem = fs::read(path).map_err(|error| {
+            Failure::new(format_args!("cannot read {}: {error}", path.display()))
+        })?;
         builder = builder.root_certificates(pem);
     }
     let redis = builder.build().map_err(unusable)?;
     let needs_connection = settings.redis_health_check_active_connection;
-    Ok(OpenStore { store: Arc::new(redis.clone()), redis: Some(redis), needs_connection })
+    Ok(OpenStore {
+        store: Arc::new(redis.clone()),
+        redis: Some(redis),
+        needs_connection,
+    })
 }
 
 impl OpenStore {
     /// Describes the store, without its address.
     pub(crate) fn description(&self) -> &'static str {
-        if self.redis.is_some() { "Redis" } else { "the memory of this process" }
+        if self.redis.is_some() {
+            "Redis"
+        } else {
+            "the memory of this process"
+        }
     }
 
     /// Returns the leases of this process.
@@ -72,7 +94,9 @@ impl OpenStore {
 
     /// Sets the health of the store when it answers, and with the setting also when it does not any more.
     pub(crate) async fn watch(self, health: Health) {
-        let Some(redis) = self.redis else { return health.set(Component::Store, true).await };
+        let Some(redis) = self.redis else {
+            return health.set(Component::Store, true).await;
+        };
         let mut was_healthy = false;
         loop {
             let is_healthy = match redis.ping().await {

@@ -20,22 +20,38 @@ pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-const UNITS: [(&str, f64); 8] =
-    [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
+const UNITS: [(&str, f64); 8] = [
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("μs", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3_600.0),
+];
 
 /// Reads a duration as Go does: numbers with units, or `0`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let refused = || "expected numbers with the units h, m, s, ms, us or ns, as in 1h30m".to_owned();
+    let refused =
+        || "expected numbers with the units h, m, s, ms, us or ns, as in 1h30m".to_owned();
     if text == "0" {
         return Ok(Duration::ZERO);
     }
     let (mut rest, mut sum) = (text, 0.0);
     while !rest.is_empty() {
-        let digits = rest.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(rest.len());
+        let digits = rest
+            .find(|sign: char| !sign.is_ascii_digit() && sign != '.')
+            .unwrap_or(rest.len());
         let number: f64 = rest[..digits].parse().map_err(|_| refused())?;
         rest = &rest[digits..];
-        let unit = rest.find(|sign: char| sign.is_ascii_digit() || sign == '.').unwrap_or(rest.len());
-        let (_, seconds) = UNITS.into_iter().find(|(name, _)| *name == &rest[..unit]).ok_or_else(refused)?;
+        let unit = rest
+            .find(|sign: char| sign.is_ascii_digit() || sign == '.')
+            .unwrap_or(rest.len());
+        let (_, seconds) = UNITS
+            .into_iter()
+            .find(|(name, _)| *name == &rest[..unit])
+            .ok_or_else(refused)?;
         rest = &rest[unit..];
         sum += number * seconds;
     }
@@ -59,7 +75,9 @@ fn separated(text: &str, separator: char) -> Result<Pairs, String> {
     let parts = text.split(',').filter(|part| !part.trim().is_empty());
     let pairs = parts.map(|part| match part.split_once(separator) {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => Err(format!("expected names and values, as in a{separator}1,b{separator}2")),
+        None => Err(format!(
+            "expected names and values, as in a{separator}1,b{separator}2"
+        )),
     });
     pairs.collect::<Result<_, _>>().map(Pairs)
 }
@@ -78,12 +96,26 @@ mod tests {
 
     #[test]
     fn durations_are_those_of_go() {
-        for (text, ms) in
-            [("24h", 86_400_000), ("1h30m", 5_400_000), ("1.5s", 1_500), ("250us", 0), ("10ms", 10), ("0", 0)]
-        {
+        for (text, ms) in [
+            ("24h", 86_400_000),
+            ("1h30m", 5_400_000),
+            ("1.5s", 1_500),
+            ("250us", 0),
+            ("10ms", 10),
+            ("0", 0),
+        ] {
             assert_eq!(duration(text).unwrap().as_millis(), ms, "{text}");
         }
-        for text in ["", "10", "s", "1x", "1h30", "-1s", "1..5s", "99999999999999999999999h"] {
+        for text in [
+            "",
+            "10",
+            "s",
+            "1x",
+            "1h30",
+            "-1s",
+            "1..5s",
+            "99999999999999999999999h",
+        ] {
             assert!(duration(text).is_err(), "{text}");
         }
     }
@@ -91,7 +123,13 @@ mod tests {
     #[test]
     fn pairs_have_a_name_and_a_value() {
         let read = pairs("a:1, b:2:3,").unwrap().0;
-        assert_eq!(read, [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2:3".to_owned())]);
+        assert_eq!(
+            read,
+            [
+                ("a".to_owned(), "1".to_owned()),
+                ("b".to_owned(), "2:3".to_owned())
+            ]
+        );
         assert!(pairs("").unwrap().0.is_empty());
         assert!(pairs("a").is_err());
     }

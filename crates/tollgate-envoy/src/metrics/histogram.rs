@@ -5,8 +5,8 @@ use std::{
 
 /// The upper bounds of the buckets. Those from 5 ms on are the defaults of Prometheus clients, which Envoy's service has.
 pub(super) const BOUNDS_US: [u64; 16] = [
-    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
-    10_000_000,
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000,
 ];
 
 const BUCKETS: usize = BOUNDS_US.len() + 1;
@@ -20,7 +20,10 @@ pub(super) struct Histogram {
 
 /// The counts at one moment.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the server exports them"))]
+#[cfg_attr(
+    not(feature = "server"),
+    allow(dead_code, reason = "only the server exports them")
+)]
 pub(super) struct HistogramCounts {
     /// The times of each bucket. The last one has no bound.
     pub(super) buckets: [u64; BUCKETS],
@@ -35,7 +38,10 @@ impl Histogram {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "only the server exports them"))]
+    #[cfg_attr(
+        not(feature = "server"),
+        allow(dead_code, reason = "only the server exports them")
+    )]
     pub(super) fn counts(&self) -> HistogramCounts {
         HistogramCounts {
             buckets: std::array::from_fn(|at| self.buckets[at].load(Ordering::Relaxed)),
@@ -56,7 +62,12 @@ mod tests {
         }
         let counts = histogram.counts();
         assert_eq!(
-            (counts.buckets[0], counts.buckets[1], counts.buckets[4], counts.buckets[BUCKETS - 1]),
+            (
+                counts.buckets[0],
+                counts.buckets[1],
+                counts.buckets[4],
+                counts.buckets[BUCKETS - 1]
+            ),
             (2, 1, 1, 1)
         );
         assert_eq!(counts.sum_us, 11_001_101);

@@ -7,36 +7,71 @@ pub(super) struct Series {
     pub(super) labels: Vec<(&'static str, String)>,
 }
 
-const RULES: [&str; 5] = ["near_limit", "over_limit", "total_hits", "within_limit", "shadow_mode"];
+const RULES: [&str; 5] = [
+    "near_limit",
+    "over_limit",
+    "total_hits",
+    "within_limit",
+    "shadow_mode",
+];
 
 /// Returns the series of a counter.
 pub(super) fn series(name: &str) -> Series {
-    rule(name).or_else(|| service(name)).unwrap_or_else(|| Series { name: escaped(name), labels: Vec::new() })
+    rule(name)
+        .or_else(|| service(name))
+        .unwrap_or_else(|| Series {
+            name: escaped(name),
+            labels: Vec::new(),
+        })
 }
 
 /// Maps the counter of a rule. The domain and the first two keys become labels, and the rest is added up.
 fn rule(name: &str) -> Option<Series> {
-    let (path, last) = name.strip_prefix("ratelimit.service.rate_limit.")?.rsplit_once('.')?;
+    let (path, last) = name
+        .strip_prefix("ratelimit.service.rate_limit.")?
+        .rsplit_once('.')?;
     let last = RULES.into_iter().find(|rule| *rule == last)?;
     let mut parts = path.split('.');
-    let mut labels = vec![("domain", parts.next()?.to_owned()), ("key1", parts.next()?.to_owned())];
+    let mut labels = vec![
+        ("domain", parts.next()?.to_owned()),
+        ("key1", parts.next()?.to_owned()),
+    ];
     labels.extend(parts.next().map(|key| ("key2", key.to_owned())));
-    Some(Series { name: format!("ratelimit_service_rate_limit_{last}"), labels })
+    Some(Series {
+        name: format!("ratelimit_service_rate_limit_{last}"),
+        labels,
+    })
 }
 
 fn service(name: &str) -> Option<Series> {
     if let Some(error) = name.strip_prefix("ratelimit.service.call.should_rate_limit.") {
         let labels = vec![("err_type", error.to_owned())];
-        return Some(Series { name: "ratelimit_service_should_rate_limit_error".to_owned(), labels });
+        return Some(Series {
+            name: "ratelimit_service_should_rate_limit_error".to_owned(),
+            labels,
+        });
     }
-    let method = name.strip_prefix("ratelimit_server.")?.strip_suffix(".total_requests")?;
+    let method = name
+        .strip_prefix("ratelimit_server.")?
+        .strip_suffix(".total_requests")?;
     let labels = vec![("grpc_method", method.to_owned())];
-    Some(Series { name: "ratelimit_service_total_requests".to_owned(), labels })
+    Some(Series {
+        name: "ratelimit_service_total_requests".to_owned(),
+        labels,
+    })
 }
 
 /// Returns a name with the characters that Prometheus allows.
 fn escaped(name: &str) -> String {
-    name.chars().map(|sign| if sign.is_ascii_alphanumeric() || sign == ':' { sign } else { '_' }).collect()
+    name.chars()
+        .map(|sign| {
+            if sign.is_ascii_alphanumeric() || sign == ':' {
+                sign
+            } else {
+                '_'
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -45,19 +80,28 @@ mod tests {
 
     fn shown(name: &str) -> String {
         let Series { name, labels } = series(name);
-        let labels: Vec<_> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(label, value)| format!("{label}={value}"))
+            .collect();
         format!("{name} {}", labels.join(" "))
     }
 
     #[test]
     fn names_are_those_of_the_default_mapper() {
         for (name, expected) in [
-            ("ratelimit.service.rate_limit.d.k.total_hits", "ratelimit_service_rate_limit_total_hits domain=d key1=k"),
+            (
+                "ratelimit.service.rate_limit.d.k.total_hits",
+                "ratelimit_service_rate_limit_total_hits domain=d key1=k",
+            ),
             (
                 "ratelimit.service.rate_limit.d.k.l_v.m.over_limit",
                 "ratelimit_service_rate_limit_over_limit domain=d key1=k key2=l_v",
             ),
-            ("ratelimit.service.rate_limit.d.domain_not_found", "ratelimit_service_rate_limit_d_domain_not_found "),
+            (
+                "ratelimit.service.rate_limit.d.domain_not_found",
+                "ratelimit_service_rate_limit_d_domain_not_found ",
+            ),
             (
                 "ratelimit.service.call.should_rate_limit.redis_error",
                 "ratelimit_service_should_rate_limit_error err_type=redis_error",
@@ -66,8 +110,14 @@ mod tests {
                 "ratelimit_server.ShouldRateLimit.total_requests",
                 "ratelimit_service_total_requests grpc_method=ShouldRateLimit",
             ),
-            ("ratelimit.service.config_load_success", "ratelimit_service_config_load_success "),
-            ("ratelimit.service.global_shadow_mode", "ratelimit_service_global_shadow_mode "),
+            (
+                "ratelimit.service.config_load_success",
+                "ratelimit_service_config_load_success ",
+            ),
+            (
+                "ratelimit.service.global_shadow_mode",
+                "ratelimit_service_global_shadow_mode ",
+            ),
         ] {
             assert_eq!(shown(name), expected);
         }

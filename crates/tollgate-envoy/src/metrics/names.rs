@@ -30,7 +30,12 @@ impl<T: Default> Names<T> {
     ///
     /// A name of more than 256 bytes is cut, and control characters become `_`.
     pub(super) fn with<R>(&self, name: &str, run: impl FnOnce(&T) -> R) -> R {
-        let found = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone);
+        let found = self
+            .by_name
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .map(Arc::clone);
         match found {
             Some(found) => run(&found),
             None => run(&self.insert(&bounded(name))),
@@ -39,14 +44,21 @@ impl<T: Default> Names<T> {
 
     fn insert(&self, name: &str) -> Arc<T> {
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        let name = if by_name.len() < MAX_NAMES || by_name.contains_key(name) { name } else { OTHER };
+        let name = if by_name.len() < MAX_NAMES || by_name.contains_key(name) {
+            name
+        } else {
+            OTHER
+        };
         Arc::clone(by_name.entry(name.into()).or_default())
     }
 
     /// Returns all names and their counters, in the order of the names.
     pub(super) fn sorted(&self) -> Vec<(Box<str>, Arc<T>)> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = by_name.iter().map(|(name, counters)| (name.clone(), Arc::clone(counters))).collect();
+        let mut all: Vec<_> = by_name
+            .iter()
+            .map(|(name, counters)| (name.clone(), Arc::clone(counters)))
+            .collect();
         all.sort_by(|one, other| one.0.cmp(&other.0));
         all
     }
@@ -59,7 +71,11 @@ pub(crate) fn bounded(name: &str) -> Cow<'_, str> {
         return name.into();
     }
     let fits = |end: &usize| name.is_char_boundary(*end);
-    let end = if is_long { (0..MAX_BYTES - DIGEST).rev().find(fits).unwrap_or(0) } else { name.len() };
+    let end = if is_long {
+        (0..MAX_BYTES - DIGEST).rev().find(fits).unwrap_or(0)
+    } else {
+        name.len()
+    };
     let mut shown = name[..end].replace(char::is_control, "_");
     if is_long {
         // The digest is the same in every process, so that the counts of replicas can be added.
@@ -80,7 +96,9 @@ mod tests {
     fn names_beyond_the_bound_are_counted_together() {
         let names = Names::<AtomicU64>::default();
         for name in 0..MAX_NAMES + 5 {
-            names.with(&name.to_string(), |count| count.fetch_add(1, Ordering::Relaxed));
+            names.with(&name.to_string(), |count| {
+                count.fetch_add(1, Ordering::Relaxed)
+            });
         }
         let all = names.sorted();
         assert_eq!(all.len(), MAX_NAMES + 1);
@@ -92,24 +110,41 @@ mod tests {
     fn long_names_are_cut_and_stay_different() {
         let names = Names::<AtomicU64>::default();
         let long = "ä".repeat(1_000_000);
-        for name in ["a".repeat(256), "a".repeat(257), format!("{long}1"), format!("{long}2"), format!("{long}2")] {
+        for name in [
+            "a".repeat(256),
+            "a".repeat(257),
+            format!("{long}1"),
+            format!("{long}2"),
+            format!("{long}2"),
+        ] {
             names.with(&name, |count| count.fetch_add(1, Ordering::Relaxed));
         }
         let all = names.sorted();
         assert_eq!(all.len(), 4);
         assert!(all.iter().all(|(name, _)| name.len() <= MAX_BYTES));
         assert!(all.iter().any(|(name, _)| **name == "a".repeat(256)));
-        let cut =
-            all.iter().map(|(name, _)| name).find(|name| name.starts_with(&"a".repeat(243)) && name.contains('_'));
+        let cut = all
+            .iter()
+            .map(|(name, _)| name)
+            .find(|name| name.starts_with(&"a".repeat(243)) && name.contains('_'));
         assert_eq!(cut.unwrap().len(), 256);
-        let counts: Vec<_> = all.iter().map(|(_, count)| count.load(Ordering::Relaxed)).collect();
-        assert_eq!((counts.iter().sum::<u64>(), counts.iter().max()), (5, Some(&2)));
+        let counts: Vec<_> = all
+            .iter()
+            .map(|(_, count)| count.load(Ordering::Relaxed))
+            .collect();
+        assert_eq!(
+            (counts.iter().sum::<u64>(), counts.iter().max()),
+            (5, Some(&2))
+        );
     }
 
     #[test]
     fn control_characters_are_replaced() {
-        for (name, expected) in [("x\nadmin.logins", "x_admin.logins"), ("\0\u{85}\u{7f}\r", "____"), ("é x", "é x")]
-        {
+        for (name, expected) in [
+            ("x\nadmin.logins", "x_admin.logins"),
+            ("\0\u{85}\u{7f}\r", "____"),
+            ("é x", "é x"),
+        ] {
             assert_eq!(bounded(name), expected);
         }
     }

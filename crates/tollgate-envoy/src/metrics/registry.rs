@@ -93,7 +93,9 @@ impl Metrics {
 
     /// Counts descriptors of a domain without rules. All such domains have one name, as clients choose theirs.
     pub(crate) fn count_unknown_domain(&self, descriptors: u64) {
-        self.0.unknown_domains.fetch_add(descriptors, Ordering::Relaxed);
+        self.0
+            .unknown_domains
+            .fetch_add(descriptors, Ordering::Relaxed);
     }
 
     pub(crate) fn count_service_error(&self) {
@@ -138,16 +140,28 @@ impl Metrics {
                 ("total_hits", &counters.total),
                 ("within_limit", &counters.within),
             ] {
-                all.push((format!("ratelimit.service.rate_limit.{rule}.{name}"), value(count)));
+                all.push((
+                    format!("ratelimit.service.rate_limit.{rule}.{name}"),
+                    value(count),
+                ));
             }
         }
         for (name, count) in [
-            ("call.should_rate_limit.redis_error", value(&self.0.store_errors)),
-            ("call.should_rate_limit.service_error", value(&self.0.service_errors)),
+            (
+                "call.should_rate_limit.redis_error",
+                value(&self.0.store_errors),
+            ),
+            (
+                "call.should_rate_limit.service_error",
+                value(&self.0.service_errors),
+            ),
             ("config_load_error", loads.failed),
             ("config_load_success", loads.succeeded),
             ("global_shadow_mode", value(&self.0.shadowed)),
-            ("rate_limit.unknown.domain_not_found", value(&self.0.unknown_domains)),
+            (
+                "rate_limit.unknown.domain_not_found",
+                value(&self.0.unknown_domains),
+            ),
         ] {
             all.push((format!("ratelimit.service.{name}"), count));
         }
@@ -170,6 +184,8 @@ impl Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("calls", &self.0.calls).finish_non_exhaustive()
+        f.debug_struct("Metrics")
+            .field("calls", &self.0.calls)
+            .finish_non_exhaustive()
     }
 }

@@ -47,7 +47,13 @@ impl Statsd {
     /// Creates an exporter that sends every ten seconds.
     #[must_use]
     pub fn new(host: impl Into<String>, port: u16, protocol: StatsdProtocol) -> Self {
-        Self { host: host.into(), port, protocol, interval: Duration::from_secs(10), tags: Vec::new() }
+        Self {
+            host: host.into(),
+            port,
+            protocol,
+            interval: Duration::from_secs(10),
+            tags: Vec::new(),
+        }
     }
 
     /// Sets the time between two sends, at least 1 ms.
@@ -90,13 +96,20 @@ impl Statsd {
                 continue;
             }
             let sending = timeout(SENDING, self.send(&lines, &mut connection));
-            let result = sending.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let result = sending
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             if result.is_err() {
                 connection = None;
             }
             match result {
                 // The counts of an interval that was not sent are part of the next one.
-                Ok(()) => sent = Sent { counters: counters.into_iter().collect(), times },
+                Ok(()) => {
+                    sent = Sent {
+                        counters: counters.into_iter().collect(),
+                        times,
+                    }
+                }
                 Err(ref error) if was_sent => {
                     tracing::warn!(host = self.host, port = self.port, %error, "metrics were not sent to statsd");
                 }
@@ -107,8 +120,17 @@ impl Statsd {
     }
 
     /// Returns the lines for what was counted since the last send.
-    fn lines(&self, sent: &Sent, counters: &[(String, u64)], times: &HistogramCounts) -> Vec<String> {
-        let tags: String = self.tags.iter().map(|(name, value)| format!(".__{name}={value}")).collect();
+    fn lines(
+        &self,
+        sent: &Sent,
+        counters: &[(String, u64)],
+        times: &HistogramCounts,
+    ) -> Vec<String> {
+        let tags: String = self
+            .tags
+            .iter()
+            .map(|(name, value)| format!(".__{name}={value}"))
+            .collect();
         let mut lines = Vec::new();
         for (name, value) in counters {
             let new = value - sent.counters.get(name).copied().unwrap_or(0);
@@ -117,7 +139,10 @@ impl Statsd {
             }
         }
         for (at, (count, before)) in times.buckets.iter().zip(&sent.times.buckets).enumerate() {
-            let ms = BOUNDS_US.get(at).or(BOUNDS_US.last()).map_or(0.0, |us| *us as f64 / 1e3);
+            let ms = BOUNDS_US
+                .get(at)
+                .or(BOUNDS_US.last())
+                .map_or(0.0, |us| *us as f64 / 1e3);
             let name = format!("ratelimit_server.{METHOD}.response_time{tags}");
             match count - before {
                 0 => {}
@@ -135,10 +160,21 @@ impl Statsd {
                 Some(stream) => stream,
                 None => TcpStream::connect(address).await?,
             };
-            return connection.insert(stream).write_all(lines.concat().as_bytes()).await;
+            return connection
+                .insert(stream)
+                .write_all(lines.concat().as_bytes())
+                .await;
         }
-        let address = lookup_host(address).await?.next().ok_or(io::ErrorKind::NotFound)?;
-        let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).await?;
+        let address = lookup_host(address)
+            .await?
+            .next()
+            .ok_or(io::ErrorKind::NotFound)?;
+        let socket = UdpSocket::bind(if address.is_ipv4() {
+            "0.0.0.0:0"
+        } else {
+            "[::]:0"
+        })
+        .await?;
         socket.connect(address).await?;
         let mut datagram = String::with_capacity(DATAGRAM);
         for line in lines {
@@ -154,7 +190,9 @@ impl Statsd {
 
 /// Returns whether the server has not closed a connection. It sends nothing.
 fn is_open(stream: &TcpStream) -> bool {
-    stream.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    stream
+        .try_read(&mut [0])
+        .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// The counts that the server has.

@@ -132,20 +132,44 @@ impl ServerBuilder {
         let grpc = self.grpc.open().await?;
         let most = self.options.max_connections;
         let few = (most / 4).clamp(1, 64);
-        let routes = |place: Option<(String, u16)>, routes| place.map(|(host, port)| (host, port, routes));
-        let http = routes(self.http, crate::http::router(self.service.clone(), self.health.clone()));
+        let routes =
+            |place: Option<(String, u16)>, routes| place.map(|(host, port)| (host, port, routes));
+        let http = routes(
+            self.http,
+            crate::http::router(self.service.clone(), self.health.clone()),
+        );
         let debug = routes(self.debug, crate::debug::router(self.service.clone()));
         let mut pages = Vec::new();
-        for (what, page, max_connections) in
-            [("HTTP", http, most), ("debug pages", debug, few), ("metrics", self.metrics, few)]
-        {
-            let Some((host, port, routes)) = page else { continue };
+        for (what, page, max_connections) in [
+            ("HTTP", http, most),
+            ("debug pages", debug, few),
+            ("metrics", self.metrics, few),
+        ] {
+            let Some((host, port, routes)) = page else {
+                continue;
+            };
             let listener = tcp(what, &host, port).await?;
             let address = local(&listener)?;
-            pages.push(Page { what, address, listener: Listener::Tcp(listener), routes, max_connections });
+            pages.push(Page {
+                what,
+                address,
+                listener: Listener::Tcp(listener),
+                routes,
+                max_connections,
+            });
         }
-        let listeners = Listeners { grpc_place: grpc.local()?, grpc, tls, pages };
-        Ok(Server::with(self.service, self.health, listeners, self.options))
+        let listeners = Listeners {
+            grpc_place: grpc.local()?,
+            grpc,
+            tls,
+            pages,
+        };
+        Ok(Server::with(
+            self.service,
+            self.health,
+            listeners,
+            self.options,
+        ))
     }
 }
 

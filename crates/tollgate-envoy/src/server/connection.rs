@@ -58,19 +58,39 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Serves HTTP/2 alone.
-    pub(super) fn grpc(routes: Router, max_streams: u32, lifetimes: Lifetimes, end: watch::Receiver<bool>) -> Self {
+    pub(super) fn grpc(
+        routes: Router,
+        max_streams: u32,
+        lifetimes: Lifetimes,
+        end: watch::Receiver<bool>,
+    ) -> Self {
         let mut served = Self::http(routes, lifetimes, end);
         served.builder.http2().max_concurrent_streams(max_streams);
-        Self { builder: served.builder.http2_only(), ..served }
+        Self {
+            builder: served.builder.http2_only(),
+            ..served
+        }
     }
 
     /// Serves HTTP/1 and HTTP/2.
     pub(super) fn http(routes: Router, lifetimes: Lifetimes, end: watch::Receiver<bool>) -> Self {
         let mut builder = Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD);
         let (interval, limit) = KEEP_ALIVE;
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(interval).keep_alive_timeout(limit);
-        Self { builder, routes, lifetimes, end }
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(interval)
+            .keep_alive_timeout(limit);
+        Self {
+            builder,
+            routes,
+            lifetimes,
+            end,
+        }
     }
 
     /// Serves a connection until its client closes it, and not longer than its lifetimes allow.
@@ -86,7 +106,10 @@ impl Connections {
             calls.fetch_add(1, Ordering::Relaxed);
             self.routes.clone().call(request.map(Body::new))
         });
-        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(Unread::new(stream)), service));
+        let mut connection = pin!(
+            self.builder
+                .serve_connection(TokioIo::new(Unread::new(stream)), service)
+        );
         let grace = tokio::select! {
             result = connection.as_mut() => return log(result),
             grace = self.over(&calls, is_full) => grace,

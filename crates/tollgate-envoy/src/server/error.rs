@@ -9,11 +9,20 @@ pub struct ServerError {
 
 impl ServerError {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None }
+        Self {
+            message: message.into(),
+            source: None,
+        }
     }
 
-    pub(super) fn with(message: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { message: message.into(), source: Some(source.into()) }
+    pub(super) fn with(
+        message: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self {
+            message: message.into(),
+            source: Some(source.into()),
+        }
     }
 }
 

@@ -8,7 +8,10 @@ use super::ServerError;
 use crate::{Health, RateLimitService, proto::DESCRIPTORS};
 
 /// Returns the services: rate limits, health and reflection.
-pub(super) async fn routes(service: RateLimitService, health: &Health) -> Result<Router, ServerError> {
+pub(super) async fn routes(
+    service: RateLimitService,
+    health: &Health,
+) -> Result<Router, ServerError> {
     let reflection = |error| ServerError::with("cannot serve reflection", error);
     let builder = || {
         tonic_reflection::server::Builder::configure()
@@ -17,7 +20,9 @@ pub(super) async fn routes(service: RateLimitService, health: &Health) -> Result
     };
     let mut routes = Routes::builder();
     routes.add_service(service.into_server());
-    routes.add_service(HealthServer::new(HealthService::from_health_reporter(health.reporter().await)));
+    routes.add_service(HealthServer::new(HealthService::from_health_reporter(
+        health.reporter().await,
+    )));
     routes.add_service(builder().build_v1().map_err(reflection)?);
     routes.add_service(builder().build_v1alpha().map_err(reflection)?);
     Ok(routes.routes().prepare().into_axum_router())

@@ -40,7 +40,12 @@ impl GrpcListen {
         match self {
             Self::Tcp(host, port) => tcp("gRPC", host, *port).await.map(Listener::Tcp),
             Self::Unix(path) => {
-                let failure = |error| ServerError::with(format!("cannot listen for gRPC at {}", path.display()), error);
+                let failure = |error| {
+                    ServerError::with(
+                        format!("cannot listen for gRPC at {}", path.display()),
+                        error,
+                    )
+                };
                 // A socket on which a process listens must not be taken away.
                 if tokio::net::UnixStream::connect(path).await.is_ok() {
                     return Err(failure(std::io::ErrorKind::AddrInUse.into()));
@@ -48,7 +53,10 @@ impl GrpcListen {
                 if is_socket(path) {
                     std::fs::remove_file(path).map_err(failure)?;
                 }
-                Ok(Listener::Unix(UnixListener::bind(path).map_err(failure)?, path.clone()))
+                Ok(Listener::Unix(
+                    UnixListener::bind(path).map_err(failure)?,
+                    path.clone(),
+                ))
             }
         }
     }
@@ -63,7 +71,10 @@ impl Listener {
                 let _ = stream.set_nodelay(true);
                 Ok(Stream::Tcp(stream))
             }
-            Self::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+            Self::Unix(listener, _) => listener
+                .accept()
+                .await
+                .map(|(stream, _)| Stream::Unix(stream)),
         }
     }
 
@@ -87,9 +98,13 @@ fn is_socket(path: &std::path::Path) -> bool {
 
 pub(super) async fn tcp(what: &str, host: &str, port: u16) -> Result<TcpListener, ServerError> {
     let bound = TcpListener::bind((host, port)).await;
-    bound.map_err(|error| ServerError::with(format!("cannot listen for {what} at {host}:{port}"), error))
+    bound.map_err(|error| {
+        ServerError::with(format!("cannot listen for {what} at {host}:{port}"), error)
+    })
 }
 
 pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
-    listener.local_addr().map_err(|error| ServerError::with("cannot read the address of a listener", error))
+    listener
+        .local_addr()
+        .map_err(|error| ServerError::with("cannot read the address of a listener", error))
 }

@@ -33,11 +33,27 @@ impl Port {
     /// Serves until `end`, and then until all calls have ended.
     ///
     /// A port with its most connections accepts the next one when another one ends. The other ports go on.
-    pub(super) async fn serve(self, served: Connections, metrics: Metrics, mut end: watch::Receiver<bool>) {
-        let Self { what, listener, tls, max_connections } = self;
+    pub(super) async fn serve(
+        self,
+        served: Connections,
+        metrics: Metrics,
+        mut end: watch::Receiver<bool>,
+    ) {
+        let Self {
+            what,
+            listener,
+            tls,
+            max_connections,
+        } = self;
         let served = Arc::new(served);
-        let mut acceptor =
-            Acceptor { what, listener, metrics: metrics.clone(), pause: PAUSES.0, until: None, said: None };
+        let mut acceptor = Acceptor {
+            what,
+            listener,
+            metrics: metrics.clone(),
+            pause: PAUSES.0,
+            until: None,
+            said: None,
+        };
         let mut connections = JoinSet::new();
         // Clients without a call give way while the port is full.
         let (full, is_full) = watch::channel(false);
@@ -65,7 +81,9 @@ impl Port {
                     (Stream::Tcp(stream), None) => {
                         connections.spawn(async move { served.serve(stream, is_full).await })
                     }
-                    (Stream::Unix(stream), _) => connections.spawn(async move { served.serve(stream, is_full).await }),
+                    (Stream::Unix(stream), _) => {
+                        connections.spawn(async move { served.serve(stream, is_full).await })
+                    }
                     (Stream::Tcp(stream), Some(tls)) => {
                         let handshake = tls.accept(stream);
                         connections.spawn(async move {
@@ -78,7 +96,11 @@ impl Port {
                 if connections.len() == max_connections {
                     metrics.count_full_port();
                     if is_due(&mut said) {
-                        tracing::warn!(port = what, max_connections, "further connections wait until one ends");
+                        tracing::warn!(
+                            port = what,
+                            max_connections,
+                            "further connections wait until one ends"
+                        );
                     }
                 }
             }
@@ -130,7 +152,10 @@ impl Acceptor {
 fn is_of_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
 
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 /// Returns whether a line may be logged again, and notes that it is.

@@ -54,12 +54,25 @@ pub(super) struct Page {
 }
 
 /// The times of connections to pages. The time from one call to the next is that of HTTP/1.
-const PAGES: Lifetimes =
-    Lifetimes { age: Duration::from_secs(24 * 3_600), idle: Duration::from_secs(60), grace: Duration::from_secs(30) };
+const PAGES: Lifetimes = Lifetimes {
+    age: Duration::from_secs(24 * 3_600),
+    idle: Duration::from_secs(60),
+    grace: Duration::from_secs(30),
+};
 
 impl Server {
-    pub(super) fn with(service: RateLimitService, health: Health, listeners: Listeners, options: Options) -> Self {
-        Self { service, health, listeners, options }
+    pub(super) fn with(
+        service: RateLimitService,
+        health: Health,
+        listeners: Listeners,
+        options: Options,
+    ) -> Self {
+        Self {
+            service,
+            health,
+            listeners,
+            options,
+        }
     }
 
     /// Returns where gRPC is served.
@@ -70,7 +83,10 @@ impl Server {
 
     /// Returns what else is served, and where.
     pub fn pages(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        self.listeners.pages.iter().map(|page| (page.what, page.address))
+        self.listeners
+            .pages
+            .iter()
+            .map(|page| (page.what, page.address))
     }
 
     /// Serves until `end` is ready, and then until the calls that are under way have ended.
@@ -86,8 +102,18 @@ impl Server {
     ///
     /// Fails when a port cannot be served any more.
     pub async fn run(self, end: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { service, health, listeners, options } = self;
-        let Listeners { grpc, grpc_place, tls, pages } = listeners;
+        let Self {
+            service,
+            health,
+            listeners,
+            options,
+        } = self;
+        let Listeners {
+            grpc,
+            grpc_place,
+            tls,
+            pages,
+        } = listeners;
         let metrics = service.metrics().clone();
         let routes = grpc::routes(service, &health).await?;
         let (end_calls, calls_end) = watch::channel(false);
@@ -98,12 +124,30 @@ impl Server {
             idle: options.idle_timeout,
             grace: options.max_connection_age_grace,
         };
-        let connections = Connections::grpc(routes, options.max_streams, lifetimes, calls_end.clone());
-        let port = Port { what: "gRPC", listener: grpc, tls, max_connections: options.max_connections };
+        let connections =
+            Connections::grpc(routes, options.max_streams, lifetimes, calls_end.clone());
+        let port = Port {
+            what: "gRPC",
+            listener: grpc,
+            tls,
+            max_connections: options.max_connections,
+        };
         calls.spawn(port.serve(connections, metrics.clone(), calls_end));
-        for Page { what, listener, routes, max_connections, .. } in pages {
+        for Page {
+            what,
+            listener,
+            routes,
+            max_connections,
+            ..
+        } in pages
+        {
             let connections = Connections::http(routes, PAGES, pages_end.clone());
-            let port = Port { what, listener, tls: None, max_connections };
+            let port = Port {
+                what,
+                listener,
+                tls: None,
+                max_connections,
+            };
             served.spawn(port.serve(connections, metrics.clone(), pages_end.clone()));
         }
         tokio::select! {
@@ -127,7 +171,10 @@ impl Server {
             let _ = std::fs::remove_file(path);
         }
         drained.unwrap_or_else(|_| {
-            tracing::warn!(after_ms = options.drain_timeout.as_millis(), "calls that had not ended were dropped");
+            tracing::warn!(
+                after_ms = options.drain_timeout.as_millis(),
+                "calls that had not ended were dropped"
+            );
             Ok(())
         })
     }
@@ -139,6 +186,9 @@ fn joined(result: Result<(), tokio::task::JoinError>) -> Result<(), ServerError>
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("grpc", self.grpc()).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("grpc", self.grpc())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }

@@ -59,20 +59,35 @@ impl ReloadedTls {
         let content = files.read()?;
         let current = Arc::new(ArcSwap::from_pointee(content.config()?));
         let client_name = match files.client_name.clone() {
-            Some(name) => Some(
-                ServerName::try_from(name)
-                    .map_err(|error| ServerError::with("the name of client certificates is not valid", error))?,
-            ),
+            Some(name) => Some(ServerName::try_from(name).map_err(|error| {
+                ServerError::with("the name of client certificates is not valid", error)
+            })?),
             None => None,
         };
-        Ok(Self { files, content: Arc::new(content), current, client_name })
+        Ok(Self {
+            files,
+            content: Arc::new(content),
+            current,
+            client_name,
+        })
     }
 
     /// Makes the handshake on a connection. `None` is one that failed, or took too long.
-    pub(super) fn accept(&self, stream: TcpStream) -> impl Future<Output = Option<TlsStream<TcpStream>>> + use<> {
-        let (acceptor, client_name) = (TlsAcceptor::from(self.current.load_full()), self.client_name.clone());
+    pub(super) fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> impl Future<Output = Option<TlsStream<TcpStream>>> + use<> {
+        let (acceptor, client_name) = (
+            TlsAcceptor::from(self.current.load_full()),
+            self.client_name.clone(),
+        );
         async move {
-            match timeout(HANDSHAKE, handshake(&acceptor, stream, client_name.as_ref())).await {
+            match timeout(
+                HANDSHAKE,
+                handshake(&acceptor, stream, client_name.as_ref()),
+            )
+            .await
+            {
                 Ok(Ok(stream)) => return Some(stream),
                 Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                 Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -90,7 +105,9 @@ impl ReloadedTls {
             looks.tick().await;
             let files = self.files.clone();
             // Reading blocks, for long where the files lie on a network.
-            let Ok(read) = tokio::task::spawn_blocking(move || files.read()).await else { continue };
+            let Ok(read) = tokio::task::spawn_blocking(move || files.read()).await else {
+                continue;
+            };
             let content = match read {
                 Ok(content) => content,
                 Err(error) => {
@@ -109,7 +126,9 @@ impl ReloadedTls {
                     self.current.store(Arc::new(config));
                     tracing::info!(certificate = %self.files.certificate.display(), "certificates were loaded");
                 }
-                Err(error) => tracing::error!(%error, "certificates were refused, the old ones stay"),
+                Err(error) => {
+                    tracing::error!(%error, "certificates were refused, the old ones stay")
+                }
             }
             known = Arc::new(content);
         }
@@ -119,7 +138,9 @@ impl ReloadedTls {
 impl TlsFiles {
     fn read(&self) -> Result<Content, ServerError> {
         let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| ServerError::with(format!("cannot read {}", path.display()), error))
+            std::fs::read(path).map_err(|error| {
+                ServerError::with(format!("cannot read {}", path.display()), error)
+            })
         };
         Ok(Content {
             certificate: read(&self.certificate)?,
@@ -143,13 +164,15 @@ impl Content {
             Some(pem) => {
                 let mut roots = RootCertStore::empty();
                 for authority in certificates_of_clients(pem)? {
-                    roots
-                        .add(authority)
-                        .map_err(|error| ServerError::with("an authority of clients is wrong", error))?;
+                    roots.add(authority).map_err(|error| {
+                        ServerError::with("an authority of clients is wrong", error)
+                    })?;
                 }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
                 let verifier =
-                    verifier.map_err(|error| ServerError::with("the authorities of clients are wrong", error))?;
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier = verifier.map_err(|error| {
+                    ServerError::with("the authorities of clients are wrong", error)
+                })?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -168,7 +191,9 @@ fn certificates_of_clients(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, S
 fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, ServerError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {
-        Ok(all) if all.is_empty() => Err(ServerError::new(format!("{what} has no certificate in PEM"))),
+        Ok(all) if all.is_empty() => Err(ServerError::new(format!(
+            "{what} has no certificate in PEM"
+        ))),
         Ok(all) => Ok(all),
         Err(error) => Err(ServerError::with(format!("{what} is not valid"), error)),
     }
@@ -181,8 +206,13 @@ async fn handshake(
 ) -> io::Result<TlsStream<TcpStream>> {
     let stream = acceptor.accept(stream).await?;
     if let Some(name) = client_name {
-        let certificate = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
-        let certificate = certificate.ok_or_else(|| io::Error::other("the client has no certificate"))?;
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(|all| all.first());
+        let certificate =
+            certificate.ok_or_else(|| io::Error::other("the client has no certificate"))?;
         let parsed = ParsedCertificate::try_from(certificate).map_err(io::Error::other)?;
         rustls::client::verify_server_name(&parsed, name).map_err(io::Error::other)?;
     }

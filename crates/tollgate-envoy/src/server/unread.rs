@@ -38,18 +38,31 @@ impl<S: AsyncWrite + Unpin> Unread<S> {
             return written;
         }
         let end = self.end.get_or_insert_with(|| Box::pin(sleep(UNREAD)));
-        end.as_mut().poll(cx).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
+        end.as_mut().poll(cx).map(|()| {
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the client reads nothing",
+            ))
+        })
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Unread<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll(cx, |stream, cx| stream.poll_write(cx, bytes))
     }
 
@@ -90,13 +103,25 @@ mod tests {
     async fn a_client_that_never_reads_loses_its_place() {
         let (_end, ends) = watch::channel(false);
         let long = Duration::from_secs(3_600);
-        let served = Connections::http(Router::new(), Lifetimes { age: long, idle: long, grace: long }, ends);
+        let served = Connections::http(
+            Router::new(),
+            Lifetimes {
+                age: long,
+                idle: long,
+                grace: long,
+            },
+            ends,
+        );
         let (mut client, server) = duplex(1_024);
         let began = Instant::now();
         let (_full, fills) = watch::channel(false);
         tokio::spawn(async move { served.serve(server, fills).await });
         // The responses fill the way back, and then the server reads nothing more.
-        while client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.is_ok() {}
+        while client
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .await
+            .is_ok()
+        {}
         assert_eq!(began.elapsed(), UNREAD);
     }
 }

@@ -14,7 +14,11 @@ pub(super) fn response(plan: &Plan<'_>, decision: &RuleDecision) -> RateLimitRes
     let verdict = decision.verdict();
     RateLimitResponse {
         overall_code: code(verdict.code()),
-        statuses: verdict.statuses().iter().map(|status| message(status, plan.compat())).collect(),
+        statuses: verdict
+            .statuses()
+            .iter()
+            .map(|status| message(status, plan.compat()))
+            .collect(),
         ..RateLimitResponse::default()
     }
 }
@@ -24,7 +28,8 @@ fn message(status: &Status, compat: Compat) -> DescriptorStatus {
         code: code(status.code()),
         current_limit: status.limit().map(limit),
         limit_remaining: saturated(status.remaining()),
-        duration_until_reset: reset_after(status, compat).and_then(|time| prost_types::Duration::try_from(time).ok()),
+        duration_until_reset: reset_after(status, compat)
+            .and_then(|time| prost_types::Duration::try_from(time).ok()),
     }
 }
 
@@ -73,7 +78,10 @@ pub(super) fn reset_after(status: &Status, compat: Compat) -> Option<Duration> {
     if exact.is_zero()
         && let Some(limit) = status.limit()
     {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let period = limit.period().as_secs().max(1);
         return Some(Duration::from_secs(period - now % period));
     }

@@ -16,18 +16,38 @@ pub(super) fn descriptors(
 ) -> Result<Vec<Descriptor<'_>>, Status> {
     let count = request.descriptors.len();
     if count > max {
-        return Err(Status::invalid_argument(format!("a request must have at most {max} descriptors, got {count}")));
+        return Err(Status::invalid_argument(format!(
+            "a request must have at most {max} descriptors, got {count}"
+        )));
     }
-    let entries: usize = request.descriptors.iter().map(|descriptor| descriptor.entries.len()).sum();
+    let entries: usize = request
+        .descriptors
+        .iter()
+        .map(|descriptor| descriptor.entries.len())
+        .sum();
     if entries > max.saturating_mul(ENTRIES) {
         let max = max.saturating_mul(ENTRIES);
-        return Err(Status::invalid_argument(format!("a request must have at most {max} entries, got {entries}")));
+        return Err(Status::invalid_argument(format!(
+            "a request must have at most {max} entries, got {entries}"
+        )));
     }
-    request.descriptors.iter().enumerate().map(|(at, message)| descriptor(at, message, compat)).collect()
+    request
+        .descriptors
+        .iter()
+        .enumerate()
+        .map(|(at, message)| descriptor(at, message, compat))
+        .collect()
 }
 
-fn descriptor(at: usize, message: &RateLimitDescriptor, compat: Compat) -> Result<Descriptor<'_>, Status> {
-    let entries = message.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()));
+fn descriptor(
+    at: usize,
+    message: &RateLimitDescriptor,
+    compat: Compat,
+) -> Result<Descriptor<'_>, Status> {
+    let entries = message
+        .entries
+        .iter()
+        .map(|entry| (entry.key.as_str(), entry.value.as_str()));
     let mut descriptor: Descriptor<'_> = entries.collect();
     if let Some(limit) = &message.limit {
         let Some(unit) = unit(limit.unit) else {

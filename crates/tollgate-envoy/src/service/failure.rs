@@ -23,7 +23,9 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         // The words are those of Envoy's service, which operators search logs for.
         let message = match error {
-            RequestError::NoDescriptors => "rate limit descriptor list must not be empty".to_owned(),
+            RequestError::NoDescriptors => {
+                "rate limit descriptor list must not be empty".to_owned()
+            }
             _ => error.to_string(),
         };
         Self::Request(Status::invalid_argument(message))
@@ -40,7 +42,9 @@ impl From<Error> for Failure {
 pub(super) fn status(failure: &Failure) -> Status {
     match failure {
         Failure::Request(status) => status.clone(),
-        Failure::Store(error) if error.kind() == ErrorKind::Config => Status::new(Code::Internal, error.to_string()),
+        Failure::Store(error) if error.kind() == ErrorKind::Config => {
+            Status::new(Code::Internal, error.to_string())
+        }
         Failure::Store(error) => Status::new(Code::Unavailable, error.to_string()),
     }
 }

@@ -34,7 +34,11 @@ impl LimitHeaderNames {
         remaining: impl Into<String>,
         reset: impl Into<String>,
     ) -> Result<Self, InvalidMetadataKey> {
-        let names = Self { limit: limit.into(), remaining: remaining.into(), reset: reset.into() };
+        let names = Self {
+            limit: limit.into(),
+            remaining: remaining.into(),
+            reset: reset.into(),
+        };
         for name in [&names.limit, &names.remaining, &names.reset] {
             tonic::metadata::AsciiMetadataKey::from_bytes(name.as_bytes())?;
         }
@@ -79,7 +83,12 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    pub(super) fn add(&self, fields: &mut Vec<HeaderValue>, plan: &Plan<'_>, decision: &RuleDecision) {
+    pub(super) fn add(
+        &self,
+        fields: &mut Vec<HeaderValue>,
+        plan: &Plan<'_>,
+        decision: &RuleDecision,
+    ) {
         if let Some(names) = &self.names {
             add_limit(fields, names, plan, decision);
         }
@@ -89,9 +98,16 @@ impl Headers {
     }
 }
 
-fn add_limit(fields: &mut Vec<HeaderValue>, names: &LimitHeaderNames, plan: &Plan<'_>, decision: &RuleDecision) {
+fn add_limit(
+    fields: &mut Vec<HeaderValue>,
+    names: &LimitHeaderNames,
+    plan: &Plan<'_>,
+    decision: &RuleDecision,
+) {
     let verdict = decision.verdict();
-    let Some(status) = verdict.nearest() else { return };
+    let Some(status) = verdict.nearest() else {
+        return;
+    };
     let Some(limit) = status.limit() else { return };
     let reset = reset_after(status, plan.compat()).unwrap_or_default();
     fields.push(field(&names.limit, limit.requests()));
@@ -102,20 +118,36 @@ fn add_limit(fields: &mut Vec<HeaderValue>, names: &LimitHeaderNames, plan: &Pla
 /// Adds the policies that were checked. To a denial, it adds those of the descriptors that deny.
 fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
     let is_allowed = decision.is_allowed();
-    let shown = decision.verdict().statuses().iter().zip(decision.decisions());
+    let shown = decision
+        .verdict()
+        .statuses()
+        .iter()
+        .zip(decision.decisions());
     let shown = shown.filter(|(status, _)| is_allowed || status.code() == Code::OverLimit);
     let (mut policies, mut states) = (String::new(), String::new());
-    for state in shown.filter_map(|(_, decision)| decision.as_ref()).flat_map(Decision::states) {
+    for state in shown
+        .filter_map(|(_, decision)| decision.as_ref())
+        .flat_map(Decision::states)
+    {
         let (name, quota) = (state.policy().name(), state.policy().quota());
         let gap = if policies.is_empty() { "" } else { ", " };
-        let (window, reset) = (whole_seconds(quota.period()), whole_seconds(state.next_unit_after()));
+        let (window, reset) = (
+            whole_seconds(quota.period()),
+            whole_seconds(state.next_unit_after()),
+        );
         // Writing to memory cannot fail. The name of a policy has no character that a text must escape.
         let _ = write!(policies, "{gap}\"{name}\";q={};w={window}", quota.amount());
         let _ = write!(states, "{gap}\"{name}\";r={};t={reset}", state.remaining());
     }
     if !policies.is_empty() {
-        fields.push(HeaderValue { key: "RateLimit-Policy".to_owned(), value: policies });
-        fields.push(HeaderValue { key: "RateLimit".to_owned(), value: states });
+        fields.push(HeaderValue {
+            key: "RateLimit-Policy".to_owned(),
+            value: policies,
+        });
+        fields.push(HeaderValue {
+            key: "RateLimit".to_owned(),
+            value: states,
+        });
     }
     if let Some(wait) = decision.retry_after() {
         fields.push(field("Retry-After", whole_seconds(wait).max(1)));
@@ -123,5 +155,8 @@ fn add_standard(fields: &mut Vec<HeaderValue>, decision: &RuleDecision) {
 }
 
 fn field(name: &str, value: u64) -> HeaderValue {
-    HeaderValue { key: name.to_owned(), value: value.to_string() }
+    HeaderValue {
+        key: name.to_owned(),
+        value: value.to_string(),
+    }
 }

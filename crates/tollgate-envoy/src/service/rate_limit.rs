@@ -112,20 +112,27 @@ impl RateLimitService {
         let shared = &*self.0;
         let rules = shared.limiter.rules();
         if rules.loads().succeeded == 0 {
-            return Err(Failure::Request(Status::unavailable("no rate limit configuration loaded")));
+            return Err(Failure::Request(Status::unavailable(
+                "no rate limit configuration loaded",
+            )));
         }
         let set = rules.current();
         let descriptors = descriptors(request, set.compat(), shared.max_descriptors)?;
         let plan = set.plan(&request.domain, &descriptors, request.hits_addend)?;
         if !set.has_domain(&request.domain) {
-            shared.metrics.count_unknown_domain(descriptors.len() as u64);
+            shared
+                .metrics
+                .count_unknown_domain(descriptors.len() as u64);
         }
         let decision = shared.limiter.check_plan(&plan).await?;
         self.record(&plan, &decision);
         let mut response = answer::response(&plan, &decision);
-        shared.headers.add(&mut response.response_headers_to_add, &plan, &decision);
+        shared
+            .headers
+            .add(&mut response.response_headers_to_add, &plan, &decision);
         if shared.has_dynamic_metadata {
-            response.dynamic_metadata = Some(structs::message(&plan.dynamic_metadata(decision.verdict())));
+            response.dynamic_metadata =
+                Some(structs::message(&plan.dynamic_metadata(decision.verdict())));
         }
         Ok(response)
     }
@@ -142,7 +149,12 @@ impl RateLimitService {
             metrics.count_shadowed();
         }
         // The answer of an outage is no answer of the store: alerts on failures of the store must see it.
-        if decision.decisions().iter().flatten().any(tollgate::Decision::is_degraded) {
+        if decision
+            .decisions()
+            .iter()
+            .flatten()
+            .any(tollgate::Decision::is_degraded)
+        {
             metrics.count_store_error();
         }
     }

@@ -16,12 +16,22 @@ use tollgate_rules::Compat;
 use crate::support::{RULES, Running, descriptor, limiter, request, service, tenant};
 
 fn fields(response: &RateLimitResponse) -> Vec<(String, String)> {
-    response.response_headers_to_add.iter().map(|field| (field.key.clone(), field.value.clone())).collect()
+    response
+        .response_headers_to_add
+        .iter()
+        .map(|field| (field.key.clone(), field.value.clone()))
+        .collect()
 }
 
 #[tokio::test]
 async fn statuses_stand_in_the_order_of_the_descriptors() {
-    let names = [("tenant", "acme"), ("tenant", "internal"), ("tenant", "free"), ("x", "y"), ("tenant", "once")];
+    let names = [
+        ("tenant", "acme"),
+        ("tenant", "internal"),
+        ("tenant", "free"),
+        ("x", "y"),
+        ("tenant", "once"),
+    ];
     let asked = request(names.map(|(key, value)| descriptor(key, value)));
     let response = service().decide(&asked).await.unwrap();
     assert_eq!(response.overall_code(), Code::Ok);
@@ -29,7 +39,10 @@ async fn statuses_stand_in_the_order_of_the_descriptors() {
         .statuses
         .iter()
         .map(|status| {
-            let limit = status.current_limit.clone().map(|limit| (limit.requests_per_unit, limit.unit(), limit.name));
+            let limit = status
+                .current_limit
+                .clone()
+                .map(|limit| (limit.requests_per_unit, limit.unit(), limit.name));
             (status.code(), limit, status.limit_remaining)
         })
         .collect();
@@ -48,7 +61,14 @@ async fn statuses_stand_in_the_order_of_the_descriptors() {
 #[tokio::test]
 async fn a_denial_names_the_descriptor_and_is_free() {
     let service = service();
-    assert_eq!(service.decide(&tenant("once")).await.unwrap().overall_code(), Code::Ok);
+    assert_eq!(
+        service
+            .decide(&tenant("once"))
+            .await
+            .unwrap()
+            .overall_code(),
+        Code::Ok
+    );
     let both = request([descriptor("tenant", "acme"), descriptor("tenant", "once")]);
     let denied = service.decide(&both).await.unwrap();
     assert_eq!(denied.overall_code(), Code::OverLimit);
@@ -63,24 +83,42 @@ async fn a_native_wait_is_exact() {
     let service = service();
     let burst = request([descriptor("route", "/burst")]);
     for _ in 0..2 {
-        assert_eq!(service.decide(&burst).await.unwrap().overall_code(), Code::Ok);
+        assert_eq!(
+            service.decide(&burst).await.unwrap().overall_code(),
+            Code::Ok
+        );
     }
     let denied = service.decide(&burst).await.unwrap();
     assert_eq!(denied.overall_code(), Code::OverLimit);
-    let wait: Duration = denied.statuses[0].duration_until_reset.unwrap().try_into().unwrap();
+    let wait: Duration = denied.statuses[0]
+        .duration_until_reset
+        .unwrap()
+        .try_into()
+        .unwrap();
     // A token returns after one minute, some of which has passed.
-    assert!(wait < Duration::from_secs(60) && wait.subsec_nanos() > 0, "{wait:?}");
+    assert!(
+        wait < Duration::from_secs(60) && wait.subsec_nanos() > 0,
+        "{wait:?}"
+    );
 }
 
 #[tokio::test]
 async fn hits_are_those_of_the_descriptor_or_else_of_the_request() {
     let service = service();
-    let mut asked = request([descriptor("tenant", "a"), descriptor("tenant", "b"), descriptor("tenant", "c")]);
+    let mut asked = request([
+        descriptor("tenant", "a"),
+        descriptor("tenant", "b"),
+        descriptor("tenant", "c"),
+    ]);
     asked.hits_addend = 3;
     asked.descriptors[1].hits_addend = Some(5);
     asked.descriptors[2].hits_addend = Some(0);
     let remaining = |response: RateLimitResponse| -> Vec<_> {
-        response.statuses.iter().map(|status| status.limit_remaining).collect()
+        response
+            .statuses
+            .iter()
+            .map(|status| status.limit_remaining)
+            .collect()
     };
     assert_eq!(remaining(service.decide(&asked).await.unwrap()), [7, 5, 10]);
     // A look spends nothing, and is denied when no unit is left.
@@ -89,7 +127,10 @@ async fn hits_are_those_of_the_descriptor_or_else_of_the_request() {
     asked.descriptors.truncate(1);
     assert_eq!(remaining(service.decide(&asked).await.unwrap()), [0]);
     asked.descriptors[0].hits_addend = Some(0);
-    assert_eq!(service.decide(&asked).await.unwrap().overall_code(), Code::OverLimit);
+    assert_eq!(
+        service.decide(&asked).await.unwrap().overall_code(),
+        Code::OverLimit
+    );
 }
 
 #[tokio::test]
@@ -97,48 +138,111 @@ async fn an_override_replaces_the_limit_of_the_rules() {
     let service = service();
     let with = |requests_per_unit, unit| {
         let mut asked = tenant("acme");
-        asked.descriptors[0].limit = Some(RateLimitOverride { requests_per_unit, unit });
+        asked.descriptors[0].limit = Some(RateLimitOverride {
+            requests_per_unit,
+            unit,
+        });
         asked
     };
-    let response = service.decide(&with(42, RateLimitUnit::Day.into())).await.unwrap();
+    let response = service
+        .decide(&with(42, RateLimitUnit::Day.into()))
+        .await
+        .unwrap();
     let limit = response.statuses[0].current_limit.clone().unwrap();
-    assert_eq!((limit.requests_per_unit, limit.unit(), response.statuses[0].limit_remaining), (42, Unit::Day, 41));
+    assert_eq!(
+        (
+            limit.requests_per_unit,
+            limit.unit(),
+            response.statuses[0].limit_remaining
+        ),
+        (42, Unit::Day, 41)
+    );
     // The type of the field has no week, but its number is read.
     let response = service.decide(&with(7, 7)).await.unwrap();
-    assert_eq!(response.statuses[0].current_limit.clone().unwrap().unit(), Unit::Week);
-    let response = service.decide(&with(0, RateLimitUnit::Day.into())).await.unwrap();
+    assert_eq!(
+        response.statuses[0].current_limit.clone().unwrap().unit(),
+        Unit::Week
+    );
+    let response = service
+        .decide(&with(0, RateLimitUnit::Day.into()))
+        .await
+        .unwrap();
     assert_eq!(response.overall_code(), Code::OverLimit);
 }
 
 #[tokio::test]
 async fn header_fields_are_those_that_were_asked_for() {
     let both = request([descriptor("tenant", "acme"), descriptor("tenant", "once")]);
-    assert!(service().decide(&both).await.unwrap().response_headers_to_add.is_empty());
+    assert!(
+        service()
+            .decide(&both)
+            .await
+            .unwrap()
+            .response_headers_to_add
+            .is_empty()
+    );
 
     let names = LimitHeaderNames::new("x-limit", "x-left", "x-reset").unwrap();
-    let service = RateLimitService::builder(limiter(RULES, Compat::Native)).limit_headers(names).build();
+    let service = RateLimitService::builder(limiter(RULES, Compat::Native))
+        .limit_headers(names)
+        .build();
     let response = service.decide(&both).await.unwrap();
     let told = fields(&response);
-    assert_eq!(told[..2], [("x-limit".to_owned(), "1".to_owned()), ("x-left".to_owned(), "0".to_owned())]);
+    assert_eq!(
+        told[..2],
+        [
+            ("x-limit".to_owned(), "1".to_owned()),
+            ("x-left".to_owned(), "0".to_owned())
+        ]
+    );
     let reset: u64 = told[2].1.parse().unwrap();
-    assert!(told[2].0 == "x-reset" && (1..=86_400).contains(&reset), "{told:?}");
-    assert!(service.decide(&tenant("internal")).await.unwrap().response_headers_to_add.is_empty());
+    assert!(
+        told[2].0 == "x-reset" && (1..=86_400).contains(&reset),
+        "{told:?}"
+    );
+    assert!(
+        service
+            .decide(&tenant("internal"))
+            .await
+            .unwrap()
+            .response_headers_to_add
+            .is_empty()
+    );
 }
 
 #[tokio::test]
 async fn standard_header_fields_tell_the_policies_and_an_exact_wait() {
-    let service = RateLimitService::builder(limiter(RULES, Compat::Native)).standard_headers(true).build();
+    let service = RateLimitService::builder(limiter(RULES, Compat::Native))
+        .standard_headers(true)
+        .build();
     let burst = request([descriptor("route", "/burst")]);
     let told = fields(&service.decide(&burst).await.unwrap());
-    assert_eq!(told[0], ("RateLimit-Policy".to_owned(), "\"burst\";q=60;w=3600".to_owned()));
-    assert_eq!(told[1], ("RateLimit".to_owned(), "\"burst\";r=1;t=60".to_owned()));
+    assert_eq!(
+        told[0],
+        (
+            "RateLimit-Policy".to_owned(),
+            "\"burst\";q=60;w=3600".to_owned()
+        )
+    );
+    assert_eq!(
+        told[1],
+        ("RateLimit".to_owned(), "\"burst\";r=1;t=60".to_owned())
+    );
     assert_eq!(told.len(), 2);
     service.decide(&burst).await.unwrap();
     let told = fields(&service.decide(&burst).await.unwrap());
     let wait: u64 = told[2].1.parse().unwrap();
-    assert!(told[2].0 == "Retry-After" && (1..=60).contains(&wait), "{told:?}");
+    assert!(
+        told[2].0 == "Retry-After" && (1..=60).contains(&wait),
+        "{told:?}"
+    );
     // No wait helps where every request is denied.
-    let never = fields(&service.decide(&request([descriptor("route", "/never")])).await.unwrap());
+    let never = fields(
+        &service
+            .decide(&request([descriptor("route", "/never")]))
+            .await
+            .unwrap(),
+    );
     assert!(never.is_empty(), "{never:?}");
 }
 
@@ -149,15 +253,27 @@ domain: shop
 descriptors:
   - {key: tenant, metadata: {tier: gold, weight: 2, nested: {list: [1, true, null]}}, rate_limit: {quota: 5/h}}
 ";
-    let service = RateLimitService::builder(limiter(text, Compat::Native)).dynamic_metadata(true).build();
+    let service = RateLimitService::builder(limiter(text, Compat::Native))
+        .dynamic_metadata(true)
+        .build();
     let mut asked = tenant("acme");
     asked.hits_addend = 2;
-    let metadata = service.decide(&asked).await.unwrap().dynamic_metadata.unwrap();
+    let metadata = service
+        .decide(&asked)
+        .await
+        .unwrap()
+        .dynamic_metadata
+        .unwrap();
     let kind = |name: &str| metadata.fields[name].kind.clone().unwrap();
     assert_eq!(kind("domain"), Kind::StringValue("shop".to_owned()));
     assert_eq!(kind("hitsAddend"), Kind::NumberValue(2.0));
-    let Kind::StructValue(rule) = kind("metadata") else { panic!("{metadata:?}") };
-    assert_eq!(rule.fields["tier"].kind, Some(Kind::StringValue("gold".to_owned())));
+    let Kind::StructValue(rule) = kind("metadata") else {
+        panic!("{metadata:?}")
+    };
+    assert_eq!(
+        rule.fields["tier"].kind,
+        Some(Kind::StringValue("gold".to_owned()))
+    );
     assert_eq!(rule.fields["weight"].kind, Some(Kind::NumberValue(2.0)));
 }
 
@@ -165,9 +281,17 @@ descriptors:
 async fn a_grpc_client_gets_the_answers() {
     let server = Running::start(service()).await;
     let mut client = server.client().await;
-    let first = client.should_rate_limit(tenant("once")).await.unwrap().into_inner();
+    let first = client
+        .should_rate_limit(tenant("once"))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(first.overall_code(), Code::Ok);
-    let second = client.should_rate_limit(tenant("once")).await.unwrap().into_inner();
+    let second = client
+        .should_rate_limit(tenant("once"))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(second.overall_code(), Code::OverLimit);
     drop(client);
     server.end().await.unwrap();

@@ -20,16 +20,25 @@ descriptors:
 ";
 
 fn service() -> RateLimitService {
-    RateLimitService::builder(limiter(RULES, Compat::Envoy)).limit_headers(LimitHeaderNames::default()).build()
+    RateLimitService::builder(limiter(RULES, Compat::Envoy))
+        .limit_headers(LimitHeaderNames::default())
+        .build()
 }
 
 fn remaining(response: &RateLimitResponse) -> Vec<u32> {
-    response.statuses.iter().map(|status| status.limit_remaining).collect()
+    response
+        .statuses
+        .iter()
+        .map(|status| status.limit_remaining)
+        .collect()
 }
 
 /// Returns the whole seconds to midnight in UTC.
 fn to_midnight() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     86_400 - now % 86_400
 }
 
@@ -39,9 +48,15 @@ async fn denied_requests_are_charged_on_every_descriptor() {
     let mut large = request([descriptor("tenant", "a"), descriptor("tenant", "b")]);
     large.descriptors[0].hits_addend = Some(5);
     let denied = service.decide(&large).await.unwrap();
-    assert_eq!((denied.overall_code(), remaining(&denied)), (Code::OverLimit, vec![0, 3]));
+    assert_eq!(
+        (denied.overall_code(), remaining(&denied)),
+        (Code::OverLimit, vec![0, 3])
+    );
     // What was asked beyond the limit has used up the window.
-    assert_eq!(service.decide(&tenant("a")).await.unwrap().overall_code(), Code::OverLimit);
+    assert_eq!(
+        service.decide(&tenant("a")).await.unwrap().overall_code(),
+        Code::OverLimit
+    );
     assert_eq!(remaining(&service.decide(&tenant("b")).await.unwrap()), [2]);
 }
 
@@ -60,13 +75,30 @@ async fn a_descriptor_that_stands_again_finds_the_counter_that_its_denial_raised
             descriptor.hits_addend = Some(*hits);
         }
         let response = service.decide(&asked).await.unwrap();
-        let found: Vec<_> = response.statuses.iter().map(|status| (status.code, status.limit_remaining)).collect();
+        let found: Vec<_> = response
+            .statuses
+            .iter()
+            .map(|status| (status.code, status.limit_remaining))
+            .collect();
         assert_eq!(found, expected, "{hits:?}");
-        let counters = service.metrics().counters(service.limiter().rules().loads());
-        let over: u64 = counters.iter().filter(|(name, _)| name.ends_with("tenant.over_limit")).map(|one| one.1).sum();
-        assert_eq!(over, hits.iter().sum::<u64>().saturating_sub(4), "{counters:?}");
+        let counters = service
+            .metrics()
+            .counters(service.limiter().rules().loads());
+        let over: u64 = counters
+            .iter()
+            .filter(|(name, _)| name.ends_with("tenant.over_limit"))
+            .map(|one| one.1)
+            .sum();
+        assert_eq!(
+            over,
+            hits.iter().sum::<u64>().saturating_sub(4),
+            "{counters:?}"
+        );
         // The window is used up.
-        assert_eq!(service.decide(&tenant("a")).await.unwrap().overall_code(), Code::OverLimit);
+        assert_eq!(
+            service.decide(&tenant("a")).await.unwrap().overall_code(),
+            Code::OverLimit
+        );
     }
 }
 
@@ -79,11 +111,19 @@ async fn the_reset_is_the_whole_seconds_to_the_end_of_the_window() {
         let before = to_midnight();
         let response = service.decide(&asked).await.unwrap();
         let after = to_midnight();
-        let reset: Duration = response.statuses[0].duration_until_reset.unwrap().try_into().unwrap();
+        let reset: Duration = response.statuses[0]
+            .duration_until_reset
+            .unwrap()
+            .try_into()
+            .unwrap();
         assert_eq!(reset.subsec_nanos(), 0);
         let is_near = (after..=before).contains(&reset.as_secs()) || after > before;
         assert!(is_near, "{reset:?}, {before} to {after}");
-        let field = response.response_headers_to_add.iter().find(|field| field.key == "RateLimit-Reset").unwrap();
+        let field = response
+            .response_headers_to_add
+            .iter()
+            .find(|field| field.key == "RateLimit-Reset")
+            .unwrap();
         assert_eq!(field.value, reset.as_secs().to_string());
     }
 }
@@ -94,7 +134,10 @@ async fn shadowed_rules_pass_and_tell_that_nothing_is_left() {
     let shadow = request([descriptor("shadow", "x")]);
     service.decide(&shadow).await.unwrap();
     let response = service.decide(&shadow).await.unwrap();
-    assert_eq!((response.overall_code(), remaining(&response)), (Code::Ok, vec![0]));
+    assert_eq!(
+        (response.overall_code(), remaining(&response)),
+        (Code::Ok, vec![0])
+    );
     assert_eq!(response.statuses[0].code(), Code::Ok);
 }
 
@@ -119,7 +162,22 @@ descriptors:
 ";
     for (mode, second) in [(Compat::Envoy, Code::OverLimit), (Compat::Native, Code::Ok)] {
         let service = RateLimitService::new(limiter(text, mode));
-        assert_eq!(service.decide(&request([descriptor("a", "b_c")])).await.unwrap().overall_code(), Code::Ok);
-        assert_eq!(service.decide(&request([descriptor("a_b", "c")])).await.unwrap().overall_code(), second, "{mode}");
+        assert_eq!(
+            service
+                .decide(&request([descriptor("a", "b_c")]))
+                .await
+                .unwrap()
+                .overall_code(),
+            Code::Ok
+        );
+        assert_eq!(
+            service
+                .decide(&request([descriptor("a_b", "c")]))
+                .await
+                .unwrap()
+                .overall_code(),
+            second,
+            "{mode}"
+        );
     }
 }

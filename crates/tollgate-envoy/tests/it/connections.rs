@@ -9,7 +9,9 @@ use tokio::{
 };
 use tollgate_envoy::{
     Component, GrpcListen,
-    proto::ratelimit::{rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient},
+    proto::ratelimit::{
+        rate_limit_response::Code, rate_limit_service_client::RateLimitServiceClient,
+    },
 };
 use tollgate_tests::{
     RateLimitService,
@@ -17,7 +19,9 @@ use tollgate_tests::{
     wait,
 };
 use tonic::transport::{Channel, Endpoint};
-use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
 
 use crate::{
     program::{RULES, decide},
@@ -30,21 +34,30 @@ const IDLE: Duration = Duration::from_secs(2_000);
 /// Starts the program with 64 descriptors.
 async fn with_few_descriptors(arguments: &[&str]) -> RateLimitService {
     let service = RateLimitService::start_with_descriptors(RULES, arguments, 64);
-    let answers =
-        async || get(service.place("HTTP"), "/healthcheck").await.is_ok_and(|it| it.starts_with("HTTP/1.1 200"));
+    let answers = async || {
+        get(service.place("HTTP"), "/healthcheck")
+            .await
+            .is_ok_and(|it| it.starts_with("HTTP/1.1 200"))
+    };
     wait::until_async("a healthy service", LIMIT, answers).await;
     service
 }
 
 async fn grpc(service: &RateLimitService) -> Channel {
-    Endpoint::from_shared(format!("http://{}", service.grpc())).unwrap().connect().await.unwrap()
+    Endpoint::from_shared(format!("http://{}", service.grpc()))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
 async fn a_flood_of_one_port_leaves_the_others_answering() {
     let mut service = with_few_descriptors(&[]).await;
     let flood = idle_connections(service.grpc(), 90).await.unwrap();
-    service.process().wait_for_line("further connections wait until one ends");
+    service
+        .process()
+        .wait_for_line("further connections wait until one ends");
     for _ in 0..20 {
         let answer = timeout(LIMIT, http(service.place("HTTP"), "GET /healthcheck", "")).await;
         assert_eq!(answer.expect("HTTP answers").0, 200);
@@ -60,7 +73,9 @@ async fn a_flood_of_one_port_leaves_the_others_answering() {
 async fn the_end_of_the_descriptors_is_counted_and_logged_once() {
     let mut service = with_few_descriptors(&["--max-connections=1000"]).await;
     let flood = idle_connections(service.grpc(), 90).await.unwrap();
-    service.process().wait_for_line("connections cannot be accepted");
+    service
+        .process()
+        .wait_for_line("connections cannot be accepted");
     drop(flood);
     let answer = timeout(LIMIT, decide(&grpc(&service).await)).await;
     assert_eq!(answer.expect("gRPC answers").unwrap().0, Code::Ok);
@@ -68,7 +83,9 @@ async fn the_end_of_the_descriptors_is_counted_and_logged_once() {
     // A loop without a pause comes to a hundred thousand in a second.
     assert!((1..1_000).contains(&errors), "{errors}");
     let output = service.process().output();
-    let lines = output.matches("connections cannot be accepted port=\"gRPC\"").count();
+    let lines = output
+        .matches("connections cannot be accepted port=\"gRPC\"")
+        .count();
     assert_eq!(lines, 1, "{output}");
 }
 
@@ -76,11 +93,16 @@ async fn the_end_of_the_descriptors_is_counted_and_logged_once() {
 #[tokio::test(start_paused = true)]
 async fn idle_connections_are_closed_and_calls_that_last_have_a_grace() {
     let server = Running::start(service()).await;
-    let GrpcListen::Tcp(host, port) = &server.grpc else { panic!("it is not a Unix socket") };
+    let GrpcListen::Tcp(host, port) = &server.grpc else {
+        panic!("it is not a Unix socket")
+    };
     let address = format!("{host}:{port}").parse().unwrap();
     for mut stream in idle_connections(address, 3).await.unwrap() {
         let mut read = Vec::new();
-        timeout(IDLE, stream.read_to_end(&mut read)).await.expect("the server closes it").unwrap();
+        timeout(IDLE, stream.read_to_end(&mut read))
+            .await
+            .expect("the server closes it")
+            .unwrap();
     }
     let stream = TcpStream::connect(server.grpc.to_string()).await.unwrap();
     let (mut client, mut connection) = h2::client::handshake(stream).await.unwrap();
@@ -97,19 +119,30 @@ async fn idle_connections_are_closed_and_calls_that_last_have_a_grace() {
     }
     // A call that lasts has the grace of an old connection.
     let mut health = HealthClient::new(server.channel().await);
-    let asked = HealthCheckRequest { service: "ratelimit".to_owned() };
+    let asked = HealthCheckRequest {
+        service: "ratelimit".to_owned(),
+    };
     let mut watch = health.watch(asked).await.unwrap().into_inner();
-    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    assert_eq!(
+        watch.message().await.unwrap().unwrap().status(),
+        ServingStatus::Serving
+    );
     timeout(IDLE, watch.message()).await.unwrap_err();
     server.health.set(Component::Store, false).await;
-    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+    assert_eq!(
+        watch.message().await.unwrap().unwrap().status(),
+        ServingStatus::NotServing
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_request_over_http_is_given_up() {
     let server = Running::start(service()).await;
     for (sent, expected) in [
-        ("POST /json HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{", "HTTP/1.1 408 "),
+        (
+            "POST /json HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{",
+            "HTTP/1.1 408 ",
+        ),
         ("GET /healthcheck HTTP/1.1\r\nhost:", ""),
         ("", ""),
     ] {
@@ -118,7 +151,10 @@ async fn a_slow_request_over_http_is_given_up() {
         stream.write_all(sent.as_bytes()).await.unwrap();
         let mut read = String::new();
         let result = stream.read_to_string(&mut read).await;
-        assert!(result.is_ok() && read.starts_with(expected), "{sent:?}: {result:?} {read:?}");
+        assert!(
+            result.is_ok() && read.starts_with(expected),
+            "{sent:?}: {result:?} {read:?}"
+        );
         assert!(start.elapsed() < Duration::from_secs(120), "{sent:?}");
     }
 }
@@ -128,10 +164,17 @@ async fn silent_connections_give_way_when_a_port_is_full() {
     // One connection to the debug pages.
     let server = Running::start_with(service(), |server| server.max_connections(1)).await;
     for said in ["", "GET /stats HTTP/1.1\r\nhost:"] {
-        let mut silent = TcpStream::connect(server.page("debug pages")).await.unwrap();
+        let mut silent = TcpStream::connect(server.page("debug pages"))
+            .await
+            .unwrap();
         silent.write_all(said.as_bytes()).await.unwrap();
         let answer = timeout(LIMIT, http(server.page("debug pages"), "GET /stats", "")).await;
-        assert_eq!(answer.unwrap_or_else(|_| panic!("{said:?} keeps the place")).0, 200);
+        assert_eq!(
+            answer
+                .unwrap_or_else(|_| panic!("{said:?} keeps the place"))
+                .0,
+            200
+        );
     }
 }
 
@@ -141,8 +184,13 @@ async fn a_connection_beyond_the_bound_is_served_when_another_one_ends() {
     let server = Running::start_with(service.clone(), |server| server.max_connections(1)).await;
     let mut first = server.client().await;
     first.should_rate_limit(tenant("acme")).await.unwrap();
-    let counters = service.metrics().counters(service.limiter().rules().loads());
-    assert!(counters.contains(&("ratelimit_server.connection_limit".to_owned(), 1)), "{counters:?}");
+    let counters = service
+        .metrics()
+        .counters(service.limiter().rules().loads());
+    assert!(
+        counters.contains(&("ratelimit_server.connection_limit".to_owned(), 1)),
+        "{counters:?}"
+    );
     let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc)).unwrap();
     let mut second = RateLimitServiceClient::new(endpoint.connect_lazy());
     let second = tokio::spawn(async move { second.should_rate_limit(tenant("acme")).await });
@@ -152,6 +200,11 @@ async fn a_connection_beyond_the_bound_is_served_when_another_one_ends() {
     }
     assert!(!second.is_finished());
     drop(first);
-    let answer = timeout(LIMIT, second).await.unwrap().unwrap().unwrap().into_inner();
+    let answer = timeout(LIMIT, second)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap()
+        .into_inner();
     assert_eq!(answer.overall_code(), Code::Ok);
 }

@@ -11,9 +11,18 @@ async fn the_rules_in_force_are_printed() {
     let (status, text) = http(server.page("debug pages"), "GET /rlconfig", "").await;
     assert_eq!(status, 200);
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines[0], "shop.tenant: unit=DAY requests_per_unit=10, shadow_mode: false, quota_mode: false");
-    assert!(text.contains("shop.tenant_free: unit=UNKNOWN requests_per_unit=0, unlimited: true,"), "{text}");
-    assert!(text.contains("shop.route_/never: unit=MINUTE requests_per_unit=0,"), "{text}");
+    assert_eq!(
+        lines[0],
+        "shop.tenant: unit=DAY requests_per_unit=10, shadow_mode: false, quota_mode: false"
+    );
+    assert!(
+        text.contains("shop.tenant_free: unit=UNKNOWN requests_per_unit=0, unlimited: true,"),
+        "{text}"
+    );
+    assert!(
+        text.contains("shop.route_/never: unit=MINUTE requests_per_unit=0,"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -28,7 +37,10 @@ async fn mistakes_of_a_reload_are_printed_below_the_rules() {
     assert!(rules.reload().is_err());
     let (_, text) = http(server.page("debug pages"), "GET /rlconfig", "").await;
     assert!(text.contains("shop.tenant: unit=DAY"), "{text}");
-    assert!(text.contains("# refused") && text.contains("must not be empty"), "{text}");
+    assert!(
+        text.contains("# refused") && text.contains("must not be empty"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -45,7 +57,11 @@ async fn names_of_rules_cannot_forge_lines() {
         lines[0],
         "shop.a_shop.b_ unit=DAY_[2J: unit=HOUR requests_per_unit=1, shadow_mode: false, quota_mode: false"
     );
-    assert!(lines.len() == 2 && lines[1].len() < 400, "{} lines", lines.len());
+    assert!(
+        lines.len() == 2 && lines[1].len() < 400,
+        "{} lines",
+        lines.len()
+    );
 }
 
 #[tokio::test]
@@ -54,8 +70,14 @@ async fn the_counters_are_printed() {
     let server = Running::start(service.clone()).await;
     service.decide(&tenant("acme")).await.unwrap();
     let (_, text) = http(server.page("debug pages"), "GET /stats", "").await;
-    assert!(text.contains("ratelimit.service.rate_limit.shop.tenant.total_hits: 1\n"), "{text}");
-    assert!(text.contains("ratelimit.service.config_load_success: 1\n"), "{text}");
+    assert!(
+        text.contains("ratelimit.service.rate_limit.shop.tenant.total_hits: 1\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("ratelimit.service.config_load_success: 1\n"),
+        "{text}"
+    );
     let (_, text) = http(server.page("debug pages"), "GET /", "").await;
     assert!(text.contains("/rlconfig") && text.contains("/stats"));
 }

@@ -10,7 +10,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_tollgate-envoy");
 const IMAGE: &str = "tollgate-envoy";
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
 }
 
 fn read(name: &str) -> String {
@@ -20,12 +22,18 @@ fn read(name: &str) -> String {
 /// Returns the documents of a file in YAML.
 fn documents(name: &str) -> Vec<Value> {
     let text = read(name);
-    let parse = |text| serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let parse =
+        |text| serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     text.split("\n---\n").map(parse).collect()
 }
 
 fn texts(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| item.as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The settings of the program, as its help lists them.
@@ -33,41 +41,69 @@ struct Settings(String);
 
 impl Settings {
     fn read() -> Self {
-        let output = Command::new(PROGRAM).arg("--help").env_clear().output().unwrap();
+        let output = Command::new(PROGRAM)
+            .arg("--help")
+            .env_clear()
+            .output()
+            .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         Self(text.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
     /// Returns the default of a flag.
     fn default_of(&self, flag: &str) -> &str {
-        let rest = self.0.split_once(&format!(" {flag} ")).unwrap_or_else(|| panic!("{flag} is unknown")).1;
-        rest.split_once("[default: ").unwrap().1.split_once(']').unwrap().0
+        let rest = self
+            .0
+            .split_once(&format!(" {flag} "))
+            .unwrap_or_else(|| panic!("{flag} is unknown"))
+            .1;
+        rest.split_once("[default: ")
+            .unwrap()
+            .1
+            .split_once(']')
+            .unwrap()
+            .0
     }
 
     fn port(&self, flag: &str) -> u64 {
-        self.default_of(flag).rsplit(':').next().unwrap().parse().unwrap()
+        self.default_of(flag)
+            .rsplit(':')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 
     fn seconds(&self, flag: &str) -> u64 {
-        self.default_of(flag).strip_suffix('s').unwrap().parse().unwrap()
+        self.default_of(flag)
+            .strip_suffix('s')
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 
     fn ports(&self) -> BTreeSet<u64> {
-        ["--port", "--grpc-port", "--debug-port", "--prometheus-addr"].map(|flag| self.port(flag)).into()
+        ["--port", "--grpc-port", "--debug-port", "--prometheus-addr"]
+            .map(|flag| self.port(flag))
+            .into()
     }
 
     fn assert_flags(&self, arguments: &[String]) {
         for flag in arguments.iter().filter(|word| word.starts_with("--")) {
             let name = flag.split('=').next().unwrap();
-            assert!(self.0.contains(&format!(" {name} ")), "{flag} is no flag of the program");
+            assert!(
+                self.0.contains(&format!(" {name} ")),
+                "{flag} is no flag of the program"
+            );
         }
     }
 
     fn assert_variables<'v>(&self, names: impl Iterator<Item = &'v str>) {
         for name in names {
             // The values of secrets are hidden, and with them the sign before.
-            let is_known =
-                [format!("[env: {name}="), format!("[env: {name}]")].iter().any(|text| self.0.contains(text));
+            let is_known = [format!("[env: {name}="), format!("[env: {name}]")]
+                .iter()
+                .any(|text| self.0.contains(text));
             assert!(is_known, "{name} is no variable of the program");
         }
     }
@@ -76,17 +112,32 @@ impl Settings {
 /// Starts the program with these variables, on free ports. It starts without Redis, whose name means nothing here.
 fn start(variables: &[(String, String)]) {
     let mut command = Command::new(PROGRAM);
-    command.env_clear().envs(variables.iter().cloned()).arg("--rules").arg(path("examples/envoy/rules.yaml"));
-    command.args(["--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-port=0"]);
+    command
+        .env_clear()
+        .envs(variables.iter().cloned())
+        .arg("--rules")
+        .arg(path("examples/envoy/rules.yaml"));
+    command.args([
+        "--host=127.0.0.1",
+        "--port=0",
+        "--grpc-host=127.0.0.1",
+        "--grpc-port=0",
+        "--debug-port=0",
+    ]);
     command.arg("--prometheus-addr=127.0.0.1:0");
     let process = Process::start(command, "gRPC: ");
     let output = process.output();
-    assert!(output.contains("store: ") && !output.contains("no effect"), "{output}");
+    assert!(
+        output.contains("store: ") && !output.contains("no effect"),
+        "{output}"
+    );
 }
 
 /// Returns whether a URL names one of these servers and this port.
 fn leads_to(url: &str, servers: &[&str], port: u64) -> bool {
-    servers.iter().any(|server| url == format!("redis://{server}:{port}"))
+    servers
+        .iter()
+        .any(|server| url == format!("redis://{server}:{port}"))
 }
 
 #[test]
@@ -97,19 +148,45 @@ fn the_image_has_the_program_and_its_ports() {
         let found = file.lines().filter_map(|line| line.strip_prefix(word));
         found.map(|rest| rest.trim().to_owned()).collect()
     };
-    let exposed: BTreeSet<u64> = lines("EXPOSE ")[0].split(' ').map(|port| port.parse().unwrap()).collect();
+    let exposed: BTreeSet<u64> = lines("EXPOSE ")[0]
+        .split(' ')
+        .map(|port| port.parse().unwrap())
+        .collect();
     assert_eq!(exposed, settings.ports());
     let entrypoint: Vec<String> = serde_json::from_str(&lines("ENTRYPOINT ")[0]).unwrap();
-    let name = PathBuf::from(PROGRAM).file_name().unwrap().to_str().unwrap().to_owned();
+    let name = PathBuf::from(PROGRAM)
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(entrypoint, [format!("/bin/{name}")]);
-    assert!(file.contains(&format!("--package {} --bin {name}", env!("CARGO_PKG_NAME"))));
-    assert!(file.contains(&format!("/image/bin/{name}")) && file.contains(&format!("target/release/{name}")));
-    let rules =
-        format!("/image{}/{}", settings.default_of("--runtime-root"), settings.default_of("--runtime-appdirectory"));
+    assert!(file.contains(&format!(
+        "--package {} --bin {name}",
+        env!("CARGO_PKG_NAME")
+    )));
+    assert!(
+        file.contains(&format!("/image/bin/{name}"))
+            && file.contains(&format!("target/release/{name}"))
+    );
+    let rules = format!(
+        "/image{}/{}",
+        settings.default_of("--runtime-root"),
+        settings.default_of("--runtime-appdirectory")
+    );
     assert!(file.contains(&rules), "{rules}");
-    let [build, last] = &*lines("FROM ") else { panic!("two stages") };
+    let [build, last] = &*lines("FROM ") else {
+        panic!("two stages")
+    };
     assert_eq!(last, "scratch");
-    let minor = |version: &str| version.split(['.', '-']).nth(1).unwrap().parse::<u64>().unwrap();
+    let minor = |version: &str| {
+        version
+            .split(['.', '-'])
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
     assert!(minor(build.strip_prefix("rust:").unwrap()) >= minor(env!("CARGO_PKG_RUST_VERSION")));
     assert_ne!(lines("USER ")[0].split(':').next(), Some("0"));
 }
@@ -121,21 +198,42 @@ fn the_compose_file_fits_the_program_and_envoys_configuration() {
     let envoy = documents("examples/envoy/envoy.yaml").remove(0);
     let services = compose["services"].as_object().unwrap();
     let names: Vec<&str> = services.keys().map(String::as_str).collect();
-    let ours: Vec<_> = services.iter().filter(|(_, service)| service["image"] == IMAGE).collect();
+    let ours: Vec<_> = services
+        .iter()
+        .filter(|(_, service)| service["image"] == IMAGE)
+        .collect();
     assert_eq!(ours.len(), 2, "{names:?}");
     for (name, service) in &ours {
         let command = texts(&service["command"]);
         settings.assert_flags(&command);
         let variables = service["environment"].as_object().unwrap();
         settings.assert_variables(variables.keys().map(String::as_str));
-        assert!(leads_to(variables["TOLLGATE_STORE"].as_str().unwrap(), &names, 6379), "{name}");
+        assert!(
+            leads_to(variables["TOLLGATE_STORE"].as_str().unwrap(), &names, 6379),
+            "{name}"
+        );
         let mounts = texts(&service["volumes"]);
-        assert!(mounts.iter().any(|mount| mount.contains(&format!(":{}", command[1]))), "{mounts:?} and {command:?}");
+        assert!(
+            mounts
+                .iter()
+                .any(|mount| mount.contains(&format!(":{}", command[1]))),
+            "{mounts:?} and {command:?}"
+        );
         for mount in mounts {
-            assert!(path("examples/envoy").join(mount.split(':').next().unwrap()).exists(), "{mount}");
+            assert!(
+                path("examples/envoy")
+                    .join(mount.split(':').next().unwrap())
+                    .exists(),
+                "{mount}"
+            );
         }
         for port in texts(&service["ports"]) {
-            assert!(settings.ports().contains(&port.rsplit(':').next().unwrap().parse().unwrap()), "{port}");
+            assert!(
+                settings
+                    .ports()
+                    .contains(&port.rsplit(':').next().unwrap().parse().unwrap()),
+                "{port}"
+            );
         }
         let dockerfile = service["build"]["dockerfile"].as_str().unwrap();
         let context = path("examples/envoy").join(service["build"]["context"].as_str().unwrap());
@@ -143,25 +241,60 @@ fn the_compose_file_fits_the_program_and_envoys_configuration() {
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let variables = ours[0].1["environment"].as_object().unwrap();
-    let variables: Vec<_> = variables.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+    let variables: Vec<_> = variables
+        .iter()
+        .map(|(name, value)| (name.clone(), text(value)))
+        .collect();
     start(&variables);
 
     let clusters = envoy["static_resources"]["clusters"].as_array().unwrap();
-    let cluster = clusters.iter().find(|cluster| cluster["name"] == "ratelimit").unwrap();
-    let endpoints = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"].as_array().unwrap();
-    let addresses: Vec<_> = endpoints.iter().map(|one| &one["endpoint"]["address"]["socket_address"]).collect();
-    let asked: Vec<_> = addresses.iter().map(|address| address["address"].as_str().unwrap()).collect();
-    assert_eq!(asked, ours.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
-    assert!(addresses.iter().all(|address| address["port_value"] == settings.port("--grpc-port")));
+    let cluster = clusters
+        .iter()
+        .find(|cluster| cluster["name"] == "ratelimit")
+        .unwrap();
+    let endpoints = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        .as_array()
+        .unwrap();
+    let addresses: Vec<_> = endpoints
+        .iter()
+        .map(|one| &one["endpoint"]["address"]["socket_address"])
+        .collect();
+    let asked: Vec<_> = addresses
+        .iter()
+        .map(|address| address["address"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        asked,
+        ours.iter()
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>()
+    );
+    assert!(
+        addresses
+            .iter()
+            .all(|address| address["port_value"] == settings.port("--grpc-port"))
+    );
     // A replica that ends is unhealthy for Envoy before it closes its port.
     let check = &cluster["health_checks"][0];
-    let seconds = |name: &str| check[name].as_str().unwrap().strip_suffix('s').unwrap().parse::<u64>().unwrap();
+    let seconds = |name: &str| {
+        check[name]
+            .as_str()
+            .unwrap()
+            .strip_suffix('s')
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
     assert_eq!(check["unhealthy_threshold"], 1);
     for interval in ["interval", "no_traffic_interval"] {
         assert!(seconds(interval) + seconds("timeout") < settings.seconds("--drain-delay"));
     }
-    let listener = &envoy["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"];
-    assert_eq!(texts(&services["envoy"]["ports"]), [format!("{listener}:{listener}")]);
+    let listener =
+        &envoy["static_resources"]["listeners"][0]["address"]["socket_address"]["port_value"];
+    assert_eq!(
+        texts(&services["envoy"]["ports"]),
+        [format!("{listener}:{listener}")]
+    );
 }
 
 #[test]
@@ -169,16 +302,20 @@ fn the_manifests_fit_the_program() {
     let settings = Settings::read();
     let all = documents("examples/envoy/kubernetes.yaml");
     let of_kind = |kind: &'static str| all.iter().filter(move |one| one["kind"] == kind);
-    let services: Vec<&str> = of_kind("Service").map(|one| one["metadata"]["name"].as_str().unwrap()).collect();
+    let services: Vec<&str> = of_kind("Service")
+        .map(|one| one["metadata"]["name"].as_str().unwrap())
+        .collect();
 
     let rules = of_kind("ConfigMap").next().unwrap();
     for (name, text) in rules["data"].as_object().unwrap() {
-        let set =
-            RuleSet::parse(text.as_str().unwrap(), Format::Yaml).unwrap_or_else(|errors| panic!("{name}: {errors}"));
+        let set = RuleSet::parse(text.as_str().unwrap(), Format::Yaml)
+            .unwrap_or_else(|errors| panic!("{name}: {errors}"));
         assert!(set.rules().count() > 0, "{name}");
     }
 
-    let deployment = of_kind("Deployment").find(|one| one["metadata"]["name"] == "ratelimit").unwrap();
+    let deployment = of_kind("Deployment")
+        .find(|one| one["metadata"]["name"] == "ratelimit")
+        .unwrap();
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     assert_eq!(container["image"], IMAGE);
@@ -186,37 +323,71 @@ fn the_manifests_fit_the_program() {
     for deployment in of_kind("Deployment") {
         let (spec, name) = (&deployment["spec"], &deployment["metadata"]["name"]);
         let resources = &spec["template"]["spec"]["containers"][0]["resources"];
-        assert!(resources["requests"]["memory"].is_string() && resources["limits"]["memory"].is_string(), "{name}");
+        assert!(
+            resources["requests"]["memory"].is_string()
+                && resources["limits"]["memory"].is_string(),
+            "{name}"
+        );
         // Two servers at a time would count apart.
-        assert!(spec["replicas"] == 2 || spec["strategy"]["type"] == "Recreate", "{name}");
+        assert!(
+            spec["replicas"] == 2 || spec["strategy"]["type"] == "Recreate",
+            "{name}"
+        );
     }
     let arguments = texts(&container["args"]);
     settings.assert_flags(&arguments);
     assert_eq!(container["volumeMounts"][0]["mountPath"], *arguments[1]);
-    assert_eq!(pod["volumes"][0]["configMap"]["name"], rules["metadata"]["name"]);
+    assert_eq!(
+        pod["volumes"][0]["configMap"]["name"],
+        rules["metadata"]["name"]
+    );
     let variables = container["env"].as_array().unwrap().iter();
     let variables: Vec<_> = variables
-        .map(|one| (one["name"].as_str().unwrap().to_owned(), one["value"].as_str().unwrap().to_owned()))
+        .map(|one| {
+            (
+                one["name"].as_str().unwrap().to_owned(),
+                one["value"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect();
     settings.assert_variables(variables.iter().map(|(name, _)| name.as_str()));
-    let store = variables.iter().find(|(name, _)| name == "TOLLGATE_STORE").unwrap();
+    let store = variables
+        .iter()
+        .find(|(name, _)| name == "TOLLGATE_STORE")
+        .unwrap();
     assert!(leads_to(&store.1, &services, 6379), "{store:?}");
     start(&variables);
 
     let ports = container["ports"].as_array().unwrap();
-    let named =
-        |name: &Value| ports.iter().find(|port| port["name"] == *name).unwrap()["containerPort"].as_u64().unwrap();
-    assert!(ports.iter().all(|port| settings.ports().contains(&port["containerPort"].as_u64().unwrap())));
+    let named = |name: &Value| {
+        ports.iter().find(|port| port["name"] == *name).unwrap()["containerPort"]
+            .as_u64()
+            .unwrap()
+    };
+    assert!(ports.iter().all(|port| {
+        settings
+            .ports()
+            .contains(&port["containerPort"].as_u64().unwrap())
+    }));
     let ready = &container["readinessProbe"]["httpGet"];
-    assert_eq!((ready["path"].as_str(), named(&ready["port"])), (Some("/healthcheck"), settings.port("--port")));
-    assert_eq!(named(&container["livenessProbe"]["tcpSocket"]["port"]), settings.port("--grpc-port"));
-    let service = of_kind("Service").find(|one| one["metadata"]["name"] == "ratelimit").unwrap();
+    assert_eq!(
+        (ready["path"].as_str(), named(&ready["port"])),
+        (Some("/healthcheck"), settings.port("--port"))
+    );
+    assert_eq!(
+        named(&container["livenessProbe"]["tcpSocket"]["port"]),
+        settings.port("--grpc-port")
+    );
+    let service = of_kind("Service")
+        .find(|one| one["metadata"]["name"] == "ratelimit")
+        .unwrap();
     for port in service["spec"]["ports"].as_array().unwrap() {
         assert_eq!(named(&port["targetPort"]), port["port"].as_u64().unwrap());
     }
     let ending = settings.seconds("--drain-delay") + settings.seconds("--drain-timeout") + 5;
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() >= ending);
     let ready = &container["readinessProbe"];
-    let failing = ready["periodSeconds"].as_u64().unwrap() * ready["failureThreshold"].as_u64().unwrap();
+    let failing =
+        ready["periodSeconds"].as_u64().unwrap() * ready["failureThreshold"].as_u64().unwrap();
     assert!(failing < settings.seconds("--drain-delay"));
 }

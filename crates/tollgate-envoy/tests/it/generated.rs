@@ -18,12 +18,18 @@ fn the_generated_code_is_up_to_date() {
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path();
     // A client is made of any channel. `connect` would need that of tonic, which the library alone does without.
-    let configuration = tonic_prost_build::configure().out_dir(out).include_file("mod.rs").build_transport(false);
+    let configuration = tonic_prost_build::configure()
+        .out_dir(out)
+        .include_file("mod.rs")
+        .build_transport(false);
     configuration.compile_fds(set.clone()).unwrap();
     fs::write(out.join("descriptors.bin"), set.encode_to_vec()).unwrap();
 
     let names = |directory: &Path| {
-        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         names
     };
@@ -34,7 +40,8 @@ fn the_generated_code_is_up_to_date() {
     }
     assert_eq!(names(out), names(&committed));
     for name in names(out) {
-        let is_same = fs::read(out.join(&name)).unwrap() == fs::read(committed.join(&name)).unwrap();
+        let is_same =
+            fs::read(out.join(&name)).unwrap() == fs::read(committed.join(&name)).unwrap();
         assert!(
             is_same,
             "{name:?} differs from the code generated from the .proto files: run this test with UPDATE_GENERATED=1 and \

@@ -9,7 +9,8 @@ use tollgate_envoy::Component;
 
 use crate::support::{Running, http, service};
 
-const ONCE: &str = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "tenant", "value": "once"}]}]}"#;
+const ONCE: &str =
+    r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "tenant", "value": "once"}]}]}"#;
 
 #[tokio::test]
 async fn json_is_decided_as_grpc_is() {
@@ -29,10 +30,19 @@ async fn json_is_decided_as_grpc_is() {
 async fn a_request_that_cannot_be_decided_is_refused() {
     let server = Running::start(service()).await;
     let address = server.page("HTTP");
-    for body in ["", "{", r#"{"domain": "shop"}"#, r#"{"domain": "", "descriptors": [{}]}"#, r#"{"dom": "shop"}"#] {
+    for body in [
+        "",
+        "{",
+        r#"{"domain": "shop"}"#,
+        r#"{"domain": "", "descriptors": [{}]}"#,
+        r#"{"dom": "shop"}"#,
+    ] {
         assert_eq!(http(address, "POST /json", body).await.0, 400, "{body}");
     }
-    assert_eq!(http(address, "POST /json", &" ".repeat(2 << 20)).await.0, 413);
+    assert_eq!(
+        http(address, "POST /json", &" ".repeat(2 << 20)).await.0,
+        413
+    );
     assert_eq!(http(address, "GET /nothing", "").await.0, 404);
 }
 
@@ -45,7 +55,9 @@ async fn upload(address: std::net::SocketAddr, mut rest: Bytes) -> Result<u16, h
     let (response, mut sent) = client.ready().await?.send_request(request, false)?;
     while !rest.is_empty() {
         sent.reserve_capacity(rest.len());
-        let room = poll_fn(|cx| sent.poll_capacity(cx)).await.expect("the stream is open")?;
+        let room = poll_fn(|cx| sent.poll_capacity(cx))
+            .await
+            .expect("the stream is open")?;
         let part = rest.split_to(room.min(rest.len()));
         sent.send_data(part, rest.is_empty())?;
     }
@@ -57,7 +69,11 @@ async fn a_body_that_is_too_large_gets_its_413_over_http_2() {
     let server = Running::start(service()).await;
     for mebibytes in [2, 10] {
         let body = Bytes::from(vec![b' '; mebibytes << 20]);
-        assert_eq!(upload(server.page("HTTP"), body).await.unwrap(), 413, "{mebibytes} MiB");
+        assert_eq!(
+            upload(server.page("HTTP"), body).await.unwrap(),
+            413,
+            "{mebibytes} MiB"
+        );
     }
 }
 
@@ -65,10 +81,17 @@ async fn a_body_that_is_too_large_gets_its_413_over_http_2() {
 async fn the_healthcheck_tells_the_health() {
     let server = Running::start(service()).await;
     let address = server.page("HTTP");
-    assert_eq!(http(address, "GET /healthcheck", "").await, (200, "OK".to_owned()));
+    assert_eq!(
+        http(address, "GET /healthcheck", "").await,
+        (200, "OK".to_owned())
+    );
     for component in [Component::Store, Component::Rules, Component::Running] {
         server.health.set(component, false).await;
-        assert_eq!(http(address, "GET /healthcheck", "").await.0, 500, "{component:?}");
+        assert_eq!(
+            http(address, "GET /healthcheck", "").await.0,
+            500,
+            "{component:?}"
+        );
         server.health.set(component, true).await;
     }
     assert_eq!(http(address, "GET /healthcheck", "").await.0, 200);

@@ -26,8 +26,14 @@ descriptors:
 const COUNTED: [(&str, u64); 11] = [
     ("ratelimit.service.call.should_rate_limit.service_error", 1),
     ("ratelimit.service.config_load_success", 1),
-    ("ratelimit.service.rate_limit.shop.route_/a.ip_192_0_2_1.total_hits", 1),
-    ("ratelimit.service.rate_limit.shop.route_/a.ip_192_0_2_1.within_limit", 1),
+    (
+        "ratelimit.service.rate_limit.shop.route_/a.ip_192_0_2_1.total_hits",
+        1,
+    ),
+    (
+        "ratelimit.service.rate_limit.shop.route_/a.ip_192_0_2_1.within_limit",
+        1,
+    ),
     ("ratelimit.service.rate_limit.shop.shadow_x.over_limit", 1),
     ("ratelimit.service.rate_limit.shop.shadow_x.shadow_mode", 1),
     ("ratelimit.service.rate_limit.shop.tenant.near_limit", 2),
@@ -49,7 +55,10 @@ async fn traffic(service: &RateLimitService) {
         client.should_rate_limit(tenant("acme")).await.unwrap();
     }
     for _ in 0..2 {
-        client.should_rate_limit(request([descriptor("shadow", "x")])).await.unwrap();
+        client
+            .should_rate_limit(request([descriptor("shadow", "x")]))
+            .await
+            .unwrap();
     }
     let mut deep = descriptor("route", "/a");
     deep.entries.extend(descriptor("ip", "192.0.2.1").entries);
@@ -67,7 +76,11 @@ fn add(totals: &mut BTreeMap<String, f64>, text: &str) {
         let value: f64 = parts[0].parse().unwrap();
         let added = match parts[1] {
             "c" => value,
-            "ms" => 1.0 / parts.get(2).map_or(1.0, |rate| rate.strip_prefix('@').unwrap().parse::<f64>().unwrap()),
+            "ms" => {
+                1.0 / parts.get(2).map_or(1.0, |rate| {
+                    rate.strip_prefix('@').unwrap().parse::<f64>().unwrap()
+                })
+            }
             other => panic!("{other}: {line}"),
         };
         *totals.entry(name.to_owned()).or_default() += added;
@@ -75,27 +88,46 @@ fn add(totals: &mut BTreeMap<String, f64>, text: &str) {
 }
 
 fn is_whole(totals: &BTreeMap<String, f64>) -> bool {
-    let time = totals.get("ratelimit_server.ShouldRateLimit.response_time").copied().unwrap_or_default();
-    COUNTED.iter().all(|(name, value)| totals.get(*name) == Some(&(*value as f64))) && (time - 17.0).abs() < 0.01
+    let time = totals
+        .get("ratelimit_server.ShouldRateLimit.response_time")
+        .copied()
+        .unwrap_or_default();
+    COUNTED
+        .iter()
+        .all(|(name, value)| totals.get(*name) == Some(&(*value as f64)))
+        && (time - 17.0).abs() < 0.01
 }
 
 #[tokio::test]
 async fn statsd_gets_each_unit_once_in_datagrams() {
     let listener = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let service = service();
-    let statsd = Statsd::new("127.0.0.1", listener.local_addr().unwrap().port(), StatsdProtocol::Udp);
+    let statsd = Statsd::new(
+        "127.0.0.1",
+        listener.local_addr().unwrap().port(),
+        StatsdProtocol::Udp,
+    );
     let statsd = statsd.interval(Duration::from_millis(5));
-    let sending =
-        tokio::spawn(statsd.run(service.metrics().clone(), service.limiter().rules().clone(), std::future::pending()));
+    let sending = tokio::spawn(statsd.run(
+        service.metrics().clone(),
+        service.limiter().rules().clone(),
+        std::future::pending(),
+    ));
     traffic(&service).await;
     let mut totals = BTreeMap::new();
     let mut buffer = [0; 65_536];
     while !is_whole(&totals) {
-        let received = timeout(LIMIT, listener.recv(&mut buffer)).await.unwrap_or_else(|_| panic!("{totals:#?}"));
+        let received = timeout(LIMIT, listener.recv(&mut buffer))
+            .await
+            .unwrap_or_else(|_| panic!("{totals:#?}"));
         let length = received.unwrap();
         assert!(length <= 1_432);
         add(&mut totals, std::str::from_utf8(&buffer[..length]).unwrap());
-        let is_exceeded = |(name, value): &(&str, u64)| totals.get(*name).is_some_and(|total| *total > *value as f64);
+        let is_exceeded = |(name, value): &(&str, u64)| {
+            totals
+                .get(*name)
+                .is_some_and(|total| *total > *value as f64)
+        };
         assert!(!COUNTED.iter().any(is_exceeded), "{totals:#?}");
     }
     sending.abort();
@@ -110,22 +142,37 @@ async fn read_until(
 ) {
     while totals.get(name) != Some(&expected) {
         let mut line = String::new();
-        let read = timeout(LIMIT, connection.read_line(&mut line)).await.unwrap_or_else(|_| panic!("{totals:#?}"));
+        let read = timeout(LIMIT, connection.read_line(&mut line))
+            .await
+            .unwrap_or_else(|_| panic!("{totals:#?}"));
         assert!(read.unwrap() > 0, "the connection has ended: {totals:#?}");
         add(totals, &line);
-        assert!(totals.get(name).is_none_or(|total| *total <= expected), "{totals:#?}");
+        assert!(
+            totals.get(name).is_none_or(|total| *total <= expected),
+            "{totals:#?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn statsd_gets_tags_over_one_tcp_connection_after_it_was_away() {
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let service = service();
     let statsd = Statsd::new("127.0.0.1", address.port(), StatsdProtocol::Tcp)
         .interval(Duration::from_millis(5))
-        .tags(vec![("zone".to_owned(), "a".to_owned()), ("empty".to_owned(), String::new())]);
-    let sending =
-        tokio::spawn(statsd.run(service.metrics().clone(), service.limiter().rules().clone(), std::future::pending()));
+        .tags(vec![
+            ("zone".to_owned(), "a".to_owned()),
+            ("empty".to_owned(), String::new()),
+        ]);
+    let sending = tokio::spawn(statsd.run(
+        service.metrics().clone(),
+        service.limiter().rules().clone(),
+        std::future::pending(),
+    ));
     traffic(&service).await;
     let listener = TcpListener::bind(address).await.unwrap();
     let mut totals = BTreeMap::new();
@@ -159,47 +206,131 @@ fn samples(text: &str) -> Vec<Sample> {
             continue;
         }
         let (head, value) = line.rsplit_once(' ').unwrap();
-        let (name, labels) =
-            head.split_once('{').map_or((head, ""), |(name, rest)| (name, rest.strip_suffix('}').unwrap()));
-        let family = families.last().unwrap();
-        let suffix = name.strip_prefix(family).unwrap_or_else(|| panic!("{name} is not of {family}"));
-        assert!(["", "_bucket", "_sum", "_count"].contains(&suffix), "{line}");
-        assert!(name.chars().all(|sign| sign.is_ascii_alphanumeric() || "_:".contains(sign)), "{line}");
-        let labels = labels.split(',').filter(|label| !label.is_empty()).map(|label| {
-            let (name, value) = label.split_once('=').unwrap();
-            (name.to_owned(), value.strip_prefix('"').unwrap().strip_suffix('"').unwrap().to_owned())
+        let (name, labels) = head.split_once('{').map_or((head, ""), |(name, rest)| {
+            (name, rest.strip_suffix('}').unwrap())
         });
+        let family = families.last().unwrap();
+        let suffix = name
+            .strip_prefix(family)
+            .unwrap_or_else(|| panic!("{name} is not of {family}"));
+        assert!(
+            ["", "_bucket", "_sum", "_count"].contains(&suffix),
+            "{line}"
+        );
+        assert!(
+            name.chars()
+                .all(|sign| sign.is_ascii_alphanumeric() || "_:".contains(sign)),
+            "{line}"
+        );
+        let labels = labels
+            .split(',')
+            .filter(|label| !label.is_empty())
+            .map(|label| {
+                let (name, value) = label.split_once('=').unwrap();
+                (
+                    name.to_owned(),
+                    value
+                        .strip_prefix('"')
+                        .unwrap()
+                        .strip_suffix('"')
+                        .unwrap()
+                        .to_owned(),
+                )
+            });
         samples.push((name.to_owned(), labels.collect(), value.parse().unwrap()));
     }
     samples
 }
 
 fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-    let labels: Vec<_> = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    samples.iter().find(|sample| sample.0 == name && sample.1 == labels).map(|sample| sample.2)
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    samples
+        .iter()
+        .find(|sample| sample.0 == name && sample.1 == labels)
+        .map(|sample| sample.2)
 }
 
 #[tokio::test]
 async fn prometheus_has_the_names_of_the_default_mapper() {
     let service = service();
     traffic(&service).await;
-    let samples = samples(&prometheus_text(service.metrics(), service.limiter().rules().loads()));
+    let samples = samples(&prometheus_text(
+        service.metrics(),
+        service.limiter().rules().loads(),
+    ));
     let tenant = [("domain", "shop"), ("key1", "tenant")];
-    for (name, expected) in [("total_hits", 13.0), ("over_limit", 3.0), ("near_limit", 2.0), ("within_limit", 10.0)] {
-        assert_eq!(value(&samples, &format!("ratelimit_service_rate_limit_{name}"), &tenant), Some(expected), "{name}");
+    for (name, expected) in [
+        ("total_hits", 13.0),
+        ("over_limit", 3.0),
+        ("near_limit", 2.0),
+        ("within_limit", 10.0),
+    ] {
+        assert_eq!(
+            value(
+                &samples,
+                &format!("ratelimit_service_rate_limit_{name}"),
+                &tenant
+            ),
+            Some(expected),
+            "{name}"
+        );
     }
     let shadow = [("domain", "shop"), ("key1", "shadow_x")];
-    assert_eq!(value(&samples, "ratelimit_service_rate_limit_shadow_mode", &shadow), Some(1.0));
-    let deep = [("domain", "shop"), ("key1", "route_/a"), ("key2", "ip_192_0_2_1")];
-    assert_eq!(value(&samples, "ratelimit_service_rate_limit_total_hits", &deep), Some(1.0));
+    assert_eq!(
+        value(
+            &samples,
+            "ratelimit_service_rate_limit_shadow_mode",
+            &shadow
+        ),
+        Some(1.0)
+    );
+    let deep = [
+        ("domain", "shop"),
+        ("key1", "route_/a"),
+        ("key2", "ip_192_0_2_1"),
+    ];
+    assert_eq!(
+        value(&samples, "ratelimit_service_rate_limit_total_hits", &deep),
+        Some(1.0)
+    );
     let error = [("err_type", "service_error")];
-    assert_eq!(value(&samples, "ratelimit_service_should_rate_limit_error", &error), Some(1.0));
-    assert_eq!(value(&samples, "ratelimit_service_config_load_success", &[]), Some(1.0));
+    assert_eq!(
+        value(
+            &samples,
+            "ratelimit_service_should_rate_limit_error",
+            &error
+        ),
+        Some(1.0)
+    );
+    assert_eq!(
+        value(&samples, "ratelimit_service_config_load_success", &[]),
+        Some(1.0)
+    );
     let method = [("grpc_method", "ShouldRateLimit")];
-    assert_eq!(value(&samples, "ratelimit_service_total_requests", &method), Some(17.0));
-    assert_eq!(value(&samples, "ratelimit_service_response_time_seconds_count", &method), Some(17.0));
+    assert_eq!(
+        value(&samples, "ratelimit_service_total_requests", &method),
+        Some(17.0)
+    );
+    assert_eq!(
+        value(
+            &samples,
+            "ratelimit_service_response_time_seconds_count",
+            &method
+        ),
+        Some(17.0)
+    );
     let bound = [("grpc_method", "ShouldRateLimit"), ("le", "+Inf")];
-    assert_eq!(value(&samples, "ratelimit_service_response_time_seconds_bucket", &bound), Some(17.0));
+    assert_eq!(
+        value(
+            &samples,
+            "ratelimit_service_response_time_seconds_bucket",
+            &bound
+        ),
+        Some(17.0)
+    );
 }
 
 #[tokio::test]
@@ -216,16 +347,35 @@ async fn names_are_bounded_whatever_clients_send() {
         unknown.domain = long;
         service.decide(&unknown).await.unwrap();
     }
-    let counters = service.metrics().counters(service.limiter().rules().loads());
-    let of = |end: &str| -> Vec<_> { counters.iter().filter(|(name, _)| name.ends_with(end)).collect() };
-    assert_eq!(of("domain_not_found"), [&("ratelimit.service.rate_limit.unknown.domain_not_found".to_owned(), 3)]);
+    let counters = service
+        .metrics()
+        .counters(service.limiter().rules().loads());
+    let of = |end: &str| -> Vec<_> {
+        counters
+            .iter()
+            .filter(|(name, _)| name.ends_with(end))
+            .collect()
+    };
+    assert_eq!(
+        of("domain_not_found"),
+        [&(
+            "ratelimit.service.rate_limit.unknown.domain_not_found".to_owned(),
+            3
+        )]
+    );
     let hits = of("total_hits");
     assert_eq!(hits.len(), 4, "{hits:?}");
     let escaped = "ratelimit.service.rate_limit.shop.route_x_admin.logins_1_c__.ip_y_.total_hits";
     assert!(hits.contains(&&(escaped.to_owned(), 3)), "{hits:?}");
     for (name, _) in &counters {
-        assert!(name.len() < 300 && !name.contains(char::is_control), "{name:?}");
+        assert!(
+            name.len() < 300 && !name.contains(char::is_control),
+            "{name:?}"
+        );
     }
     // Each sample is one line.
-    samples(&prometheus_text(service.metrics(), service.limiter().rules().loads()));
+    samples(&prometheus_text(
+        service.metrics(),
+        service.limiter().rules().loads(),
+    ));
 }

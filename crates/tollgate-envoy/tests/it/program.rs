@@ -26,10 +26,15 @@ pub(crate) const RULES: &str =
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-envoy"));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    command.env_clear().env("PATH", path).args(["--host=127.0.0.1", "--port=0", "--debug-port=0"]);
+    command
+        .env_clear()
+        .env("PATH", path)
+        .args(["--host=127.0.0.1", "--port=0", "--debug-port=0"]);
     command.args(["--grpc-host=127.0.0.1", "--grpc-port=0"]);
     // A test may set other ones by flags, which go before variables.
-    command.env("USE_STATSD", "false").env("TOLLGATE_DRAIN_DELAY", "0");
+    command
+        .env("USE_STATSD", "false")
+        .env("TOLLGATE_DRAIN_DELAY", "0");
     command
 }
 
@@ -46,16 +51,25 @@ fn run(mut command: Command) -> (Option<i32>, String) {
 /// Returns the place of a part, which the program has printed.
 pub(crate) fn place(process: &Process, part: &str) -> String {
     let output = process.output();
-    let line = output.lines().find_map(|line| line.strip_prefix(part)?.strip_prefix(": "));
+    let line = output
+        .lines()
+        .find_map(|line| line.strip_prefix(part)?.strip_prefix(": "));
     line.unwrap_or_else(|| panic!("{output}")).to_owned()
 }
 
 pub(crate) async fn channel(process: &Process) -> Channel {
-    Endpoint::from_shared(format!("http://{}", place(process, "gRPC"))).unwrap().connect().await.unwrap()
+    Endpoint::from_shared(format!("http://{}", place(process, "gRPC")))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap()
 }
 
 pub(crate) async fn decide(channel: &Channel) -> Result<(Code, u32), tonic::Status> {
-    let answer = RateLimitServiceClient::new(channel.clone()).should_rate_limit(tenant("acme")).await?.into_inner();
+    let answer = RateLimitServiceClient::new(channel.clone())
+        .should_rate_limit(tenant("acme"))
+        .await?
+        .into_inner();
     Ok((answer.overall_code(), answer.statuses[0].limit_remaining))
 }
 
@@ -64,7 +78,10 @@ pub(crate) async fn is_healthy(process: &Process) -> bool {
 }
 
 pub(crate) async fn until_healthy(process: &Process) {
-    wait::until_async("a healthy service", LIMIT, async || is_healthy(process).await).await;
+    wait::until_async("a healthy service", LIMIT, async || {
+        is_healthy(process).await
+    })
+    .await;
 }
 
 pub(crate) struct Files(pub(crate) tempfile::TempDir);
@@ -88,13 +105,30 @@ async fn the_example_is_served_and_ends_with_status_0() {
     let mut command = command();
     command.arg("--rules").arg(&rules);
     let mut process = start(command);
-    assert!(process.output().contains("(domains: 1, rules: 5, mode: native)"), "{}", process.output());
-    assert!(process.output().contains("store: the memory of this process"), "{}", process.output());
+    assert!(
+        process
+            .output()
+            .contains("(domains: 1, rules: 5, mode: native)"),
+        "{}",
+        process.output()
+    );
+    assert!(
+        process
+            .output()
+            .contains("store: the memory of this process"),
+        "{}",
+        process.output()
+    );
     until_healthy(&process).await;
     assert_eq!(decide(&channel(&process).await).await.unwrap().0, Code::Ok);
     let (_, page) = http(place(&process, "debug pages"), "GET /rlconfig", "").await;
-    assert!(page.contains("shop.remote_address: unit=SECOND requests_per_unit=50"), "{page}");
-    let ended = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+    assert!(
+        page.contains("shop.remote_address: unit=SECOND requests_per_unit=50"),
+        "{page}"
+    );
+    let ended = tokio::task::spawn_blocking(move || process.terminate())
+        .await
+        .unwrap();
     assert_eq!(ended.code(), Some(0));
 }
 
@@ -112,7 +146,10 @@ async fn a_changed_file_is_in_force_and_a_wrong_one_is_not() {
     assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 0));
     files.write("rules.yaml", &RULES.replace(": 2}", ": 20}"));
     // The counter goes on under the new limit.
-    wait::until_async("the new limit", LIMIT, async || decide(&channel).await.unwrap().1 > 10).await;
+    wait::until_async("the new limit", LIMIT, async || {
+        decide(&channel).await.unwrap().1 > 10
+    })
+    .await;
 }
 
 /// Swaps the link `current` of the directory.
@@ -131,12 +168,17 @@ async fn the_link_of_the_runtime_root_is_swapped() {
     }
     swap(&files, "a");
     let mut command = command();
-    command.env("RUNTIME_ROOT", files.0.path().join("current")).env("RUNTIME_SUBDIRECTORY", "ratelimit");
+    command
+        .env("RUNTIME_ROOT", files.0.path().join("current"))
+        .env("RUNTIME_SUBDIRECTORY", "ratelimit");
     let process = start(command);
     let channel = channel(&process).await;
     assert_eq!(decide(&channel).await.unwrap(), (Code::Ok, 1));
     swap(&files, "b");
-    wait::until_async("the new limit", LIMIT, async || decide(&channel).await.unwrap().1 > 10).await;
+    wait::until_async("the new limit", LIMIT, async || {
+        decide(&channel).await.unwrap().1 > 10
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -162,14 +204,28 @@ async fn the_variables_of_envoys_service_are_read() {
     let process = start(command);
     until_healthy(&process).await;
     let channel = channel(&process).await;
-    let answer = RateLimitServiceClient::new(channel).should_rate_limit(tenant("acme")).await.unwrap().into_inner();
-    let left = answer.response_headers_to_add.iter().find(|field| field.key == "x-left").unwrap();
+    let answer = RateLimitServiceClient::new(channel)
+        .should_rate_limit(tenant("acme"))
+        .await
+        .unwrap()
+        .into_inner();
+    let left = answer
+        .response_headers_to_add
+        .iter()
+        .find(|field| field.key == "x-left")
+        .unwrap();
     assert_eq!(left.value, "1");
     let keys = redis.command(&["KEYS", "replaced:*"]);
-    assert!(matches!(&keys, Reply::Array(keys) if !keys.is_empty()), "{keys:?}");
+    assert!(
+        matches!(&keys, Reply::Array(keys) if !keys.is_empty()),
+        "{keys:?}"
+    );
     let output = process.output();
     assert!(output.contains("store: Redis"), "{output}");
-    assert!(output.contains("the variable REDIS_POOL_SIZE has no effect"), "{output}");
+    assert!(
+        output.contains("the variable REDIS_POOL_SIZE has no effect"),
+        "{output}"
+    );
     assert!(output.contains("did you mean GRPC_PORT?"), "{output}");
     assert!(output.contains(r#""level":"WARN""#), "{output}");
 }
@@ -183,7 +239,11 @@ async fn units_of_a_lease_are_returned_at_the_end() {
     let rules = files.write("rules.yaml", LEASED);
     let serve = || {
         let mut command = command();
-        command.env("TOLLGATE_DEADLINE", "10s").arg("--rules").arg(&rules).arg(format!("--store={}", redis.url()));
+        command
+            .env("TOLLGATE_DEADLINE", "10s")
+            .arg("--rules")
+            .arg(&rules)
+            .arg(format!("--store={}", redis.url()));
         start(command)
     };
     let mut process = serve();
@@ -194,7 +254,9 @@ async fn units_of_a_lease_are_returned_at_the_end() {
     }
     drop(ended);
     // The connection is closed meanwhile.
-    let status = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+    let status = tokio::task::spawn_blocking(move || process.terminate())
+        .await
+        .unwrap();
     assert!(status.success());
     let process = serve();
     until_healthy(&process).await;
@@ -209,7 +271,10 @@ async fn the_service_is_unhealthy_until_redis_answers() {
     let redis = RedisServer::start();
     redis.kill();
     let mut command = command();
-    command.arg("--rules").arg(files.write("rules.yaml", RULES)).arg(format!("--store={}", redis.url()));
+    command
+        .arg("--rules")
+        .arg(files.write("rules.yaml", RULES))
+        .arg(format!("--store={}", redis.url()));
     let process = start(command);
     assert!(!is_healthy(&process).await);
     redis.restart();
@@ -220,14 +285,19 @@ async fn the_service_is_unhealthy_until_redis_answers() {
 async fn rules_of_a_control_plane_make_the_service_healthy() {
     let mut plane = Plane::start().await;
     let mut command = command();
-    command.env("CONFIG_TYPE", "GRPC_XDS_SOTW").env("CONFIG_GRPC_XDS_NODE_ID", "n7");
+    command
+        .env("CONFIG_TYPE", "GRPC_XDS_SOTW")
+        .env("CONFIG_GRPC_XDS_NODE_ID", "n7");
     command.env("CONFIG_GRPC_XDS_SERVER_URL", plane.address.to_string());
     let process = start(command);
     let mut client = plane.client().await;
     assert_eq!(client.request().await.node.unwrap().id, "n7");
     assert!(!is_healthy(&process).await);
     let channel = channel(&process).await;
-    assert_eq!(decide(&channel).await.unwrap_err().code(), tonic::Code::Unavailable);
+    assert_eq!(
+        decide(&channel).await.unwrap_err().code(),
+        tonic::Code::Unavailable
+    );
     client.send("1", vec![resource(&config("shop", 5, RateLimitUnit::Day))]);
     client.request().await;
     until_healthy(&process).await;
@@ -244,8 +314,13 @@ async fn a_flag_goes_before_a_variable_and_a_variable_before_the_file() {
         rules.to_str().unwrap()
     );
     let mut command = command();
-    command.arg("--config").arg(files.write("settings.toml", &text));
-    command.env("PROMETHEUS_PATH", "/variable").env("LOG_LEVEL", "warn").arg("--log-level=info");
+    command
+        .arg("--config")
+        .arg(files.write("settings.toml", &text));
+    command
+        .env("PROMETHEUS_PATH", "/variable")
+        .env("LOG_LEVEL", "warn")
+        .arg("--log-level=info");
     let process = start(command);
     until_healthy(&process).await;
     decide(&channel(&process).await).await.unwrap();
@@ -253,9 +328,10 @@ async fn a_flag_goes_before_a_variable_and_a_variable_before_the_file() {
     assert_eq!(http(&metrics, "GET /file", "").await.0, 404);
     let (status, page) = http(&metrics, "GET /variable", "").await;
     assert_eq!(status, 200);
-    for name in
-        ["ratelimit_service_rate_limit_total_hits{domain=\"shop\",key1=\"tenant\"} 1", "tollgate_rule_units_total"]
-    {
+    for name in [
+        "ratelimit_service_rate_limit_total_hits{domain=\"shop\",key1=\"tenant\"} 1",
+        "tollgate_rule_units_total",
+    ] {
         assert!(page.contains(name), "{page}");
     }
 }
@@ -266,12 +342,18 @@ async fn rules_may_come_later_when_the_start_is_forced() {
     // The directory is missing too.
     let directory = files.0.path().join("rules");
     let mut command = command();
-    command.arg("--rules").arg(&directory).arg("--force-start-without-initial-config");
+    command
+        .arg("--rules")
+        .arg(&directory)
+        .arg("--force-start-without-initial-config");
     let process = start(command);
     assert!(!is_healthy(&process).await);
     files.write("rules/shop.yaml", RULES);
     until_healthy(&process).await;
-    assert_eq!(decide(&channel(&process).await).await.unwrap(), (Code::Ok, 1));
+    assert_eq!(
+        decide(&channel(&process).await).await.unwrap(),
+        (Code::Ok, 1)
+    );
 }
 
 #[tokio::test]
@@ -280,7 +362,11 @@ async fn grpc_is_served_at_a_socket_that_an_earlier_process_left() {
     let socket = files.0.path().join("rls.sock");
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut first = command();
-    first.arg("--rules").arg(files.write("rules.yaml", RULES)).arg("--grpc-uds").arg(&socket);
+    first
+        .arg("--rules")
+        .arg(files.write("rules.yaml", RULES))
+        .arg("--grpc-uds")
+        .arg(&socket);
     let mut process = start(first);
     assert_eq!(place(&process, "gRPC"), socket.to_str().unwrap());
     let uri = format!("unix://{}", socket.display());
@@ -288,13 +374,19 @@ async fn grpc_is_served_at_a_socket_that_an_earlier_process_left() {
     assert_eq!(decide(&channel).await.unwrap().0, Code::Ok);
     // A second process does not take the socket away.
     let mut second = command();
-    second.arg("--rules").arg(files.write("rules.yaml", RULES)).arg("--grpc-uds").arg(&socket);
+    second
+        .arg("--rules")
+        .arg(files.write("rules.yaml", RULES))
+        .arg("--grpc-uds")
+        .arg(&socket);
     let (status, message) = run(second);
     assert_eq!(status, Some(2), "{message}");
     assert!(message.contains("cannot listen for gRPC"), "{message}");
     drop(channel);
     // The connection is closed by a task of this runtime.
-    let ended = tokio::task::spawn_blocking(move || process.terminate()).await.unwrap();
+    let ended = tokio::task::spawn_blocking(move || process.terminate())
+        .await
+        .unwrap();
     assert_eq!(ended.code(), Some(0));
     assert!(UnixStream::connect(&socket).is_err());
 }
@@ -303,16 +395,40 @@ async fn grpc_is_served_at_a_socket_that_an_earlier_process_left() {
 fn wrong_settings_end_the_program_with_the_reason() {
     let files = Files::new();
     let rules = files.write("rules.yaml", RULES);
-    let wrong = files.write("wrong.yaml", "domain: shop\ndescriptors:\n- {key: a, rate_limit: {unit: minuet}}\n");
+    let wrong = files.write(
+        "wrong.yaml",
+        "domain: shop\ndescriptors:\n- {key: a, rate_limit: {unit: minuet}}\n",
+    );
     let settings = files.write("settings.toml", "grpc_prot = 1\n");
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
     for (arguments, expected) in [
         (vec![flag("rules", &wrong)], "wrong.yaml:3:"),
-        (vec![flag("rules", Path::new("/nowhere"))], "the rules /nowhere do not exist"),
-        (vec![flag("config", &settings)], "unknown setting \"grpc_prot\"; did you mean grpc_port?"),
-        (vec![flag("rules", &rules), "--backend-type=memcache".to_owned()], "memcache is not supported"),
-        (vec![flag("rules", &rules), "--store=http://user:secret@h".to_owned()], "the store cannot be used"),
-        (vec![flag("rules", &rules), "--store=memory:?prefix=shop".to_owned()], "got `memory:?prefix=shop`"),
+        (
+            vec![flag("rules", Path::new("/nowhere"))],
+            "the rules /nowhere do not exist",
+        ),
+        (
+            vec![flag("config", &settings)],
+            "unknown setting \"grpc_prot\"; did you mean grpc_port?",
+        ),
+        (
+            vec![flag("rules", &rules), "--backend-type=memcache".to_owned()],
+            "memcache is not supported",
+        ),
+        (
+            vec![
+                flag("rules", &rules),
+                "--store=http://user:secret@h".to_owned(),
+            ],
+            "the store cannot be used",
+        ),
+        (
+            vec![
+                flag("rules", &rules),
+                "--store=memory:?prefix=shop".to_owned(),
+            ],
+            "got `memory:?prefix=shop`",
+        ),
         (
             vec![
                 flag("rules", &rules),
@@ -321,8 +437,14 @@ fn wrong_settings_end_the_program_with_the_reason() {
             ],
             "header",
         ),
-        (vec![flag("rules", &rules), "--drain-timeout=soon".to_owned()], "expected numbers with the units"),
-        (vec![flag("rules", &rules), "--grpc-server-use-tls".to_owned()], "cannot read"),
+        (
+            vec![flag("rules", &rules), "--drain-timeout=soon".to_owned()],
+            "expected numbers with the units",
+        ),
+        (
+            vec![flag("rules", &rules), "--grpc-server-use-tls".to_owned()],
+            "cannot read",
+        ),
     ] {
         let mut command = command();
         command.args(&arguments);

@@ -17,15 +17,23 @@ async fn replicas_share_one_limit() {
     for _ in 0..2 {
         let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
         // A busy machine must not make an outage of a slow answer.
-        let limiter =
-            RuleLimiter::builder(rules(RULES, Compat::Native), store).deadline(LIMIT).on_outage(Outage::Closed);
+        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
+            .deadline(LIMIT)
+            .on_outage(Outage::Closed);
         let server = Running::start(RateLimitService::new(limiter.build())).await;
         clients.push(server.client().await);
         servers.push(server);
     }
     let calls = (0..60).map(|call| {
         let mut client = clients[call % 2].clone();
-        tokio::spawn(async move { client.should_rate_limit(tenant("acme")).await.unwrap().into_inner().overall_code() })
+        tokio::spawn(async move {
+            client
+                .should_rate_limit(tenant("acme"))
+                .await
+                .unwrap()
+                .into_inner()
+                .overall_code()
+        })
     });
     let mut passed = 0;
     for call in calls.collect::<Vec<_>>() {
@@ -35,23 +43,40 @@ async fn replicas_share_one_limit() {
 }
 
 fn store_errors(service: &RateLimitService) -> u64 {
-    let counters = service.metrics().counters(service.limiter().rules().loads());
-    counters.iter().find(|(name, _)| name.ends_with(".redis_error")).map_or(0, |(_, count)| *count)
+    let counters = service
+        .metrics()
+        .counters(service.limiter().rules().loads());
+    counters
+        .iter()
+        .find(|(name, _)| name.ends_with(".redis_error"))
+        .map_or(0, |(_, count)| *count)
 }
 
 #[tokio::test]
 async fn an_outage_has_the_stated_answer_and_is_counted() {
-    for (outage, is_answered) in [(Outage::Open, true), (Outage::default(), true), (Outage::Closed, false)] {
+    for (outage, is_answered) in [
+        (Outage::Open, true),
+        (Outage::default(), true),
+        (Outage::Closed, false),
+    ] {
         let redis = RedisServer::start();
         let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store).deadline(LIMIT).on_outage(outage);
+        let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
+            .deadline(LIMIT)
+            .on_outage(outage);
         let service = RateLimitService::new(limiter.build());
         assert!(service.decide(&tenant("acme")).await.is_ok());
         assert_eq!(store_errors(&service), 0);
         redis.kill();
         match service.decide(&tenant("acme")).await {
-            Ok(response) => assert!(is_answered && response.overall_code() == Code::Ok, "{outage:?}"),
-            Err(status) => assert!(!is_answered && status.code() == tonic::Code::Unavailable, "{status}"),
+            Ok(response) => assert!(
+                is_answered && response.overall_code() == Code::Ok,
+                "{outage:?}"
+            ),
+            Err(status) => assert!(
+                !is_answered && status.code() == tonic::Code::Unavailable,
+                "{status}"
+            ),
         }
         assert_eq!(store_errors(&service), 1, "{outage:?}");
     }
@@ -61,24 +86,38 @@ async fn an_outage_has_the_stated_answer_and_is_counted() {
 async fn limits_go_on_when_redis_is_back() {
     let redis = RedisServer::start();
     let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store).on_outage(Outage::Closed).build();
+    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
+        .on_outage(Outage::Closed)
+        .build();
     let service = RateLimitService::new(limiter);
     redis.kill();
     assert!(service.decide(&tenant("acme")).await.is_err());
     redis.restart();
-    wait::until_async("Redis to be used again", LIMIT, async || service.decide(&tenant("acme")).await.is_ok()).await;
+    wait::until_async("Redis to be used again", LIMIT, async || {
+        service.decide(&tenant("acme")).await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_costs_the_deadline_and_no_more() {
     let redis = RedisServer::start();
     let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store).deadline(Duration::from_millis(20)).build();
+    let limiter = RuleLimiter::builder(rules(RULES, Compat::Native), store)
+        .deadline(Duration::from_millis(20))
+        .build();
     let service = RateLimitService::new(limiter);
     assert!(service.decide(&tenant("acme")).await.is_ok());
     redis.pause();
     // Without a deadline, the call would wait for as long as the server is paused, which is for ever.
-    assert_eq!(service.decide(&tenant("acme")).await.unwrap().overall_code(), Code::Ok);
+    assert_eq!(
+        service
+            .decide(&tenant("acme"))
+            .await
+            .unwrap()
+            .overall_code(),
+        Code::Ok
+    );
     redis.resume();
 }
 
@@ -89,8 +128,9 @@ async fn replicas_in_the_mode_envoy_share_the_memory_of_an_exceeded_limit() {
     let mut services = Vec::new();
     for _ in 0..2 {
         let store = RedisStore::connect(redis.url().as_str()).await.unwrap();
-        let limiter =
-            RuleLimiter::builder(rules(RULES, Compat::Envoy), store).deadline(LIMIT).on_outage(Outage::Closed);
+        let limiter = RuleLimiter::builder(rules(RULES, Compat::Envoy), store)
+            .deadline(LIMIT)
+            .on_outage(Outage::Closed);
         services.push(RateLimitService::new(limiter.build()));
     }
     let ask = async |service: &RateLimitService, hits| {
@@ -98,7 +138,9 @@ async fn replicas_in_the_mode_envoy_share_the_memory_of_an_exceeded_limit() {
         request.descriptors[0].hits_addend = Some(hits);
         service.decide(&request).await.unwrap().overall_code()
     };
-    let [first, second] = &*services else { panic!("there are two") };
+    let [first, second] = &*services else {
+        panic!("there are two")
+    };
     assert_eq!(ask(first, 10).await, Code::Ok);
     // The window is full, and nobody has asked for more.
     assert_eq!(ask(second, 0).await, Code::Ok);

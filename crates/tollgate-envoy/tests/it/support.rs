@@ -30,7 +30,12 @@ descriptors:
 
 /// Returns rules of a text.
 pub(crate) fn rules(text: &str, compat: Compat) -> Rules {
-    Rules::new(RuleSet::builder().compat(compat).parse(text, Format::Yaml).unwrap())
+    Rules::new(
+        RuleSet::builder()
+            .compat(compat)
+            .parse(text, Format::Yaml)
+            .unwrap(),
+    )
 }
 
 /// Returns a limiter in the memory of the test.
@@ -45,13 +50,25 @@ pub(crate) fn service() -> RateLimitService {
 
 /// Returns a descriptor with one entry.
 pub(crate) fn descriptor(key: &str, value: &str) -> RateLimitDescriptor {
-    let entry = Entry { key: key.to_owned(), value: value.to_owned() };
-    RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() }
+    let entry = Entry {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    RateLimitDescriptor {
+        entries: vec![entry],
+        ..RateLimitDescriptor::default()
+    }
 }
 
 /// Returns a request of the domain `shop`.
-pub(crate) fn request(descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> RateLimitRequest {
-    RateLimitRequest { domain: "shop".to_owned(), descriptors: descriptors.into_iter().collect(), hits_addend: 0 }
+pub(crate) fn request(
+    descriptors: impl IntoIterator<Item = RateLimitDescriptor>,
+) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: "shop".to_owned(),
+        descriptors: descriptors.into_iter().collect(),
+        hits_addend: 0,
+    }
 }
 
 pub(crate) fn tenant(name: &str) -> RateLimitRequest {
@@ -80,13 +97,20 @@ impl Running {
         let health = Health::new().await;
         health.set(Component::Store, true).await;
         health.set(Component::Rules, true).await;
-        let server = Server::builder(service, health.clone()).grpc(GrpcListen::Tcp("127.0.0.1".to_owned(), 0));
+        let server = Server::builder(service, health.clone())
+            .grpc(GrpcListen::Tcp("127.0.0.1".to_owned(), 0));
         let server = server.http("127.0.0.1", 0).debug("127.0.0.1", 0);
         let server = options(server).bind().await.unwrap();
         let (end, ended) = oneshot::channel();
         let (grpc, pages) = (server.grpc().clone(), server.pages().collect());
         let served = tokio::spawn(server.run(async { drop(ended.await) }));
-        Self { grpc, pages, health, end: Some(end), served }
+        Self {
+            grpc,
+            pages,
+            health,
+            end: Some(end),
+            served,
+        }
     }
 
     /// Returns the address of a page.
@@ -95,7 +119,11 @@ impl Running {
     }
 
     pub(crate) async fn channel(&self) -> Channel {
-        Endpoint::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
+        Endpoint::from_shared(format!("http://{}", self.grpc))
+            .unwrap()
+            .connect()
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn client(&self) -> RateLimitServiceClient<Channel> {
@@ -110,15 +138,24 @@ impl Running {
 }
 
 /// Sends a request over HTTP/1.1 on a connection of its own. Returns the status and the body.
-pub(crate) async fn http(address: impl tokio::net::ToSocketAddrs, head: &str, body: &str) -> (u16, String) {
+pub(crate) async fn http(
+    address: impl tokio::net::ToSocketAddrs,
+    head: &str,
+    body: &str,
+) -> (u16, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let length = body.len();
-    let text = format!("{head} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    let text = format!(
+        "{head} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.to_owned(),
+    )
 }

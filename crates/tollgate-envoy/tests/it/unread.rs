@@ -11,7 +11,11 @@ use crate::support::{Running, service, tenant};
 /// Opens a connection whose answers have room for `window` bytes.
 async fn connect(server: &Running, window: u32) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(server.grpc.to_string()).await.unwrap();
-    let (client, connection) = Builder::new().initial_window_size(window).handshake(stream).await.unwrap();
+    let (client, connection) = Builder::new()
+        .initial_window_size(window)
+        .handshake(stream)
+        .await
+        .unwrap();
     tokio::spawn(async move { drop(connection.await) });
     client
 }
@@ -38,7 +42,13 @@ async fn ten_thousand_idle_streams_stop_nobody() {
         }
     }
     assert_eq!(held.len(), 10_000);
-    let response = server.client().await.should_rate_limit(tenant("acme")).await.unwrap().into_inner();
+    let response = server
+        .client()
+        .await
+        .should_rate_limit(tenant("acme"))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(response.overall_code(), Code::Ok);
     drop(held);
     server.end().await.unwrap();
@@ -65,7 +75,13 @@ async fn a_client_that_never_reads_stops_nobody_and_not_the_end() {
     for response in held.iter_mut().take(10) {
         assert_eq!(response.await.unwrap().status(), 200);
     }
-    let response = server.client().await.should_rate_limit(tenant("acme")).await.unwrap().into_inner();
+    let response = server
+        .client()
+        .await
+        .should_rate_limit(tenant("acme"))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(response.overall_code(), Code::Ok);
     server.end().await.unwrap();
 }

@@ -15,7 +15,10 @@ use tollgate::{Denied, ErrorKind, Key, Limiter, MemoryStore, Policy, Quota};
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn limiter(amount: u64) -> Limiter {
-    Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(amount)))
+    Limiter::new(
+        MemoryStore::new(),
+        Policy::token_bucket("calls", Quota::per_day(amount)),
+    )
 }
 
 /// Asserts that the call was denied, and did not fail otherwise.
@@ -62,9 +65,18 @@ impl Service {
 
 #[tokio::test]
 async fn methods_use_self_and_move_their_arguments() {
-    let mut service = Service { limiter: Arc::new(limiter(2)), sent: Vec::new() };
-    assert_eq!(service.send("ann".to_owned()).await.expect("allowed"), "ann!");
-    assert_eq!(service.send("ann".to_owned()).await.expect("allowed"), "ann!");
+    let mut service = Service {
+        limiter: Arc::new(limiter(2)),
+        sent: Vec::new(),
+    };
+    assert_eq!(
+        service.send("ann".to_owned()).await.expect("allowed"),
+        "ann!"
+    );
+    assert_eq!(
+        service.send("ann".to_owned()).await.expect("allowed"),
+        "ann!"
+    );
     assert!(service.send("ann".to_owned()).await.is_err());
     // Two units of another key.
     assert_eq!(service.finish().await.expect("allowed"), ["ann!", "ann!"]);
@@ -82,13 +94,18 @@ where
     T: Display + 'a,
 {
     let _ = name;
-    Ok(parts.into_iter().map(|part| part.to_string().into()).chain([end.into()]))
+    Ok(parts
+        .into_iter()
+        .map(|part| part.to_string().into())
+        .chain([end.into()]))
 }
 
 #[tokio::test]
 async fn generic_functions_with_lifetimes_return_what_they_return() {
     let limiter = limiter(1);
-    let parts = generic(&limiter, String::from("a"), [1, 2], "end").await.expect("allowed");
+    let parts = generic(&limiter, String::from("a"), [1, 2], "end")
+        .await
+        .expect("allowed");
     assert_eq!(parts.collect::<Vec<_>>(), ["1", "2", "end"]);
     assert_denied(generic(&limiter, "a", [1], "end").await);
 }
@@ -124,7 +141,12 @@ async fn returns_and_question_marks_in_the_body_end_the_function() {
     let limiter = limiter(3);
     assert_eq!(parse(&limiter, "").await.expect("a return"), 0);
     assert_eq!(parse(&limiter, "12").await.expect("a number"), 12);
-    assert!(parse(&limiter, "x").await.expect_err("no number").is::<std::num::ParseIntError>());
+    assert!(
+        parse(&limiter, "x")
+            .await
+            .expect_err("no number")
+            .is::<std::num::ParseIntError>()
+    );
     assert_denied(parse(&limiter, "12").await);
 }
 
@@ -137,7 +159,13 @@ async fn spend(limiter: &Limiter, cost: u64) -> Result<(), Failure> {
 async fn a_call_without_a_decision_is_an_error_and_no_denial() {
     let limiter = limiter(5);
     let error = spend(&limiter, 6).await.expect_err("more than the burst");
-    assert_eq!(error.downcast::<tollgate::Error>().expect("an error").kind(), ErrorKind::CostExceedsBurst);
+    assert_eq!(
+        error
+            .downcast::<tollgate::Error>()
+            .expect("an error")
+            .kind(),
+        ErrorKind::CostExceedsBurst
+    );
     spend(&limiter, 5).await.expect("allowed");
     assert_denied(spend(&limiter, 1).await);
 }
@@ -158,7 +186,12 @@ async fn a_cost_may_be_a_number_without_a_type() {
 /// Names of arguments are those of the attribute's own variables.
 #[tollgate::limited(limiter = limiter, cost = cost + decision, key = key)]
 async fn names(limiter: &Limiter, key: &str, cost: u64, decision: u64) -> Result<u64, Failure> {
-    let left = limiter.peek(key).await?.states().next().map(|state| state.remaining());
+    let left = limiter
+        .peek(key)
+        .await?
+        .states()
+        .next()
+        .map(|state| state.remaining());
     Ok(left.unwrap_or(0) + cost + decision)
 }
 

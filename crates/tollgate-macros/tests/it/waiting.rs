@@ -48,7 +48,9 @@ async fn calls_wait_for_their_turn() {
         by_text(&limiter).await.expect("a turn");
         assert_eq!(start.elapsed().as_secs(), calls);
     }
-    by_expression(&limiter, Duration::from_secs(1)).await.expect("a turn");
+    by_expression(&limiter, Duration::from_secs(1))
+        .await
+        .expect("a turn");
     assert_eq!(start.elapsed().as_secs(), 3);
 }
 
@@ -57,7 +59,9 @@ async fn a_call_whose_wait_would_be_too_long_is_denied_at_once() {
     let limiter = limiter();
     let start = Instant::now();
     by_text(&limiter).await.expect("a turn");
-    let denied = by_expression(&limiter, Duration::from_millis(500)).await.expect_err("a denial");
+    let denied = by_expression(&limiter, Duration::from_millis(500))
+        .await
+        .expect_err("a denial");
     assert!(matches!(denied, Failure::Denied(_)), "{denied:?}");
     assert_eq!(start.elapsed(), Duration::ZERO);
 }

@@ -40,10 +40,20 @@ struct Action {
 #[derive(Clone, Debug)]
 enum Source {
     ClientIp,
-    Network { v4: u8, v6: u8 },
-    Header { name: HeaderName, is_optional: bool },
+    Network {
+        v4: u8,
+        v6: u8,
+    },
+    Header {
+        name: HeaderName,
+        is_optional: bool,
+    },
     Fixed(Box<str>),
-    Match { value: Box<str>, expected: bool, headers: Box<[HeaderMatch]> },
+    Match {
+        value: Box<str>,
+        expected: bool,
+        headers: Box<[HeaderMatch]>,
+    },
     Method,
     Path,
     MatchedPath,
@@ -68,7 +78,10 @@ impl Actions {
     }
 
     fn add(mut self, key: impl Into<Box<str>>, source: Source) -> Self {
-        self.actions.push(Action { key: key.into(), source });
+        self.actions.push(Action {
+            key: key.into(),
+            source,
+        });
         self
     }
 
@@ -88,7 +101,10 @@ impl Actions {
     /// Panics when `v4` is above 32 or `v6` above 128.
     #[must_use]
     pub fn client_network(self, key: impl Into<Box<str>>, v4: u8, v6: u8) -> Self {
-        assert!(v4 <= 32 && v6 <= 128, "prefix lengths must be at most 32 and 128, got {v4} and {v6}");
+        assert!(
+            v4 <= 32 && v6 <= 128,
+            "prefix lengths must be at most 32 and 128, got {v4} and {v6}"
+        );
         self.add(key, Source::Network { v4, v6 })
     }
 
@@ -114,7 +130,12 @@ impl Actions {
         self.header_name(HeaderName::from_static(name), key, true)
     }
 
-    pub(crate) fn header_name(self, name: HeaderName, key: impl Into<Box<str>>, is_optional: bool) -> Self {
+    pub(crate) fn header_name(
+        self,
+        name: HeaderName,
+        key: impl Into<Box<str>>,
+        is_optional: bool,
+    ) -> Self {
         self.add(key, Source::Header { name, is_optional })
     }
 
@@ -142,7 +163,14 @@ impl Actions {
         expected: bool,
         headers: Box<[HeaderMatch]>,
     ) -> Self {
-        self.add(key, Source::Match { value: value.into(), expected, headers })
+        self.add(
+            key,
+            Source::Match {
+                value: value.into(),
+                expected,
+                headers,
+            },
+        )
     }
 
     /// Appends the method, such as `GET`.
@@ -207,14 +235,20 @@ impl Source {
         let or_none = |value: Option<Cow<'a, str>>| value.map_or(Value::None, Value::Some);
         Ok(match self {
             Self::ClientIp => Value::Some(client_ip.address(parts)?.to_string().into()),
-            Self::Network { v4, v6 } => Value::Some(network(client_ip.address(parts)?, *v4, *v6).into()),
+            Self::Network { v4, v6 } => {
+                Value::Some(network(client_ip.address(parts)?, *v4, *v6).into())
+            }
             Self::Header { name, is_optional } => match header_value(&parts.headers, name) {
                 Some(value) if !value.is_empty() => Value::Some(value),
                 _ if *is_optional => Value::Skip,
                 _ => Value::None,
             },
             Self::Fixed(value) => Value::Some((&**value).into()),
-            Self::Match { value, expected, headers } => {
+            Self::Match {
+                value,
+                expected,
+                headers,
+            } => {
                 let is_match = headers.iter().all(|header| header.matches(&parts.headers));
                 or_none((is_match == *expected).then_some((&**value).into()))
             }
@@ -242,7 +276,10 @@ fn network(address: IpAddr, v4: u8, v6: u8) -> String {
 
 #[cfg(feature = "axum")]
 fn matched_path(parts: &Parts) -> Option<&str> {
-    parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
+    parts
+        .extensions
+        .get::<axum::extract::MatchedPath>()
+        .map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
@@ -291,7 +328,12 @@ enum Test {
 
 impl HeaderMatch {
     fn new(name: HeaderName, test: Test) -> Self {
-        Self { name, test, ignores_case: false, is_inverted: false }
+        Self {
+            name,
+            test,
+            ignores_case: false,
+            is_inverted: false,
+        }
     }
 
     /// Matches when the field is present.
@@ -344,8 +386,16 @@ impl HeaderMatch {
     }
 
     fn tests(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = header_value(headers, &self.name) else { return false };
-        let lower = |text: &str| if self.ignores_case { text.to_ascii_lowercase() } else { text.to_owned() };
+        let Some(value) = header_value(headers, &self.name) else {
+            return false;
+        };
+        let lower = |text: &str| {
+            if self.ignores_case {
+                text.to_ascii_lowercase()
+            } else {
+                text.to_owned()
+            }
+        };
         match &self.test {
             Test::Present => true,
             Test::Exact(text) => lower(&value) == lower(text),
@@ -362,9 +412,14 @@ pub(super) fn header_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Opt
         Ok(text) => Cow::Borrowed(text),
         Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
     };
-    let mut values = headers.get_all(name).iter().map(|value| text(value.as_bytes()));
+    let mut values = headers
+        .get_all(name)
+        .iter()
+        .map(|value| text(value.as_bytes()));
     let first = values.next()?;
-    Some(values.fold(first, |joined, value| Cow::Owned(format!("{joined},{value}"))))
+    Some(values.fold(first, |joined, value| {
+        Cow::Owned(format!("{joined},{value}"))
+    }))
 }
 
 /// Selects where the address of a client is read.

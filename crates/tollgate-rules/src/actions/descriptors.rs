@@ -82,8 +82,15 @@ impl Descriptors {
     /// # Errors
     ///
     /// Fails when an action needs the address of the client and the server does not provide it.
-    pub fn extract<'a>(&'a self, parts: &'a Parts, client_ip: &ClientIp) -> Result<Vec<Descriptor<'a>>, KeyError> {
-        self.all.iter().filter_map(|actions| actions.extract(parts, client_ip).transpose()).collect()
+    pub fn extract<'a>(
+        &'a self,
+        parts: &'a Parts,
+        client_ip: &ClientIp,
+    ) -> Result<Vec<Descriptor<'a>>, KeyError> {
+        self.all
+            .iter()
+            .filter_map(|actions| actions.extract(parts, client_ip).transpose())
+            .collect()
     }
 }
 
@@ -95,6 +102,8 @@ impl From<Actions> for Descriptors {
 
 impl FromIterator<Actions> for Descriptors {
     fn from_iter<I: IntoIterator<Item = Actions>>(all: I) -> Self {
-        Self { all: all.into_iter().collect() }
+        Self {
+            all: all.into_iter().collect(),
+        }
     }
 }

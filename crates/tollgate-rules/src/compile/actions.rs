@@ -41,7 +41,9 @@ impl ActionReader<'_> {
     /// Reads all descriptors.
     pub(crate) fn descriptors(mut self, node: &Node, trail: &Trail<'_>) -> Descriptors {
         let items = self.0.list(node, trail).iter().enumerate();
-        items.filter_map(|(at, item)| self.descriptor(item, &trail.item(at))).collect()
+        items
+            .filter_map(|(at, item)| self.descriptor(item, &trail.item(at)))
+            .collect()
     }
 
     fn descriptor(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Actions> {
@@ -55,7 +57,9 @@ impl ActionReader<'_> {
             for (at, item) in self.0.list(&field.node, &trail).iter().enumerate() {
                 let trail = trail.item(at);
                 match self.0.map(item, &trail) {
-                    Some([field]) => actions = self.action(actions, field, &trail.field(&field.name)),
+                    Some([field]) => {
+                        actions = self.action(actions, field, &trail.field(&field.name))
+                    }
                     Some(fields) => {
                         let message = format!("an action must be one field, got {}", fields.len());
                         self.0.refuse_value(&trail, item, message);
@@ -72,20 +76,34 @@ impl ActionReader<'_> {
         let (names, required): (&[&str], &[&str]) = match field.name.as_str() {
             "remote_address" => (&[], &[]),
             "masked_remote_address" => (&["v4_prefix_mask_len", "v6_prefix_mask_len"], &[]),
-            "request_headers" => {
-                (&["header_name", "descriptor_key", "skip_if_absent"], &["header_name", "descriptor_key"])
+            "request_headers" => (
+                &["header_name", "descriptor_key", "skip_if_absent"],
+                &["header_name", "descriptor_key"],
+            ),
+            "generic_key" => (
+                &["descriptor_value", "descriptor_key"],
+                &["descriptor_value"],
+            ),
+            "header_value_match" => (
+                &[
+                    "descriptor_value",
+                    "descriptor_key",
+                    "expect_match",
+                    "headers",
+                ],
+                &["descriptor_value", "headers"],
+            ),
+            "method" | "path" | "matched_path" | "grpc_method" | "grpc_service" => {
+                (&["descriptor_key"], &[])
             }
-            "generic_key" => (&["descriptor_value", "descriptor_key"], &["descriptor_value"]),
-            "header_value_match" => {
-                (&["descriptor_value", "descriptor_key", "expect_match", "headers"], &["descriptor_value", "headers"])
-            }
-            "method" | "path" | "matched_path" | "grpc_method" | "grpc_service" => (&["descriptor_key"], &[]),
             _ => {
                 self.0.unknown(field, trail, &ACTIONS, &[]);
                 return actions;
             }
         };
-        let Some(read) = self.fields(node, trail, names, required) else { return actions };
+        let Some(read) = self.fields(node, trail, names, required) else {
+            return actions;
+        };
         let value = read.value.unwrap_or_default();
         let key = |default: &str| read.key.clone().unwrap_or_else(|| default.into());
         match (field.name.as_str(), read.header) {
@@ -96,9 +114,12 @@ impl ActionReader<'_> {
             }
             ("request_headers", Some(name)) => actions.header_name(name, key(""), read.is_optional),
             ("generic_key", _) => actions.fixed(key("generic_key"), value),
-            ("header_value_match", _) => {
-                actions.matched(key("header_match"), value, read.expected.unwrap_or(true), read.headers.into())
-            }
+            ("header_value_match", _) => actions.matched(
+                key("header_match"),
+                value,
+                read.expected.unwrap_or(true),
+                read.headers.into(),
+            ),
             ("method", _) => actions.method(key("method")),
             ("path", _) => actions.path(key("path")),
             ("matched_path", _) => actions.matched_path(key("route")),
@@ -109,9 +130,19 @@ impl ActionReader<'_> {
     }
 
     /// Reads the fields of an action. `None` when one that is required has no value.
-    fn fields(&mut self, node: &Node, trail: &Trail<'_>, names: &[&str], required: &[&str]) -> Option<Fields> {
+    fn fields(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+        names: &[&str],
+        required: &[&str],
+    ) -> Option<Fields> {
         let mut read = Fields::default();
-        let fields = if node.is_null() { &[][..] } else { self.0.map(node, trail)? };
+        let fields = if node.is_null() {
+            &[][..]
+        } else {
+            self.0.map(node, trail)?
+        };
         for field in fields {
             let (node, trail) = (&field.node, trail.field(&field.name));
             match field.name.as_str() {
@@ -125,14 +156,17 @@ impl ActionReader<'_> {
                 "expect_match" => read.expected = Some(self.0.boolean(node, &trail)),
                 _ => {
                     let items = self.0.list(node, &trail).iter().enumerate();
-                    read.headers = items.filter_map(|(at, item)| self.header(item, &trail.item(at))).collect();
+                    read.headers = items
+                        .filter_map(|(at, item)| self.header(item, &trail.item(at)))
+                        .collect();
                 }
             }
         }
         let mut is_whole = true;
         for name in required {
             if !fields.iter().any(|field| field.name == *name) {
-                self.0.refuse_value(&trail.field(name), node, "is missing".to_owned());
+                self.0
+                    .refuse_value(&trail.field(name), node, "is missing".to_owned());
                 is_whole = false;
             }
         }
@@ -151,7 +185,10 @@ impl ActionReader<'_> {
             self.0.refuse_value(
                 trail,
                 node,
-                format!("must be the name of a header field, got {:?}{hint}", short(&text)),
+                format!(
+                    "must be the name of a header field, got {:?}{hint}",
+                    short(&text)
+                ),
             );
         }
         name
@@ -159,7 +196,13 @@ impl ActionReader<'_> {
 
     /// Reads one test of a header field.
     fn header(&mut self, node: &Node, trail: &Trail<'_>) -> Option<HeaderMatch> {
-        const NAMES: [&str; 5] = ["name", "string_match", "present_match", "exact_match", "invert_match"];
+        const NAMES: [&str; 5] = [
+            "name",
+            "string_match",
+            "present_match",
+            "exact_match",
+            "invert_match",
+        ];
         let (mut name, mut test, mut tests) = (None, None, 0);
         let (mut is_inverted, mut is_present) = (false, true);
         for field in self.0.map(node, trail)? {
@@ -187,34 +230,66 @@ impl ActionReader<'_> {
             self.0.refuse_value(trail, node, message);
         }
         let Some(name) = name else {
-            self.0.refuse_value(&trail.field("name"), node, "is missing".to_owned());
+            self.0
+                .refuse_value(&trail.field("name"), node, "is missing".to_owned());
             return None;
         };
         let (header, ignores_case) = match test {
             None => (HeaderMatch::present(name), false),
             Some(("prefix", text, ignores_case)) => (HeaderMatch::prefix(name, text), ignores_case),
             Some(("suffix", text, ignores_case)) => (HeaderMatch::suffix(name, text), ignores_case),
-            Some(("contains", text, ignores_case)) => (HeaderMatch::contains(name, text), ignores_case),
+            Some(("contains", text, ignores_case)) => {
+                (HeaderMatch::contains(name, text), ignores_case)
+            }
             Some((_, text, ignores_case)) => (HeaderMatch::exact(name, text), ignores_case),
         };
-        let header = if ignores_case { header.ignore_case() } else { header };
-        Some(if is_inverted == is_present { header.invert() } else { header })
+        let header = if ignores_case {
+            header.ignore_case()
+        } else {
+            header
+        };
+        Some(if is_inverted == is_present {
+            header.invert()
+        } else {
+            header
+        })
     }
 
-    fn string_match(&mut self, node: &Node, trail: &Trail<'_>) -> Option<(&'static str, Box<str>, bool)> {
+    fn string_match(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+    ) -> Option<(&'static str, Box<str>, bool)> {
         const KINDS: [&str; 4] = ["exact", "prefix", "suffix", "contains"];
         let (mut found, mut ignores_case) = (None, false);
         for field in self.0.map(node, trail)? {
             let trail = trail.field(&field.name);
             match KINDS.into_iter().find(|kind| *kind == field.name) {
-                Some(kind) if found.is_none() => found = self.0.text(&field.node, &trail).map(|text| (kind, text)),
-                Some(_) => self.0.refuse_value(&trail, &field.node, "must be the only test of the text".to_owned()),
-                None if field.name == "ignore_case" => ignores_case = self.0.boolean(&field.node, &trail),
-                None => self.0.unknown(field, &trail, &["exact", "prefix", "suffix", "contains", "ignore_case"], &[]),
+                Some(kind) if found.is_none() => {
+                    found = self.0.text(&field.node, &trail).map(|text| (kind, text))
+                }
+                Some(_) => self.0.refuse_value(
+                    &trail,
+                    &field.node,
+                    "must be the only test of the text".to_owned(),
+                ),
+                None if field.name == "ignore_case" => {
+                    ignores_case = self.0.boolean(&field.node, &trail)
+                }
+                None => self.0.unknown(
+                    field,
+                    &trail,
+                    &["exact", "prefix", "suffix", "contains", "ignore_case"],
+                    &[],
+                ),
             }
         }
         if found.is_none() {
-            self.0.refuse_value(trail, node, "must have one of exact, prefix, suffix and contains".to_owned());
+            self.0.refuse_value(
+                trail,
+                node,
+                "must have one of exact, prefix, suffix and contains".to_owned(),
+            );
         }
         found.map(|(kind, text)| (kind, text, ignores_case))
     }

@@ -34,7 +34,11 @@ pub(super) struct Fields<'n> {
 }
 
 impl Compiler {
-    pub(super) fn read_descriptor<'n>(&mut self, all: &'n [Field], trail: &Trail<'_>) -> Fields<'n> {
+    pub(super) fn read_descriptor<'n>(
+        &mut self,
+        all: &'n [Field],
+        trail: &Trail<'_>,
+    ) -> Fields<'n> {
         const FIELDS: [&str; 10] = [
             "key",
             "value",
@@ -55,8 +59,14 @@ impl Compiler {
                 "key" => {
                     read.at = read.at.or(Some(node.at));
                     read.key = self.text(node, &trail).unwrap_or_default();
-                    if read.key.is_empty() && !matches!(node.value, Value::List(_) | Value::Map(_)) {
-                        self.errors.push_at(RuleErrorKind::Value, &trail, node.at, "must not be empty");
+                    if read.key.is_empty() && !matches!(node.value, Value::List(_) | Value::Map(_))
+                    {
+                        self.errors.push_at(
+                            RuleErrorKind::Value,
+                            &trail,
+                            node.at,
+                            "must not be empty",
+                        );
                     }
                 }
                 "value" => {
@@ -65,21 +75,30 @@ impl Compiler {
                 }
                 "rate_limit" => read.rate_limit = (!node.is_null()).then_some(node),
                 "descriptors" => read.descriptors = Some(node),
-                "shadow_mode" if self.boolean(node, &trail) => read.enforcement = Enforcement::share(0),
+                "shadow_mode" if self.boolean(node, &trail) => {
+                    read.enforcement = Enforcement::share(0)
+                }
                 "shadow_mode" => {}
                 "quota_mode" => read.is_quota = self.boolean(node, &trail),
                 "detailed_metric" => read.has_detailed_metric = self.boolean(node, &trail),
                 "value_to_metric" => read.value_to_metric = self.boolean(node, &trail),
-                "share_threshold" => read.share_threshold = self.boolean(node, &trail).then_some(node.at),
+                "share_threshold" => {
+                    read.share_threshold = self.boolean(node, &trail).then_some(node.at)
+                }
                 "metadata" => read.metadata = self.metadata(node, &trail),
                 "prefix_v6" if self.is_addition(field, &trail) => {
-                    read.prefix_v6 = self.number(node, &trail, 32, 128).map(|bits| (bits as u8, node.at));
+                    read.prefix_v6 = self
+                        .number(node, &trail, 32, 128)
+                        .map(|bits| (bits as u8, node.at));
                 }
-                "on_outage" if self.is_addition(field, &trail) => read.on_outage = self.on_outage(node, &trail),
+                "on_outage" if self.is_addition(field, &trail) => {
+                    read.on_outage = self.on_outage(node, &trail)
+                }
                 "enforce" if self.is_addition(field, &trail) => {
                     if all.iter().any(|other| other.name == "shadow_mode") {
                         let message = "must not stand beside shadow_mode, which is the share 0%";
-                        self.errors.push_at(RuleErrorKind::Value, &trail, field.at, message);
+                        self.errors
+                            .push_at(RuleErrorKind::Value, &trail, field.at, message);
                     }
                     let percent = self.percent(node, &trail, 0);
                     read.enforcement = percent.map(Enforcement::share).unwrap_or_default();
@@ -92,23 +111,36 @@ impl Compiler {
     }
 
     /// Checks fields that depend on each other.
-    pub(super) fn check_descriptor(&mut self, fields: &Fields<'_>, node: &Selector, trail: &Trail<'_>, at: Position) {
+    pub(super) fn check_descriptor(
+        &mut self,
+        fields: &Fields<'_>,
+        node: &Selector,
+        trail: &Trail<'_>,
+        at: Position,
+    ) {
         let is_pattern = if self.compat.is_envoy() {
             Pattern::new(&node.composite()).is_some()
         } else {
             if node.key.contains('*') {
                 let message = "must not contain *, which is a pattern only in a value";
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), at, message);
+                self.errors
+                    .push_at(RuleErrorKind::Value, &trail.field("key"), at, message);
             }
             node.pattern().is_some()
         };
         if let (Some(at), false) = (fields.share_threshold, is_pattern) {
             let message = "needs a value with a pattern, such as free-*";
-            self.errors.push_at(RuleErrorKind::Value, &trail.field("share_threshold"), at, message);
+            self.errors.push_at(
+                RuleErrorKind::Value,
+                &trail.field("share_threshold"),
+                at,
+                message,
+            );
         }
         if let (Some((_, at)), true) = (fields.prefix_v6, node.value.is_some() && !is_pattern) {
             let message = "needs a descriptor without a value, or with a pattern";
-            self.errors.push_at(RuleErrorKind::Value, &trail.field("prefix_v6"), at, message);
+            self.errors
+                .push_at(RuleErrorKind::Value, &trail.field("prefix_v6"), at, message);
         }
     }
 
@@ -126,15 +158,22 @@ impl Compiler {
             // The length keeps the key apart from the value.
             format!("{}:{}{}", node.key.len(), node.key, node.value())
         };
-        let Some(first) = siblings.seen.insert(text, id) else { return };
-        let first = self.nodes.get(first as usize).map(|node| node.origin.to_string()).unwrap_or_default();
+        let Some(first) = siblings.seen.insert(text, id) else {
+            return;
+        };
+        let first = self
+            .nodes
+            .get(first as usize)
+            .map(|node| node.origin.to_string())
+            .unwrap_or_default();
         let shown = match &node.value {
             Some(value) => format!("key {:?} with value {:?}", short(&node.key), short(value)),
             None => format!("key {:?} without a value", short(&node.key)),
         };
         let message = format!("{shown} appears twice at one level, first at {first}");
         let field = if node.value.is_some() { "value" } else { "key" };
-        self.errors.push_at(RuleErrorKind::Duplicate, &trail.field(field), at, message);
+        self.errors
+            .push_at(RuleErrorKind::Duplicate, &trail.field(field), at, message);
     }
 
     fn on_outage(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Outage> {
@@ -144,7 +183,8 @@ impl Compiler {
             "local" => Some(Outage::default()),
             _ => {
                 let message = format!("expected allow, fail or local, got {}", node.describe());
-                self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+                self.errors
+                    .push_at(RuleErrorKind::Value, trail, node.at, message);
                 None
             }
         }

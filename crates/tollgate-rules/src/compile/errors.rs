@@ -48,7 +48,10 @@ impl Errors {
     /// Collects the mistakes of a file.
     #[cfg(feature = "spring")]
     pub(crate) fn of_file(file: Option<Arc<Path>>) -> Self {
-        Self { file, ..Self::default() }
+        Self {
+            file,
+            ..Self::default()
+        }
     }
 
     pub(super) fn push(&mut self, error: RuleError) {
@@ -58,7 +61,13 @@ impl Errors {
         }
     }
 
-    pub(super) fn push_at(&mut self, kind: RuleErrorKind, field: &Trail<'_>, at: Position, message: impl Into<String>) {
+    pub(super) fn push_at(
+        &mut self,
+        kind: RuleErrorKind,
+        field: &Trail<'_>,
+        at: Position,
+        message: impl Into<String>,
+    ) {
         self.push_in(kind, field, at, message);
     }
 
@@ -72,7 +81,9 @@ impl Errors {
     ) {
         self.count += 1;
         if self.held.len() < MAX_ERRORS {
-            let error = RuleError::new(kind, message).at(at).in_field(&field.to_string());
+            let error = RuleError::new(kind, message)
+                .at(at)
+                .in_field(&field.to_string());
             self.held.push(error.in_file(self.file.as_ref()));
         }
     }

@@ -10,11 +10,17 @@ impl Compiler {
     /// Reads a text. A number or a boolean without quotes counts as its text, as in `value: 10`.
     pub(crate) fn text(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
         match &node.value {
-            Value::Scalar(Scalar::Text(text) | Scalar::Integer(_, text) | Scalar::Bool(_, text)) => Some(text.clone()),
+            Value::Scalar(
+                Scalar::Text(text) | Scalar::Integer(_, text) | Scalar::Bool(_, text),
+            ) => Some(text.clone()),
             Value::Scalar(Scalar::Null) => Some(Box::default()),
             Value::Scalar(Scalar::Float(..) | Scalar::Other(_)) => {
-                let message = format!("expected a text, got {}, write it in quotes", node.describe());
-                self.errors.push_at(RuleErrorKind::Type, trail, node.at, message);
+                let message = format!(
+                    "expected a text, got {}, write it in quotes",
+                    node.describe()
+                );
+                self.errors
+                    .push_at(RuleErrorKind::Type, trail, node.at, message);
                 None
             }
             Value::List(_) | Value::Map(_) => self.wrong_type(node, trail, "a text"),
@@ -25,7 +31,8 @@ impl Compiler {
     pub(crate) fn filled(&mut self, node: &Node, trail: &Trail<'_>) -> Option<Box<str>> {
         let text = self.text(node, trail)?;
         if text.is_empty() {
-            self.errors.push_at(RuleErrorKind::Value, trail, node.at, "must not be empty");
+            self.errors
+                .push_at(RuleErrorKind::Value, trail, node.at, "must not be empty");
         }
         Some(text)
     }
@@ -34,33 +41,52 @@ impl Compiler {
         match &node.value {
             Value::Scalar(Scalar::Bool(value, _)) => *value,
             Value::Scalar(Scalar::Null) => false,
-            Value::Scalar(Scalar::Text(text)) if self.compat.is_envoy() && yaml_1_1(text).is_some() => {
+            Value::Scalar(Scalar::Text(text))
+                if self.compat.is_envoy() && yaml_1_1(text).is_some() =>
+            {
                 yaml_1_1(text).unwrap_or_default()
             }
-            _ => self.wrong_type(node, trail, "true or false").unwrap_or_default(),
+            _ => self
+                .wrong_type(node, trail, "true or false")
+                .unwrap_or_default(),
         }
     }
 
     /// Reads an integer between two bounds.
-    pub(crate) fn number(&mut self, node: &Node, trail: &Trail<'_>, least: u64, most: u64) -> Option<u64> {
+    pub(crate) fn number(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
         let number = match &node.value {
-            Value::Scalar(Scalar::Integer(_, text)) if is_octal(text) => match i128::from_str_radix(text, 8) {
-                Ok(number) if self.compat.is_envoy() => number,
-                // 10 in YAML 1.2 and 8 in YAML 1.1, which Envoy's service reads.
-                _ => {
-                    let message = format!("expected an integer without leading zeros, got {}", short(text));
-                    self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
-                    return None;
+            Value::Scalar(Scalar::Integer(_, text)) if is_octal(text) => {
+                match i128::from_str_radix(text, 8) {
+                    Ok(number) if self.compat.is_envoy() => number,
+                    // 10 in YAML 1.2 and 8 in YAML 1.1, which Envoy's service reads.
+                    _ => {
+                        let message = format!(
+                            "expected an integer without leading zeros, got {}",
+                            short(text)
+                        );
+                        self.errors
+                            .push_at(RuleErrorKind::Value, trail, node.at, message);
+                        return None;
+                    }
                 }
-            },
+            }
             Value::Scalar(Scalar::Integer(number, _)) => *number,
-            _ => return self.wrong_type(node, trail, &format!("an integer from {least} to {most}")),
+            _ => {
+                return self.wrong_type(node, trail, &format!("an integer from {least} to {most}"));
+            }
         };
         match u64::try_from(number) {
             Ok(number) if number >= least && number <= most => Some(number),
             _ => {
                 let message = format!("must be {least} to {most}, got {number}");
-                self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+                self.errors
+                    .push_at(RuleErrorKind::Value, trail, node.at, message);
                 None
             }
         }
@@ -72,14 +98,18 @@ impl Compiler {
             Value::Scalar(Scalar::Integer(_, text) | Scalar::Text(text)) => {
                 let digits = text.strip_suffix('%').unwrap_or(text);
                 // `parse` would also accept a sign.
-                digits.parse::<u8>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
+                digits
+                    .parse::<u8>()
+                    .ok()
+                    .filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
             }
             _ => None,
         };
         let percent = percent.filter(|percent| (least..=100).contains(percent));
         if percent.is_none() {
             let message = format!("must be {least}% to 100%, got {}", node.describe());
-            self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+            self.errors
+                .push_at(RuleErrorKind::Value, trail, node.at, message);
         }
         percent
     }
@@ -100,16 +130,23 @@ impl Compiler {
         }
     }
 
-    pub(crate) fn wrong_type<T>(&mut self, node: &Node, trail: &Trail<'_>, expected: &str) -> Option<T> {
+    pub(crate) fn wrong_type<T>(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+        expected: &str,
+    ) -> Option<T> {
         let message = format!("expected {expected}, got {}", node.describe());
-        self.errors.push_at(RuleErrorKind::Type, trail, node.at, message);
+        self.errors
+            .push_at(RuleErrorKind::Type, trail, node.at, message);
         None
     }
 
     /// Reports a value that is not allowed.
     #[cfg(feature = "http")]
     pub(crate) fn refuse_value(&mut self, trail: &Trail<'_>, node: &Node, message: String) {
-        self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+        self.errors
+            .push_at(RuleErrorKind::Value, trail, node.at, message);
     }
 
     /// Returns whether an addition is allowed. Reports it otherwise.
@@ -121,19 +158,31 @@ impl Compiler {
             "field {} is an addition of Tollgate and is refused in the mode envoy, remove it or set compat: native",
             field.name
         );
-        self.errors.push_at(RuleErrorKind::Addition, trail, field.at, message);
+        self.errors
+            .push_at(RuleErrorKind::Addition, trail, field.at, message);
         false
     }
 
     /// Reports a field of an unknown name, with the most similar name.
-    pub(crate) fn unknown(&mut self, field: &Field, trail: &Trail<'_>, names: &[&str], additions: &[&str]) {
-        let additions = if self.compat.is_envoy() { &[] } else { additions };
+    pub(crate) fn unknown(
+        &mut self,
+        field: &Field,
+        trail: &Trail<'_>,
+        names: &[&str],
+        additions: &[&str],
+    ) {
+        let additions = if self.compat.is_envoy() {
+            &[]
+        } else {
+            additions
+        };
         let names = || names.iter().chain(additions);
         let message = match similar(&field.name, names().copied()) {
             Some(name) => format!("unknown field, did you mean {name}?"),
             None => format!("unknown field, expected {}", listed(names().copied())),
         };
-        self.errors.push_at(RuleErrorKind::UnknownField, trail, field.at, message);
+        self.errors
+            .push_at(RuleErrorKind::UnknownField, trail, field.at, message);
     }
 }
 

@@ -68,14 +68,21 @@ pub(crate) fn compile(
         compiler.file.clone_from(file);
         compiler.document(tree, &mut domains, options.merge_domains);
     }
-    domains.values().for_each(|siblings| compiler.check_ranks(siblings));
+    domains
+        .values()
+        .for_each(|siblings| compiler.check_ranks(siblings));
     lists.append(&mut compiler.lists);
     compiler.errors.finish()?;
-    let Compiler { selectors, nodes, .. } = compiler;
+    let Compiler {
+        selectors, nodes, ..
+    } = compiler;
     let domains = domains.into_iter().map(|(name, siblings)| {
         let domain = Domain {
             root: Level::new(compat, &siblings.ids, &selectors),
-            priorities: siblings.priorities.map(|priorities| priorities.classes).unwrap_or_default(),
+            priorities: siblings
+                .priorities
+                .map(|priorities| priorities.classes)
+                .unwrap_or_default(),
             #[cfg(feature = "http")]
             networks: siblings.networks,
             #[cfg(feature = "http")]
@@ -83,29 +90,49 @@ pub(crate) fn compile(
         };
         (name, domain)
     });
-    Ok(RuleSet { compat, domains: domains.collect(), selectors, nodes })
+    Ok(RuleSet {
+        compat,
+        domains: domains.collect(),
+        selectors,
+        nodes,
+    })
 }
 
 /// Returns the mode that the files name. Files that name a mode must agree.
 fn mode(documents: &[(Option<Arc<Path>>, Node)], errors: &mut Errors) -> Option<Compat> {
     let mut named: Option<Compat> = None;
     for (file, tree) in documents {
-        let Value::Map(fields) = &tree.value else { continue };
-        let Some(field) = fields.iter().find(|field| field.name == "compat") else { continue };
+        let Value::Map(fields) = &tree.value else {
+            continue;
+        };
+        let Some(field) = fields.iter().find(|field| field.name == "compat") else {
+            continue;
+        };
         errors.file.clone_from(file);
         let mode = match &field.node.value {
             Value::Scalar(Scalar::Text(text)) if **text == *"native" => Compat::Native,
             Value::Scalar(Scalar::Text(text)) if **text == *"envoy" => Compat::Envoy,
             _ => {
                 let message = format!("expected native or envoy, got {}", field.node.describe());
-                errors.push_at(RuleErrorKind::Value, &Trail::Root.field("compat"), field.node.at, message);
+                errors.push_at(
+                    RuleErrorKind::Value,
+                    &Trail::Root.field("compat"),
+                    field.node.at,
+                    message,
+                );
                 continue;
             }
         };
         match named {
             Some(other) if other != mode => {
-                let message = format!("all files of a set must have one mode, got {mode} after {other}");
-                errors.push_at(RuleErrorKind::Value, &Trail::Root.field("compat"), field.node.at, message);
+                let message =
+                    format!("all files of a set must have one mode, got {mode} after {other}");
+                errors.push_at(
+                    RuleErrorKind::Value,
+                    &Trail::Root.field("compat"),
+                    field.node.at,
+                    message,
+                );
             }
             _ => named = Some(mode),
         }
@@ -118,37 +145,57 @@ const ADDITIONS: [&str; 3] = ["rate_limits", "priorities", "networks"];
 impl Compiler {
     fn document(&mut self, tree: &Node, domains: &mut HashMap<Box<str>, Siblings>, merge: bool) {
         let root = Trail::Root;
-        let Some(fields) = self.map(tree, &root) else { return };
+        let Some(fields) = self.map(tree, &root) else {
+            return;
+        };
         let (mut domain, mut descriptors) = (None, None);
         let (mut rate_limits, mut priorities, mut networks) = (None, None, None);
         for field in fields {
             let trail = root.field(&field.name);
             match field.name.as_str() {
-                "domain" => domain = self.text(&field.node, &trail).map(|name| (name, field.node.at)),
+                "domain" => {
+                    domain = self
+                        .text(&field.node, &trail)
+                        .map(|name| (name, field.node.at))
+                }
                 "descriptors" => descriptors = Some(&field.node),
                 "compat" => {}
-                "rate_limits" => rate_limits = self.is_addition(field, &trail).then_some(&field.node),
+                "rate_limits" => {
+                    rate_limits = self.is_addition(field, &trail).then_some(&field.node)
+                }
                 "priorities" => priorities = self.is_addition(field, &trail).then_some(&field.node),
                 "networks" => networks = self.is_addition(field, &trail).then_some(&field.node),
-                _ => self.unknown(field, &trail, &["domain", "descriptors", "compat"], &ADDITIONS),
+                _ => self.unknown(
+                    field,
+                    &trail,
+                    &["domain", "descriptors", "compat"],
+                    &ADDITIONS,
+                ),
             }
         }
         let trail = root.field("domain");
         let (name, at) = match domain {
             Some((name, at)) if name.is_empty() => {
-                return self.errors.push_at(RuleErrorKind::Value, &trail, at, "must not be empty");
+                return self
+                    .errors
+                    .push_at(RuleErrorKind::Value, &trail, at, "must not be empty");
             }
             Some((name, at)) => (name, at),
             None if fields.iter().any(|field| field.name == "domain") => return,
             None => {
                 let message = "is missing, expected a name for these rules";
-                return self.errors.push_at(RuleErrorKind::Value, &trail, tree.at, message);
+                return self
+                    .errors
+                    .push_at(RuleErrorKind::Value, &trail, tree.at, message);
             }
         };
         if domains.contains_key(&name) && !merge {
-            let message =
-                format!("domain {:?} has rules in another file, join the files or set merge_domains", short(&name));
-            self.errors.push_at(RuleErrorKind::Duplicate, &trail, at, message);
+            let message = format!(
+                "domain {:?} has rules in another file, join the files or set merge_domains",
+                short(&name)
+            );
+            self.errors
+                .push_at(RuleErrorKind::Duplicate, &trail, at, message);
         }
         let mut siblings = domains.remove(&name).unwrap_or_default();
         if let Some(list) = descriptors {
@@ -172,20 +219,23 @@ impl Compiler {
         let descriptors = ActionReader(self).descriptors(list, trail);
         if siblings.descriptors.replace(descriptors).is_some() {
             let message = "the domain has rate_limits in another file";
-            self.errors.push_at(RuleErrorKind::Duplicate, trail, list.at, message);
+            self.errors
+                .push_at(RuleErrorKind::Duplicate, trail, list.at, message);
         }
     }
 
     #[cfg(not(feature = "http"))]
     fn networks(&mut self, node: &Node, trail: &Trail<'_>, _: &mut Siblings) {
         let message = "needs the feature http of tollgate-rules";
-        self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+        self.errors
+            .push_at(RuleErrorKind::Value, trail, node.at, message);
     }
 
     #[cfg(not(feature = "http"))]
     fn rate_limits(&mut self, list: &Node, trail: &Trail<'_>, _: &mut Siblings) {
         let message = "needs the feature http of tollgate-rules";
-        self.errors.push_at(RuleErrorKind::Value, trail, list.at, message);
+        self.errors
+            .push_at(RuleErrorKind::Value, trail, list.at, message);
     }
 
     fn descriptors(&mut self, list: &Node, trail: &Trail<'_>, path: &str, siblings: &mut Siblings) {
@@ -197,29 +247,51 @@ impl Compiler {
         }
     }
 
-    fn descriptor(&mut self, all: &[Field], item: &Node, trail: &Trail<'_>, path: &str, siblings: &mut Siblings) {
+    fn descriptor(
+        &mut self,
+        all: &[Field],
+        item: &Node,
+        trail: &Trail<'_>,
+        path: &str,
+        siblings: &mut Siblings,
+    ) {
         let fields = self.read_descriptor(all, trail);
         let at = fields.at.unwrap_or(item.at);
         if fields.key.is_empty() {
             if !all.iter().any(|field| field.name == "key") {
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), item.at, "is missing");
+                self.errors.push_at(
+                    RuleErrorKind::Value,
+                    &trail.field("key"),
+                    item.at,
+                    "is missing",
+                );
             }
             return;
         }
-        let selector = Selector { key: fields.key.clone(), value: fields.value.clone() };
+        let selector = Selector {
+            key: fields.key.clone(),
+            value: fields.value.clone(),
+        };
         let mut node = rule_set::Node {
             rule: None,
             children: None,
             value_to_metric: fields.value_to_metric,
             shares_counter: fields.share_threshold.is_some(),
             prefix_v6: fields.prefix_v6.map(|(bits, _)| bits),
-            origin: Origin { file: self.file.clone(), line: item.at.line },
+            origin: Origin {
+                file: self.file.clone(),
+                line: item.at.line,
+            },
         };
         self.check_descriptor(&fields, &selector, trail, at);
         self.check_duplicate(&selector, trail, at, siblings);
-        let path = format!("{path}.{}", metric_part(&fields.key, fields.value.as_deref().unwrap_or_default()));
-        if let Some(limit) =
-            fields.rate_limit.and_then(|limit| self.rate_limit(limit, &trail.field("rate_limit"), &path))
+        let path = format!(
+            "{path}.{}",
+            metric_part(&fields.key, fields.value.as_deref().unwrap_or_default())
+        );
+        if let Some(limit) = fields
+            .rate_limit
+            .and_then(|limit| self.rate_limit(limit, &trail.field("rate_limit"), &path))
         {
             node.rule = Some(Arc::new(Rule {
                 limit: limit.limit,

@@ -27,12 +27,22 @@ const ROOMY: Quota = Quota::per_second(1_000_000);
 impl Compiler {
     /// Reads a `lease`: `true` for the default terms, or a mapping. Returns `None` for `false`.
     pub(super) fn lease(&mut self, node: &Node, trail: &Trail<'_>) -> Option<LeaseField> {
-        let mut read = LeaseField { terms: Lease::new(), at: node.at, generation_at: None };
+        let mut read = LeaseField {
+            terms: Lease::new(),
+            at: node.at,
+            generation_at: None,
+        };
         let fields = match &node.value {
             Value::Map(fields) => fields,
             Value::Scalar(Scalar::Bool(is_leased, _)) => return is_leased.then_some(read),
             Value::Scalar(Scalar::Null) => return None,
-            _ => return self.wrong_type(node, trail, "true, false or a mapping of generation and share"),
+            _ => {
+                return self.wrong_type(
+                    node,
+                    trail,
+                    "true, false or a mapping of generation and share",
+                );
+            }
         };
         for field in fields {
             let (node, trail) = (&field.node, trail.field(&field.name));
@@ -52,18 +62,39 @@ impl Compiler {
     }
 
     /// Leases a policy, and reports terms that it cannot have. `trail` is that of the limit.
-    pub(super) fn leased(&mut self, policy: Policy, lease: Option<&LeaseField>, trail: &Trail<'_>) -> Option<Policy> {
-        let Some(&LeaseField { terms, at, generation_at }) = lease else { return Some(policy) };
+    pub(super) fn leased(
+        &mut self,
+        policy: Policy,
+        lease: Option<&LeaseField>,
+        trail: &Trail<'_>,
+    ) -> Option<Policy> {
+        let Some(&LeaseField {
+            terms,
+            at,
+            generation_at,
+        }) = lease
+        else {
+            return Some(policy);
+        };
         // Terms that no policy can have are a mistake of `generation` itself.
-        let any = Policy::try_new(policy.name(), Algorithm::TokenBucket, ROOMY).and_then(|any| any.try_leased(terms));
+        let any = Policy::try_new(policy.name(), Algorithm::TokenBucket, ROOMY)
+            .and_then(|any| any.try_leased(terms));
         let trail = trail.field("lease");
         match (policy.try_leased(terms), any, generation_at) {
             (Ok(policy), ..) => return Some(policy),
             (Err(_), Err(error), Some(at)) => {
                 let message = error.to_string();
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("generation"), at, message);
+                self.errors.push_at(
+                    RuleErrorKind::Value,
+                    &trail.field("generation"),
+                    at,
+                    message,
+                );
             }
-            (Err(error), ..) => self.errors.push_at(RuleErrorKind::Value, &trail, at, error.to_string()),
+            (Err(error), ..) => {
+                self.errors
+                    .push_at(RuleErrorKind::Value, &trail, at, error.to_string())
+            }
         }
         None
     }

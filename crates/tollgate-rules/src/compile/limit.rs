@@ -53,11 +53,25 @@ struct LimitFields<'n> {
 }
 
 const FIELDS: [&str; 5] = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const ADDITIONS: [&str; 8] = ["quota", "window", "algorithm", "burst", "time_zone", "lease", "unranked", "limits"];
+const ADDITIONS: [&str; 8] = [
+    "quota",
+    "window",
+    "algorithm",
+    "burst",
+    "time_zone",
+    "lease",
+    "unranked",
+    "limits",
+];
 
 impl Compiler {
     /// Reads the `rate_limit` of the descriptor with this path.
-    pub(super) fn rate_limit(&mut self, node: &Node, trail: &Trail<'_>, path: &str) -> Option<RateLimit> {
+    pub(super) fn rate_limit(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+        path: &str,
+    ) -> Option<RateLimit> {
         let fields = self.map(node, trail)?;
         let mut read = self.read_limit(fields, trail, true);
         let (name, replaces) = (read.name.take(), std::mem::take(&mut read.replaces));
@@ -82,12 +96,22 @@ impl Compiler {
             self.refuse_beside(fields, trail, "limits", &alone);
             self.limits(list, &trail.field("limits"), base)
         } else {
-            self.limit(&read, fields, trail, node.at, &policy_name(base)).map(|policy| Limit::of(policy.into()))
+            self.limit(&read, fields, trail, node.at, &policy_name(base))
+                .map(|policy| Limit::of(policy.into()))
         };
-        limit.map(|limit| RateLimit { limit, name, replaces })
+        limit.map(|limit| RateLimit {
+            limit,
+            name,
+            replaces,
+        })
     }
 
-    fn read_limit<'n>(&mut self, fields: &'n [Field], trail: &Trail<'_>, is_whole: bool) -> LimitFields<'n> {
+    fn read_limit<'n>(
+        &mut self,
+        fields: &'n [Field],
+        trail: &Trail<'_>,
+        is_whole: bool,
+    ) -> LimitFields<'n> {
         let mut read = LimitFields::default();
         let before = self.errors.count();
         for field in fields {
@@ -95,31 +119,50 @@ impl Compiler {
             match field.name.as_str() {
                 "unit" => read.unit = (!node.is_null()).then_some(node),
                 "requests_per_unit" => {
-                    let most = if self.compat.is_envoy() { MOST_ENVOY } else { MOST };
+                    let most = if self.compat.is_envoy() {
+                        MOST_ENVOY
+                    } else {
+                        MOST
+                    };
                     read.requests = self.number(node, &trail, 0, most);
                 }
-                "unlimited" if is_whole => read.is_unlimited = self.boolean(node, &trail).then_some(node.at),
+                "unlimited" if is_whole => {
+                    read.is_unlimited = self.boolean(node, &trail).then_some(node.at)
+                }
                 "name" => read.name = self.text(node, &trail).filter(|name| !name.is_empty()),
                 "replaces" if is_whole => read.replaces = self.replaces(node, &trail, fields),
                 "limits" if is_whole && self.is_addition(field, &trail) => read.limits = Some(node),
                 "quota" if self.is_addition(field, &trail) => {
                     read.quota = self.parse(node, &trail).map(|quota| (quota, node.at));
                 }
-                "window" if self.is_addition(field, &trail) => read.window = self.window(node, &trail),
+                "window" if self.is_addition(field, &trail) => {
+                    read.window = self.window(node, &trail)
+                }
                 "algorithm" if self.is_addition(field, &trail) => {
-                    read.algorithm = self.parse(node, &trail).map(|algorithm| (algorithm, node.at));
+                    read.algorithm = self
+                        .parse(node, &trail)
+                        .map(|algorithm| (algorithm, node.at));
                 }
                 "burst" if self.is_addition(field, &trail) => {
-                    read.burst = self.number(node, &trail, 1, MOST).map(|burst| (burst, node.at));
+                    read.burst = self
+                        .number(node, &trail, 1, MOST)
+                        .map(|burst| (burst, node.at));
                 }
                 "time_zone" if self.is_addition(field, &trail) => {
                     read.time_zone = self.text(node, &trail).map(|zone| (zone, node.at));
                 }
                 "lease" if self.is_addition(field, &trail) => read.lease = self.lease(node, &trail),
-                "unranked" if self.is_addition(field, &trail) => read.is_unranked = self.boolean(node, &trail),
+                "unranked" if self.is_addition(field, &trail) => {
+                    read.is_unranked = self.boolean(node, &trail)
+                }
                 name if self.compat.is_envoy() && ADDITIONS.contains(&name) => {}
                 _ if is_whole => self.unknown(field, &trail, &FIELDS, &ADDITIONS),
-                _ => self.unknown(field, &trail, &["unit", "requests_per_unit", "name"], &ADDITIONS[..7]),
+                _ => self.unknown(
+                    field,
+                    &trail,
+                    &["unit", "requests_per_unit", "name"],
+                    &ADDITIONS[..7],
+                ),
             }
         }
         read.is_broken = self.errors.count() > before;
@@ -127,14 +170,19 @@ impl Compiler {
     }
 
     fn replaces(&mut self, node: &Node, trail: &Trail<'_>, fields: &[Field]) -> Box<[Box<str>]> {
-        let own = fields.iter().find(|field| field.name == "name").and_then(|field| match &field.node.value {
-            Value::Scalar(Scalar::Text(text)) => Some(&**text),
-            _ => None,
-        });
+        let own = fields
+            .iter()
+            .find(|field| field.name == "name")
+            .and_then(|field| match &field.node.value {
+                Value::Scalar(Scalar::Text(text)) => Some(&**text),
+                _ => None,
+            });
         let mut names = Vec::new();
         for (at, item) in self.list(node, trail).iter().enumerate() {
             let trail = trail.item(at);
-            let Some(fields) = self.map(item, &trail) else { continue };
+            let Some(fields) = self.map(item, &trail) else {
+                continue;
+            };
             let mut name = Some(Box::default());
             for field in fields {
                 match field.name.as_str() {
@@ -142,7 +190,9 @@ impl Compiler {
                     _ => self.unknown(field, &trail.field(&field.name), &["name"], &[]),
                 }
             }
-            let Some(name): Option<Box<str>> = name else { continue };
+            let Some(name): Option<Box<str>> = name else {
+                continue;
+            };
             let refused = match &*name {
                 "" => "must not be empty",
                 name if own == Some(name) => "must not be the name of the same limit",
@@ -151,31 +201,53 @@ impl Compiler {
                     continue;
                 }
             };
-            self.errors.push_at(RuleErrorKind::Value, &trail.field("name"), item.at, refused);
+            self.errors
+                .push_at(RuleErrorKind::Value, &trail.field("name"), item.at, refused);
         }
         names.into()
     }
 
     /// Reads a text that has a grammar of its own.
-    fn parse<T: FromStr<Err = tollgate::Error>>(&mut self, node: &Node, trail: &Trail<'_>) -> Option<T> {
+    fn parse<T: FromStr<Err = tollgate::Error>>(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+    ) -> Option<T> {
         let text = self.text(node, trail)?;
-        text.parse().map_err(|error: T::Err| self.refuse(trail, node.at, &error)).ok()
+        text.parse()
+            .map_err(|error: T::Err| self.refuse(trail, node.at, &error))
+            .ok()
     }
 
-    pub(super) fn window(&mut self, node: &Node, trail: &Trail<'_>) -> Option<(Duration, Position)> {
+    pub(super) fn window(
+        &mut self,
+        node: &Node,
+        trail: &Trail<'_>,
+    ) -> Option<(Duration, Position)> {
         let text = self.text(node, trail)?;
-        let period = Quota::parse_period(&text).map_err(|error| self.refuse(trail, node.at, &error)).ok()?;
+        let period = Quota::parse_period(&text)
+            .map_err(|error| self.refuse(trail, node.at, &error))
+            .ok()?;
         Some((period, node.at))
     }
 
     fn refuse(&mut self, trail: &Trail<'_>, at: Position, error: &tollgate::Error) {
-        self.errors.push_at(RuleErrorKind::Value, trail, at, error.to_string());
+        self.errors
+            .push_at(RuleErrorKind::Value, trail, at, error.to_string());
     }
 
     fn refuse_beside(&mut self, fields: &[Field], trail: &Trail<'_>, one: &str, others: &[&str]) {
-        for field in fields.iter().filter(|field| others.contains(&field.name.as_str())) {
+        for field in fields
+            .iter()
+            .filter(|field| others.contains(&field.name.as_str()))
+        {
             let message = format!("must not stand beside {one}");
-            self.errors.push_at(RuleErrorKind::Value, &trail.field(&field.name), field.at, message);
+            self.errors.push_at(
+                RuleErrorKind::Value,
+                &trail.field(&field.name),
+                field.at,
+                message,
+            );
         }
     }
 
@@ -191,7 +263,8 @@ impl Compiler {
         let is_limited = read.quota.is_some() || read.window.is_some() || read.limits.is_some();
         if has_unit || is_limited || read.lease.is_some() {
             let message = "must not stand beside unit, quota, window, lease or limits";
-            self.errors.push_at(RuleErrorKind::Value, &trail.field("unlimited"), at, message);
+            self.errors
+                .push_at(RuleErrorKind::Value, &trail.field("unlimited"), at, message);
         }
     }
 
@@ -201,7 +274,9 @@ impl Compiler {
         let mut policies = Vec::new();
         for (at, item) in self.list(list, trail).iter().enumerate() {
             let trail = trail.item(at);
-            let Some(fields) = self.map(item, &trail) else { continue };
+            let Some(fields) = self.map(item, &trail) else {
+                continue;
+            };
             let mut read = self.read_limit(fields, &trail, false);
             let named = read.name.take();
             let period = read.period_text();
@@ -218,7 +293,8 @@ impl Compiler {
                 if message.contains("must differ in name") {
                     message.push_str("; limits of one period need a name each");
                 }
-                self.errors.push_at(RuleErrorKind::Value, trail, list.at, message);
+                self.errors
+                    .push_at(RuleErrorKind::Value, trail, list.at, message);
                 None
             }
         }
@@ -234,11 +310,28 @@ impl Compiler {
         name: &str,
     ) -> Option<Policy> {
         if read.time_zone.is_some() {
-            self.refuse_beside(fields, trail, "time_zone", &["quota", "window", "burst", "algorithm"]);
+            self.refuse_beside(
+                fields,
+                trail,
+                "time_zone",
+                &["quota", "window", "burst", "algorithm"],
+            );
         }
         if let Some((quota, at)) = read.quota {
-            self.refuse_beside(fields, trail, "quota", &["unit", "requests_per_unit", "window", "burst"]);
-            let policy = self.policy(name, quota, read.burst.is_some(), read.algorithm, &trail.field("quota"), at)?;
+            self.refuse_beside(
+                fields,
+                trail,
+                "quota",
+                &["unit", "requests_per_unit", "window", "burst"],
+            );
+            let policy = self.policy(
+                name,
+                quota,
+                read.burst.is_some(),
+                read.algorithm,
+                &trail.field("quota"),
+                at,
+            )?;
             return self.finished(policy, read, trail);
         }
         if read.is_broken {
@@ -252,8 +345,12 @@ impl Compiler {
             }
             (None, Some(node)) => (self.unit(node, &trail.field("unit"))?.duration(), node.at),
             (None, None) => {
-                let message = format!("is missing, expected {}", listed(Unit::ALL.iter().map(|unit| unit.as_str())));
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("unit"), at, message);
+                let message = format!(
+                    "is missing, expected {}",
+                    listed(Unit::ALL.iter().map(|unit| unit.as_str()))
+                );
+                self.errors
+                    .push_at(RuleErrorKind::Value, &trail.field("unit"), at, message);
                 return None;
             }
         };
@@ -261,13 +358,21 @@ impl Compiler {
             None if self.compat.is_envoy() => 0,
             None => {
                 let message = "is missing, write 0 to deny every request";
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("requests_per_unit"), at, message);
+                self.errors.push_at(
+                    RuleErrorKind::Value,
+                    &trail.field("requests_per_unit"),
+                    at,
+                    message,
+                );
                 return None;
             }
             Some(requests) => requests,
         };
         let algorithm = match &read.time_zone {
-            Some((zone, at)) => Some((self.calendar(period, zone, &trail.field("time_zone"), *at)?, *at)),
+            Some((zone, at)) => Some((
+                self.calendar(period, zone, &trail.field("time_zone"), *at)?,
+                *at,
+            )),
             None => read.algorithm,
         };
         let quota = Quota::try_new(requests, period).and_then(|quota| match read.burst {
@@ -279,7 +384,8 @@ impl Compiler {
         let name = unit.map_or(name, |unit| unit.as_str());
         match quota {
             Ok(quota) => {
-                let policy = self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
+                let policy =
+                    self.policy(name, quota, read.burst.is_some(), algorithm, trail, at)?;
                 self.finished(policy, read, trail)
             }
             Err(error) => {
@@ -290,9 +396,18 @@ impl Compiler {
     }
 
     /// Adds to a policy what follows from no quota: its lease and its rank.
-    fn finished(&mut self, policy: Policy, read: &LimitFields<'_>, trail: &Trail<'_>) -> Option<Policy> {
+    fn finished(
+        &mut self,
+        policy: Policy,
+        read: &LimitFields<'_>,
+        trail: &Trail<'_>,
+    ) -> Option<Policy> {
         let policy = self.leased(policy, read.lease.as_ref(), trail)?;
-        Some(if read.is_unranked { policy.unranked() } else { policy })
+        Some(if read.is_unranked {
+            policy.unranked()
+        } else {
+            policy
+        })
     }
 
     /// Makes a policy. Without an algorithm it counts in fixed windows, and with a burst it is a token bucket.
@@ -306,7 +421,11 @@ impl Compiler {
         at: Position,
     ) -> Option<Policy> {
         let has_burst = quota.burst() != quota.amount() || names_burst;
-        let default = if has_burst { Algorithm::TokenBucket } else { Algorithm::FixedWindow };
+        let default = if has_burst {
+            Algorithm::TokenBucket
+        } else {
+            Algorithm::FixedWindow
+        };
         let (algorithm, at) = algorithm.unwrap_or((default, at));
         match Policy::try_new(name, algorithm, quota) {
             Ok(policy) => Some(policy),
@@ -319,10 +438,20 @@ impl Compiler {
 
     /// Returns the algorithm of windows that begin with a period of the calendar in a time zone.
     #[cfg(feature = "calendar")]
-    fn calendar(&mut self, period: Duration, zone: &str, trail: &Trail<'_>, at: Position) -> Option<Algorithm> {
-        let Some(unit) = CalendarUnit::ALL.into_iter().find(|unit| unit.nominal() == period) else {
+    fn calendar(
+        &mut self,
+        period: Duration,
+        zone: &str,
+        trail: &Trail<'_>,
+        at: Position,
+    ) -> Option<Algorithm> {
+        let Some(unit) = CalendarUnit::ALL
+            .into_iter()
+            .find(|unit| unit.nominal() == period)
+        else {
             let message = "needs the unit day, week, month or year";
-            self.errors.push_at(RuleErrorKind::Value, trail, at, message);
+            self.errors
+                .push_at(RuleErrorKind::Value, trail, at, message);
             return None;
         };
         match zone.parse() {
@@ -335,9 +464,16 @@ impl Compiler {
     }
 
     #[cfg(not(feature = "calendar"))]
-    fn calendar(&mut self, _: Duration, _: &str, trail: &Trail<'_>, at: Position) -> Option<Algorithm> {
+    fn calendar(
+        &mut self,
+        _: Duration,
+        _: &str,
+        trail: &Trail<'_>,
+        at: Position,
+    ) -> Option<Algorithm> {
         let message = "needs the feature calendar of tollgate-rules";
-        self.errors.push_at(RuleErrorKind::Value, trail, at, message);
+        self.errors
+            .push_at(RuleErrorKind::Value, trail, at, message);
         None
     }
 
@@ -347,13 +483,18 @@ impl Compiler {
             return Some(unit);
         }
         let names = || Unit::ALL.iter().map(|unit| unit.as_str());
-        let mut message = format!("unknown unit {:?}, expected {}", short(&text), listed(names()));
+        let mut message = format!(
+            "unknown unit {:?}, expected {}",
+            short(&text),
+            listed(names())
+        );
         if let Some(name) = similar(&text, names()) {
             message.push_str(&format!("; did you mean {name}?"));
         } else if !self.compat.is_envoy() && Quota::parse_period(&text).is_ok() {
             message.push_str(&format!("; write window: {text}"));
         }
-        self.errors.push_at(RuleErrorKind::Value, trail, node.at, message);
+        self.errors
+            .push_at(RuleErrorKind::Value, trail, node.at, message);
         None
     }
 }
@@ -365,9 +506,16 @@ impl LimitFields<'_> {
             Value::Scalar(Scalar::Text(text)) => text.parse::<Unit>().ok(),
             _ => None,
         });
-        let period = self.quota.map(|(quota, _)| quota.period()).or(self.window.map(|(period, _)| period));
-        let period = period.or(unit.map(Unit::duration)).and_then(|period| Quota::try_new(1, period).ok());
+        let period = self
+            .quota
+            .map(|(quota, _)| quota.period())
+            .or(self.window.map(|(period, _)| period));
+        let period = period
+            .or(unit.map(Unit::duration))
+            .and_then(|period| Quota::try_new(1, period).ok());
         let text = period.map(|quota| quota.to_string()).unwrap_or_default();
-        text.split_once('/').map(|(_, period)| period.to_owned()).unwrap_or_default()
+        text.split_once('/')
+            .map(|(_, period)| period.to_owned())
+            .unwrap_or_default()
     }
 }

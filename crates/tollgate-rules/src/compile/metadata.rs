@@ -36,17 +36,29 @@ impl Compiler {
             Value::Scalar(Scalar::Text(text)) => Some(Json::from(&**text)),
             Value::Scalar(Scalar::Other(_)) => None,
             Value::List(items) => {
-                let items = items.iter().enumerate().map(|(at, item)| self.json(item, &trail.item(at)));
+                let items = items
+                    .iter()
+                    .enumerate()
+                    .map(|(at, item)| self.json(item, &trail.item(at)));
                 return items.collect::<Option<Vec<_>>>().map(Json::Array);
             }
             Value::Map(fields) => {
                 let mut map = Map::new();
                 for field in fields {
-                    map.insert(field.name.clone(), self.json(&field.node, &trail.field(&field.name))?);
+                    map.insert(
+                        field.name.clone(),
+                        self.json(&field.node, &trail.field(&field.name))?,
+                    );
                 }
                 return Some(Json::Object(map));
             }
         };
-        json.or_else(|| self.wrong_type(node, trail, "a text, a finite number, true, false, a list or a mapping"))
+        json.or_else(|| {
+            self.wrong_type(
+                node,
+                trail,
+                "a text, a finite number, true, false, a list or a mapping",
+            )
+        })
     }
 }

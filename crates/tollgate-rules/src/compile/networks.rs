@@ -16,7 +16,9 @@ impl Compiler {
     pub(super) fn networks(&mut self, node: &Node, trail: &Trail<'_>, siblings: &mut Siblings) {
         let before = self.errors.count();
         let (mut allowed, mut denied) = (Vec::new(), Vec::new());
-        let Some(fields) = self.map(node, trail) else { return };
+        let Some(fields) = self.map(node, trail) else {
+            return;
+        };
         for field in fields {
             let (node, trail) = (&field.node, trail.field(&field.name));
             match field.name.as_str() {
@@ -33,32 +35,44 @@ impl Compiler {
         match Networks::try_new(allowed, denied) {
             Ok(_) if siblings.networks.is_some() => {
                 let message = "the domain has networks in another file";
-                self.errors.push_at(RuleErrorKind::Duplicate, trail, node.at, message);
+                self.errors
+                    .push_at(RuleErrorKind::Duplicate, trail, node.at, message);
             }
             Ok(networks) => siblings.networks = Some(ClientNetworks(networks)),
-            Err(error) => self.errors.push_at(RuleErrorKind::Value, trail, node.at, error.to_string()),
+            Err(error) => {
+                self.errors
+                    .push_at(RuleErrorKind::Value, trail, node.at, error.to_string())
+            }
         }
     }
 
     fn network_list(&mut self, node: &Node, trail: &Trail<'_>, networks: &mut Vec<Network>) {
         for (at, item) in self.list(node, trail).iter().enumerate() {
             let trail = trail.item(at);
-            let Some(text) = self.text(item, &trail) else { continue };
+            let Some(text) = self.text(item, &trail) else {
+                continue;
+            };
             match text.parse::<Network>() {
                 Ok(network) => networks.push(network),
-                Err(error) => self.errors.push_at(RuleErrorKind::Value, &trail, item.at, error.to_string()),
+                Err(error) => {
+                    self.errors
+                        .push_at(RuleErrorKind::Value, &trail, item.at, error.to_string())
+                }
             }
         }
     }
 
     /// Reads a file of networks. A path that is not absolute begins at the directory of the rules.
     fn network_file(&mut self, node: &Node, trail: &Trail<'_>, networks: &mut Vec<Network>) {
-        let Some(text) = self.filled(node, trail) else { return };
+        let Some(text) = self.filled(node, trail) else {
+            return;
+        };
         if text.is_empty() {
             return;
         }
         let directory = self.file.as_ref().and_then(|file| file.parent());
-        let path = directory.map_or_else(|| PathBuf::from(&*text), |directory| directory.join(&*text));
+        let path =
+            directory.map_or_else(|| PathBuf::from(&*text), |directory| directory.join(&*text));
         let read = load::text(&path, &self.limits);
         let shown = cut(&path.to_string_lossy(), 300).into_owned();
         self.lists.push(path);
@@ -66,10 +80,20 @@ impl Compiler {
             Ok(text) => match Network::parse_lines(&text) {
                 Ok(list) => networks.extend(list),
                 Err(error) => {
-                    self.errors.push_at(RuleErrorKind::Value, trail, node.at, format!("{shown}: {error}"));
+                    self.errors.push_at(
+                        RuleErrorKind::Value,
+                        trail,
+                        node.at,
+                        format!("{shown}: {error}"),
+                    );
                 }
             },
-            Err(error) => self.errors.push_at(error.kind(), trail, node.at, format!("{shown}: {}", error.message())),
+            Err(error) => self.errors.push_at(
+                error.kind(),
+                trail,
+                node.at,
+                format!("{shown}: {}", error.message()),
+            ),
         }
     }
 }

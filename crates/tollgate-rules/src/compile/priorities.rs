@@ -28,21 +28,43 @@ impl Compiler {
         let items = self.list(list, trail);
         for (at, item) in items.iter().enumerate() {
             let trail = trail.item(at);
-            let Some(class) = self.priority_class(item, &trail) else { continue };
+            let Some(class) = self.priority_class(item, &trail) else {
+                continue;
+            };
             if let Some(first) = classes.iter().find(|first| first.name == class.name) {
-                let message = format!("class {:?} appears twice, first at {}", short(class.name()), first.origin);
-                self.errors.push_at(RuleErrorKind::Duplicate, &trail.field("name"), item.at, message);
+                let message = format!(
+                    "class {:?} appears twice, first at {}",
+                    short(class.name()),
+                    first.origin
+                );
+                self.errors.push_at(
+                    RuleErrorKind::Duplicate,
+                    &trail.field("name"),
+                    item.at,
+                    message,
+                );
             }
             if class.selector.is_none() && at + 1 < items.len() {
-                let message =
-                    format!("is missing in class {:?}, only the last class may leave it out", short(class.name()));
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("key"), item.at, message);
+                let message = format!(
+                    "is missing in class {:?}, only the last class may leave it out",
+                    short(class.name())
+                );
+                self.errors
+                    .push_at(RuleErrorKind::Value, &trail.field("key"), item.at, message);
             }
             classes.push(class);
         }
-        if siblings.priorities.replace(PriorityField { classes, at: list.at }).is_some() {
+        if siblings
+            .priorities
+            .replace(PriorityField {
+                classes,
+                at: list.at,
+            })
+            .is_some()
+        {
             let message = "the domain has priorities in another file";
-            self.errors.push_at(RuleErrorKind::Duplicate, trail, list.at, message);
+            self.errors
+                .push_at(RuleErrorKind::Duplicate, trail, list.at, message);
         }
     }
 
@@ -63,11 +85,21 @@ impl Compiler {
         let has = |name: &str| fields.iter().any(|field| field.name == name);
         for required in ["name", "ceiling"] {
             if !has(required) {
-                self.errors.push_at(RuleErrorKind::Value, &trail.field(required), item.at, "is missing");
+                self.errors.push_at(
+                    RuleErrorKind::Value,
+                    &trail.field(required),
+                    item.at,
+                    "is missing",
+                );
             }
         }
         if has("value") && !has("key") {
-            self.errors.push_at(RuleErrorKind::Value, &trail.field("value"), item.at, "must stand beside a key");
+            self.errors.push_at(
+                RuleErrorKind::Value,
+                &trail.field("value"),
+                item.at,
+                "must stand beside a key",
+            );
         }
         if self.errors.count() > before {
             return None;
@@ -75,21 +107,38 @@ impl Compiler {
         Some(PriorityClass {
             name: name?,
             priority: Priority::try_percent(ceiling?).ok()?,
-            selector: key.map(|key| EntrySelector { key, value: EntryValue::new(value) }),
-            origin: Origin { file: self.file.clone(), line: item.at.line },
+            selector: key.map(|key| EntrySelector {
+                key,
+                value: EntryValue::new(value),
+            }),
+            origin: Origin {
+                file: self.file.clone(),
+                line: item.at.line,
+            },
         })
     }
 
     /// Refuses leased limits in a domain whose requests have ranks: units that are taken in advance have none.
     pub(super) fn check_ranks(&mut self, siblings: &Siblings) {
-        let Some(priorities) = &siblings.priorities else { return };
-        let Some(class) = priorities.classes.iter().find(|class| class.priority != Priority::CRITICAL) else { return };
+        let Some(priorities) = &siblings.priorities else {
+            return;
+        };
+        let Some(class) = priorities
+            .classes
+            .iter()
+            .find(|class| class.priority != Priority::CRITICAL)
+        else {
+            return;
+        };
         let mut ids = siblings.ids.clone();
         while let Some(id) = ids.pop() {
             let node = &self.nodes[id as usize];
             ids.extend(node.children.iter().flat_map(|level| level.ids()));
             let policies = node.rule.iter().filter_map(|rule| rule.policies());
-            if policies.flat_map(|set| set.iter()).any(|policy| policy.lease().is_some() && policy.is_ranked()) {
+            if policies
+                .flat_map(|set| set.iter())
+                .any(|policy| policy.lease().is_some() && policy.is_ranked())
+            {
                 let message = format!(
                     "class {:?} has a ceiling below 100%, and the limit at {} is leased: its units have no priority",
                     short(class.name()),
@@ -97,7 +146,12 @@ impl Compiler {
                 );
                 self.errors.file.clone_from(&class.origin.file);
                 let trail = Trail::Root;
-                self.errors.push_at(RuleErrorKind::Value, &trail.field("priorities"), priorities.at, message);
+                self.errors.push_at(
+                    RuleErrorKind::Value,
+                    &trail.field("priorities"),
+                    priorities.at,
+                    message,
+                );
             }
         }
     }

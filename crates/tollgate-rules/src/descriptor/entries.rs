@@ -67,7 +67,11 @@ mod tests {
             assert_eq!(descriptor.entries().len(), count);
             descriptor.push(count.to_string(), "x");
         }
-        let keys: Vec<_> = descriptor.entries().iter().map(|entry| entry.key().to_owned()).collect();
+        let keys: Vec<_> = descriptor
+            .entries()
+            .iter()
+            .map(|entry| entry.key().to_owned())
+            .collect();
         assert_eq!(keys.concat(), "0123456789");
     }
 }

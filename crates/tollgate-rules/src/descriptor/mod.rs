@@ -78,7 +78,8 @@ impl<'a> Descriptor<'a> {
 
     /// Appends an entry in place.
     pub fn push(&mut self, key: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
-        self.entries.push(DescriptorEntry::new(key.into(), value.into()));
+        self.entries
+            .push(DescriptorEntry::new(key.into(), value.into()));
     }
 
     /// Sets a limit for this descriptor, which replaces the limit of the rules.
@@ -98,7 +99,11 @@ impl<'a> Descriptor<'a> {
     /// Converts the descriptor to one that owns its texts.
     #[must_use]
     pub fn into_owned(self) -> Descriptor<'static> {
-        let mut owned = Descriptor { entries: Entries::default(), limit: self.limit, hits: self.hits };
+        let mut owned = Descriptor {
+            entries: Entries::default(),
+            limit: self.limit,
+            hits: self.hits,
+        };
         for entry in self.entries.iter().cloned() {
             owned.entries.push(entry.into_owned());
         }
@@ -124,7 +129,9 @@ impl<'a> Descriptor<'a> {
     }
 }
 
-impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>, const N: usize> From<[(K, V); N]> for Descriptor<'a> {
+impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>, const N: usize> From<[(K, V); N]>
+    for Descriptor<'a>
+{
     fn from(entries: [(K, V); N]) -> Self {
         entries.into_iter().collect()
     }
@@ -132,7 +139,11 @@ impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>, const N: usize> From<[(K,
 
 impl<'a, K: Into<Cow<'a, str>>, V: Into<Cow<'a, str>>> FromIterator<(K, V)> for Descriptor<'a> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        entries.into_iter().fold(Self::new(), |descriptor, (key, value)| descriptor.entry(key, value))
+        entries
+            .into_iter()
+            .fold(Self::new(), |descriptor, (key, value)| {
+                descriptor.entry(key, value)
+            })
     }
 }
 

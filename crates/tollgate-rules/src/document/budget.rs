@@ -14,12 +14,19 @@ impl<'a> Budget<'a> {
         Self { limits, nodes: 0 }
     }
 
-    pub(super) fn spend(&mut self, nodes: usize, at: impl Fn() -> Position) -> Result<(), RuleError> {
+    pub(super) fn spend(
+        &mut self,
+        nodes: usize,
+        at: impl Fn() -> Position,
+    ) -> Result<(), RuleError> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes <= self.limits.nodes {
             return Ok(());
         }
-        let message = format!("a file must have at most {} values, also where aliases repeat them", self.limits.nodes);
+        let message = format!(
+            "a file must have at most {} values, also where aliases repeat them",
+            self.limits.nodes
+        );
         Err(RuleError::new(RuleErrorKind::Limit, message).at(at()))
     }
 
@@ -27,7 +34,10 @@ impl<'a> Budget<'a> {
         if depth <= self.limits.depth {
             return Ok(());
         }
-        let message = format!("lists and mappings must be nested at most {} deep", self.limits.depth);
+        let message = format!(
+            "lists and mappings must be nested at most {} deep",
+            self.limits.depth
+        );
         Err(RuleError::new(RuleErrorKind::Limit, message).at(at()))
     }
 }
@@ -38,5 +48,9 @@ pub(super) fn syntax(message: impl Into<String>) -> RuleError {
 
 pub(super) fn duplicate(name: &str, at: Position) -> RuleError {
     let name = short(name);
-    RuleError::new(RuleErrorKind::Duplicate, format!("field {name:?} appears twice in one mapping")).at(at)
+    RuleError::new(
+        RuleErrorKind::Duplicate,
+        format!("field {name:?} appears twice in one mapping"),
+    )
+    .at(at)
 }

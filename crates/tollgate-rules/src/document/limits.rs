@@ -25,7 +25,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 16 << 20, nodes: 1_000_000, depth: 64, files: 1_000 }
+        Self {
+            bytes: 16 << 20,
+            nodes: 1_000_000,
+            depth: 64,
+            files: 1_000,
+        }
     }
 }
 
@@ -37,6 +42,9 @@ impl Limits {
     }
 
     pub(crate) fn too_many_bytes(&self, bytes: u64) -> RuleError {
-        RuleError::new(RuleErrorKind::Limit, format!("a file must have at most {} bytes, got {bytes}", self.bytes))
+        RuleError::new(
+            RuleErrorKind::Limit,
+            format!("a file must have at most {} bytes, got {bytes}", self.bytes),
+        )
     }
 }

@@ -34,7 +34,10 @@ pub(crate) enum Scalar {
     Float(f64, Box<str>),
     Text(Box<str>),
     /// A scalar of another type, such as a date of TOML.
-    #[cfg_attr(not(feature = "toml"), expect(dead_code, reason = "YAML and JSON have no such type"))]
+    #[cfg_attr(
+        not(feature = "toml"),
+        expect(dead_code, reason = "YAML and JSON have no such type")
+    )]
     Other(Box<str>),
 }
 
@@ -53,7 +56,13 @@ impl Node {
         match &self.value {
             Value::Scalar(_) => 0,
             Value::List(items) => 1 + items.iter().map(Self::depth).max().unwrap_or(0),
-            Value::Map(fields) => 1 + fields.iter().map(|field| field.node.depth()).max().unwrap_or(0),
+            Value::Map(fields) => {
+                1 + fields
+                    .iter()
+                    .map(|field| field.node.depth())
+                    .max()
+                    .unwrap_or(0)
+            }
         }
     }
 

@@ -13,12 +13,20 @@ use crate::error::{Position, RuleError};
 pub(super) fn read(text: &str, limits: &Limits) -> Result<Node, RuleError> {
     let table = DeTable::parse(text).map_err(|error| {
         let message = error.message().replace('\n', ", ");
-        let at = error.span().map_or_else(Position::default, |span| Position::of_byte(text, span.start));
+        let at = error.span().map_or_else(Position::default, |span| {
+            Position::of_byte(text, span.start)
+        });
         syntax(format!("invalid TOML: {}", short(&message))).at(at)
     })?;
-    let mut reader = Reader { lines: Lines::new(text), budget: Budget::new(limits) };
+    let mut reader = Reader {
+        lines: Lines::new(text),
+        budget: Budget::new(limits),
+    };
     let value = reader.table(table.into_inner(), Position { line: 1, column: 1 }, 1)?;
-    Ok(Node { at: Position { line: 1, column: 1 }, value })
+    Ok(Node {
+        at: Position { line: 1, column: 1 },
+        value,
+    })
 }
 
 struct Reader<'a> {
@@ -27,14 +35,23 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn table(&mut self, table: DeTable<'_>, at: Position, depth: usize) -> Result<Value, RuleError> {
+    fn table(
+        &mut self,
+        table: DeTable<'_>,
+        at: Position,
+        depth: usize,
+    ) -> Result<Value, RuleError> {
         self.budget.enter(depth, || at)?;
         let mut fields = Vec::with_capacity(table.len());
         for (name, value) in table {
             let at = self.lines.place(name.span().start);
             let start = self.lines.place(value.span().start);
             let node = self.node(value.into_inner(), start, depth)?;
-            fields.push(Field { name: name.into_inner().into_owned(), at, node });
+            fields.push(Field {
+                name: name.into_inner().into_owned(),
+                at,
+                node,
+            });
         }
         // The parser sorts by name. The order of the file is that in which mistakes are reported.
         fields.sort_by_key(|field| field.at);
@@ -48,11 +65,14 @@ impl Reader<'_> {
             DeValue::Integer(number) => {
                 let text = number.to_string();
                 let parsed = i128::from_str_radix(number.as_str(), number.radix());
-                Value::Scalar(parsed.map_or(Scalar::Other(text.clone().into()), |n| Scalar::Integer(n, text.into())))
+                Value::Scalar(parsed.map_or(Scalar::Other(text.clone().into()), |n| {
+                    Scalar::Integer(n, text.into())
+                }))
             }
-            DeValue::Float(number) => {
-                Value::Scalar(Scalar::Float(number.as_str().parse().unwrap_or(f64::NAN), number.to_string().into()))
-            }
+            DeValue::Float(number) => Value::Scalar(Scalar::Float(
+                number.as_str().parse().unwrap_or(f64::NAN),
+                number.to_string().into(),
+            )),
             DeValue::Boolean(value) => Value::Scalar(Scalar::Bool(value, value.to_string().into())),
             DeValue::Datetime(date) => Value::Scalar(Scalar::Other(date.to_string().into())),
             DeValue::Array(items) => {
@@ -79,14 +99,29 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn new(text: &'a str) -> Self {
-        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        Self { text, starts: std::iter::once(0).chain(newlines).collect() }
+        let newlines = text
+            .bytes()
+            .enumerate()
+            .filter(|(_, byte)| *byte == b'\n')
+            .map(|(at, _)| at + 1);
+        Self {
+            text,
+            starts: std::iter::once(0).chain(newlines).collect(),
+        }
     }
 
     fn place(&self, byte: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= byte);
         let start = self.starts.get(line.wrapping_sub(1)).copied().unwrap_or(0);
-        let column = self.text.get(start..byte).unwrap_or_default().chars().count();
-        Position { line: line as u32, column: column as u32 + 1 }
+        let column = self
+            .text
+            .get(start..byte)
+            .unwrap_or_default()
+            .chars()
+            .count();
+        Position {
+            line: line as u32,
+            column: column as u32 + 1,
+        }
     }
 }

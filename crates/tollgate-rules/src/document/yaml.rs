@@ -18,7 +18,10 @@ pub(super) fn read(text: &str, limits: &Limits, format: &'static str) -> Result<
         let (event, span) = reader.next()?;
         match event {
             Event::StreamEnd => {
-                return Err(syntax("the file is empty, expected a mapping with the field domain").at(place(span.start)));
+                return Err(
+                    syntax("the file is empty, expected a mapping with the field domain")
+                        .at(place(span.start)),
+                );
             }
             Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
             first => {
@@ -65,7 +68,12 @@ struct Anchored {
 impl<'a> Reader<'a> {
     fn new(text: &'a str, limits: &'a Limits, format: &'static str) -> Self {
         let (parser, budget) = (Parser::new_from_str(text), Budget::new(limits));
-        Self { format, parser, budget, anchors: HashMap::new() }
+        Self {
+            format,
+            parser,
+            budget,
+            anchors: HashMap::new(),
+        }
     }
 
     fn next(&mut self) -> Result<(Event<'a>, Span), RuleError> {
@@ -94,7 +102,9 @@ impl<'a> Reader<'a> {
         let at = place(span.start);
         let (value, anchor) = match event {
             Event::Alias(id) => return self.alias(id, at, depth),
-            Event::Scalar(text, style, anchor, tag) => (Value::Scalar(scalar(&text, style, tag, at)?), anchor),
+            Event::Scalar(text, style, anchor, tag) => {
+                (Value::Scalar(scalar(&text, style, tag, at)?), anchor)
+            }
             Event::SequenceStart(anchor, tag) => {
                 container_tag(tag, "seq", at)?;
                 (Value::List(self.list(at, depth + 1)?), anchor)
@@ -111,7 +121,14 @@ impl<'a> Reader<'a> {
             let (count, depth) = (node.count(), node.depth());
             // The copy takes memory too.
             self.budget.spend(count, || at)?;
-            self.anchors.insert(anchor, Anchored { node: node.clone(), count, depth });
+            self.anchors.insert(
+                anchor,
+                Anchored {
+                    node: node.clone(),
+                    count,
+                    depth,
+                },
+            );
         }
         Ok(node)
     }
@@ -119,11 +136,16 @@ impl<'a> Reader<'a> {
     /// Copies the value of an anchor. The size is checked before the copy is made.
     fn alias(&mut self, id: usize, at: Position, depth: usize) -> Result<Node, RuleError> {
         let Some(target) = self.anchors.get(&id) else {
-            return Err(syntax("an alias must follow its anchor, and must not stand inside it").at(at));
+            return Err(
+                syntax("an alias must follow its anchor, and must not stand inside it").at(at),
+            );
         };
         self.budget.spend(target.count, || at)?;
         self.budget.enter(depth + target.depth, || at)?;
-        Ok(Node { at, value: target.node.value.clone() })
+        Ok(Node {
+            at,
+            value: target.node.value.clone(),
+        })
     }
 
     fn list(&mut self, at: Position, depth: usize) -> Result<Vec<Node>, RuleError> {
@@ -147,7 +169,8 @@ impl<'a> Reader<'a> {
                 break;
             }
             let at = place(span.start);
-            let is_merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "<<");
+            let is_merge =
+                matches!(&event, Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "<<");
             let name = match self.node(event, span, depth)?.value {
                 Value::Scalar(Scalar::Text(text)) => text,
                 _ => return Err(syntax("the name of a field must be a text").at(at)),
@@ -156,7 +179,11 @@ impl<'a> Reader<'a> {
             let node = self.node(event, span, depth)?;
             if is_merge {
                 merged.extend(merge_sources(node)?);
-            } else if !fields.push(Field { name: name.into(), at, node }) {
+            } else if !fields.push(Field {
+                name: name.into(),
+                at,
+                node,
+            }) {
                 return Err(duplicate(&fields.last_refused, at));
             }
         }
@@ -186,7 +213,8 @@ impl Fields {
             self.all.iter().any(|known| known.name == field.name)
         } else {
             if self.names.is_empty() {
-                self.names.extend(self.all.iter().map(|known| known.name.clone()));
+                self.names
+                    .extend(self.all.iter().map(|known| known.name.clone()));
             }
             !self.names.insert(field.name.clone())
         };
@@ -210,16 +238,33 @@ fn merge_sources(node: Node) -> Result<Vec<Field>, RuleError> {
                 Value::Map(fields) => Ok(fields),
                 _ => Err(refused()),
             });
-            Ok(maps.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+            Ok(maps
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect())
         }
         Value::Scalar(_) => Err(refused()),
     }
 }
 
 /// Resolves a scalar by the core schema of YAML 1.2 (section 10.3).
-fn scalar(text: &str, style: ScalarStyle, tag: Option<Cow<'_, Tag>>, at: Position) -> Result<Scalar, RuleError> {
-    let resolved = || if style == ScalarStyle::Plain { plain(text) } else { Scalar::Text(text.into()) };
-    let Some(tag) = tag else { return Ok(resolved()) };
+fn scalar(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<Cow<'_, Tag>>,
+    at: Position,
+) -> Result<Scalar, RuleError> {
+    let resolved = || {
+        if style == ScalarStyle::Plain {
+            plain(text)
+        } else {
+            Scalar::Text(text.into())
+        }
+    };
+    let Some(tag) = tag else {
+        return Ok(resolved());
+    };
     let by_tag = match (tag.is_yaml_core_schema(), tag.suffix.as_str()) {
         (true, "str") => Some(Scalar::Text(text.into())),
         (true, "null" | "bool" | "int" | "float") => Some(plain(text)),
@@ -231,13 +276,19 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<Cow<'_, Tag>>, at: Positio
 
 fn container_tag(tag: Option<Cow<'_, Tag>>, expected: &str, at: Position) -> Result<(), RuleError> {
     match tag {
-        Some(tag) if !(tag.is_yaml_core_schema() && tag.suffix == expected) => Err(unknown_tag(&tag, at)),
+        Some(tag) if !(tag.is_yaml_core_schema() && tag.suffix == expected) => {
+            Err(unknown_tag(&tag, at))
+        }
         _ => Ok(()),
     }
 }
 
 fn unknown_tag(tag: &Tag, at: Position) -> RuleError {
-    syntax(format!("the tag {} is not supported, remove it", short(&tag.to_string()))).at(at)
+    syntax(format!(
+        "the tag {} is not supported, remove it",
+        short(&tag.to_string())
+    ))
+    .at(at)
 }
 
 fn plain(text: &str) -> Scalar {
@@ -258,7 +309,9 @@ fn plain(text: &str) -> Scalar {
 
 fn integer(text: &str) -> Option<i128> {
     let digits = |digits: &str, radix| {
-        (!digits.starts_with(['+', '-'])).then(|| i128::from_str_radix(digits, radix).ok()).flatten()
+        (!digits.starts_with(['+', '-']))
+            .then(|| i128::from_str_radix(digits, radix).ok())
+            .flatten()
     };
     if let Some(octal) = text.strip_prefix("0o") {
         return digits(octal, 8);
@@ -276,7 +329,9 @@ fn float(text: &str) -> Option<f64> {
         _ => {}
     }
     // Rust also reads `inf`, `nan` and `infinity`, which are texts in YAML.
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    let is_number = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     if is_number { text.parse().ok() } else { None }
 }
 
@@ -286,5 +341,8 @@ fn scan_error(format: &str, error: &ScanError) -> RuleError {
 }
 
 fn place(mark: Marker) -> Position {
-    Position { line: mark.line() as u32, column: mark.col() as u32 + 1 }
+    Position {
+        line: mark.line() as u32,
+        column: mark.col() as u32 + 1,
+    }
 }

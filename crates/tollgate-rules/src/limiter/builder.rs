@@ -118,7 +118,13 @@ impl RuleLimiterBuilder {
         };
         let default = limiter(self.outage);
         // The limiter with the same answer is shared, and with it the memory of an outage.
-        let other = |outage| if outage == self.outage { default.clone() } else { limiter(outage) };
+        let other = |outage| {
+            if outage == self.outage {
+                default.clone()
+            } else {
+                limiter(outage)
+            }
+        };
         let local = match self.outage {
             Outage::Local { .. } => self.outage,
             _ => Outage::default(),

@@ -50,7 +50,9 @@ impl RuleDecision {
         }
         let denied = self.verdict.statuses().iter().zip(&self.decisions);
         let denied = denied.filter(|(status, _)| status.code() == Code::OverLimit);
-        let waits: Option<Vec<_>> = denied.map(|(_, decision)| wait(decision.as_ref()?)).collect();
+        let waits: Option<Vec<_>> = denied
+            .map(|(_, decision)| wait(decision.as_ref()?))
+            .collect();
         waits?.into_iter().max()
     }
 }
@@ -58,7 +60,13 @@ impl RuleDecision {
 /// Returns the wait of a decision that denies the request. A check of 0 units waits for one unit.
 fn wait(decision: &Decision) -> Option<Duration> {
     let is_spent = |state: &PolicyState<'_>| decision.cost().units() == 0 && state.remaining() == 0;
-    let until_one = || decision.states().filter(is_spent).map(|state| state.next_unit_after()).max();
+    let until_one = || {
+        decision
+            .states()
+            .filter(is_spent)
+            .map(|state| state.next_unit_after())
+            .max()
+    };
     decision.retry_after().or_else(until_one)
 }
 

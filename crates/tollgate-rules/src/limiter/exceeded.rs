@@ -26,12 +26,19 @@ pub(super) struct Exceeded {
 impl Exceeded {
     /// Keeps the marks in the store of the limiter with this name and deadline.
     pub(super) fn new(store: Arc<dyn Store>, name: &str, deadline: Option<Duration>) -> Self {
-        Self { store, name: format!("{name}.exceeded"), deadline, limiters: OnceLock::new() }
+        Self {
+            store,
+            name: format!("{name}.exceeded"),
+            deadline,
+            limiters: OnceLock::new(),
+        }
     }
 
     /// Marks the counter with this key and window.
     pub(super) async fn mark(&self, key: &Key, period: Duration) {
-        let Some(limiter) = self.limiter(period) else { return };
+        let Some(limiter) = self.limiter(period) else {
+            return;
+        };
         if let Err(error) = limiter.check_key(key).cost(Cost::new(1)).await {
             tracing::debug!(limiter = limiter.name(), %error, "a counter was not marked as exceeded");
         }
@@ -39,21 +46,36 @@ impl Exceeded {
 
     /// Returns whether the counter is marked. It is not while the store is away.
     pub(super) async fn is_marked(&self, key: &Key, period: Duration) -> bool {
-        let Some(limiter) = self.limiter(period) else { return false };
-        limiter.peek(key.clone()).await.is_ok_and(|state| state.states().any(|state| state.remaining() == 0))
+        let Some(limiter) = self.limiter(period) else {
+            return false;
+        };
+        limiter
+            .peek(key.clone())
+            .await
+            .is_ok_and(|state| state.states().any(|state| state.remaining() == 0))
     }
 
     fn limiter(&self, period: Duration) -> Option<&Limiter> {
-        let limiters =
-            self.limiters.get_or_init(|| Unit::ALL.into_iter().filter_map(|unit| self.of_unit(unit)).collect());
-        limiters.iter().find(|(other, _)| *other == period).map(|(_, limiter)| limiter)
+        let limiters = self.limiters.get_or_init(|| {
+            Unit::ALL
+                .into_iter()
+                .filter_map(|unit| self.of_unit(unit))
+                .collect()
+        });
+        limiters
+            .iter()
+            .find(|(other, _)| *other == period)
+            .map(|(_, limiter)| limiter)
     }
 
     fn of_unit(&self, unit: Unit) -> Option<(Duration, Limiter)> {
         let period = unit.duration();
         let quota = Quota::try_new(1, period).ok()?;
-        let policy = Policy::try_new(format!("exceeded.{unit}"), Algorithm::FixedWindow, quota).ok()?;
-        let builder = Limiter::builder(Arc::clone(&self.store)).policies(policy).name(self.name.clone());
+        let policy =
+            Policy::try_new(format!("exceeded.{unit}"), Algorithm::FixedWindow, quota).ok()?;
+        let builder = Limiter::builder(Arc::clone(&self.store))
+            .policies(policy)
+            .name(self.name.clone());
         let builder = builder.on_outage(Outage::Open);
         let limiter = match self.deadline {
             Some(deadline) => builder.deadline(deadline).build(),

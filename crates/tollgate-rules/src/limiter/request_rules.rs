@@ -92,7 +92,12 @@ impl RuleLimiter {
     /// [`descriptors`](RequestRules::descriptors) does the same. Without both, a layer answers with 500, and logs the
     /// reason once.
     pub fn for_requests(&self, domain: impl Into<Arc<str>>) -> RequestRules {
-        RequestRules { limiter: self.clone(), domain: domain.into(), client_ip: Arc::default(), descriptors: None }
+        RequestRules {
+            limiter: self.clone(),
+            domain: domain.into(),
+            client_ip: Arc::default(),
+            descriptors: None,
+        }
     }
 }
 
@@ -115,7 +120,9 @@ impl RequestRules {
         // One set makes the descriptors and decides them.
         let set = self.limiter.rules().current();
         if set.compat().is_envoy() && check.priority() < Priority::CRITICAL {
-            return Err(KeyError::misconfigured("the rules are in the mode envoy, which has no priorities"));
+            return Err(KeyError::misconfigured(
+                "the rules are in the mode envoy, which has no priorities",
+            ));
         }
         let mut has_networks = true;
         if let Some(networks) = set.networks(&self.domain) {
@@ -134,12 +141,14 @@ impl RequestRules {
             }
         }
         let from_code = self.descriptors.as_deref();
-        let descriptors = from_code.or_else(|| set.descriptors(&self.domain)).ok_or_else(|| {
-            let domain = &self.domain;
-            KeyError::misconfigured(format!(
-                "the rules have no rate_limits in domain {domain:?}, and the code has none"
-            ))
-        })?;
+        let descriptors = from_code
+            .or_else(|| set.descriptors(&self.domain))
+            .ok_or_else(|| {
+                let domain = &self.domain;
+                KeyError::misconfigured(format!(
+                    "the rules have no rate_limits in domain {domain:?}, and the code has none"
+                ))
+            })?;
         let descriptors: Vec<_> = descriptors
             .extract(parts, &self.client_ip)?
             .into_iter()
@@ -154,7 +163,10 @@ impl RequestRules {
         let (limiter, domain) = (self.limiter.clone(), Arc::clone(&self.domain));
         Ok(StoreFuture::pending(async move {
             if domain.is_empty() {
-                return Err(Error::new(ErrorKind::Config, RequestError::EmptyDomain.to_string()));
+                return Err(Error::new(
+                    ErrorKind::Config,
+                    RequestError::EmptyDomain.to_string(),
+                ));
             }
             let plan = set.plan_in_layer(&domain, &descriptors, check, has_networks);
             let (verdict, charges) = limiter.decide_plan(&plan).await?;
@@ -177,12 +189,24 @@ fn joint(
     modes: GlobalModes,
 ) -> Option<JointDecision> {
     let is_allowed = verdict.code() == Code::Ok;
-    let mut joint = if is_allowed { JointDecision::allowed() } else { JointDecision::denied() };
+    let mut joint = if is_allowed {
+        JointDecision::allowed()
+    } else {
+        JointDecision::denied()
+    };
     let (mut blocked, mut never_fits, mut is_limited) = (None, None, false);
     for ((planned, status), charge) in plan.iter().zip(verdict.statuses()).zip(charges) {
         let is_over = status.code() == Code::OverLimit;
-        let Some(Charge { limiter, key, decision, is_shadow, .. }) = charge else {
-            blocked = blocked.or_else(|| is_over.then(|| planned.charged().map(|found| found.key())));
+        let Some(Charge {
+            limiter,
+            key,
+            decision,
+            is_shadow,
+            ..
+        }) = charge
+        else {
+            blocked =
+                blocked.or_else(|| is_over.then(|| planned.charged().map(|found| found.key())));
             continue;
         };
         is_limited = true;

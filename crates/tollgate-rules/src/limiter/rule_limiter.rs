@@ -101,7 +101,9 @@ impl RuleLimiter {
         hits: u32,
     ) -> Result<RuleDecision, CheckError> {
         let rules = self.0.rules.current();
-        Ok(self.check_plan(&rules.plan(domain, descriptors, hits)?).await?)
+        Ok(self
+            .check_plan(&rules.plan(domain, descriptors, hits)?)
+            .await?)
     }
 
     /// Spends units of all descriptors of a plan, and decides the request.
@@ -139,12 +141,18 @@ impl RuleLimiter {
     /// A dropped future may have spent units of some or all descriptors.
     pub async fn check_plan(&self, plan: &Plan<'_>) -> Result<RuleDecision, Error> {
         let (verdict, charges) = self.decide_plan(plan).await?;
-        let decisions = charges.into_iter().map(|charge| charge.and_then(|charge| charge.decision.ok())).collect();
+        let decisions = charges
+            .into_iter()
+            .map(|charge| charge.and_then(|charge| charge.decision.ok()))
+            .collect();
         Ok(RuleDecision::new(verdict, decisions))
     }
 
     /// Decides a request. Returns what each descriptor was charged, which is refunded when the request is denied.
-    pub(super) async fn decide_plan(&self, plan: &Plan<'_>) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
+    pub(super) async fn decide_plan(
+        &self,
+        plan: &Plan<'_>,
+    ) -> Result<(Verdict, Vec<Option<Charge>>), Error> {
         let charges = charge(plan, &self.0.steps, self.0.modes, |rule| self.limiter(rule)).await?;
         let outcomes = settle(plan, &charges, &self.0.exceeded).await;
         let verdict = plan.verdict(&outcomes, self.0.modes);
@@ -158,7 +166,9 @@ impl RuleLimiter {
     /// Counts the units of each rule, and the keys that are over a limit.
     fn record(&self, plan: &Plan<'_>, outcomes: &[Option<DescriptorOutcome>], verdict: &Verdict) {
         for ((planned, outcome), status) in plan.iter().zip(outcomes).zip(verdict.statuses()) {
-            let Some(found) = planned.charged() else { continue };
+            let Some(found) = planned.charged() else {
+                continue;
+            };
             self.0.rules.record(found, status.usage());
             // Also in shadow mode, as a limiter in a layer in shadow mode does: see whom the rule would deny.
             let is_over = outcome.is_some_and(|outcome| outcome.is_over());

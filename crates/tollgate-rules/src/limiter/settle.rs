@@ -18,32 +18,55 @@ pub(super) async fn settle(
     charges: &[Option<Charge>],
     exceeded: &Exceeded,
 ) -> Vec<Option<DescriptorOutcome>> {
-    let descriptors = plan.iter().zip(charges).map(|(planned, charge)| (planned, charge.as_ref()));
+    let descriptors = plan
+        .iter()
+        .zip(charges)
+        .map(|(planned, charge)| (planned, charge.as_ref()));
     if plan.compat().is_envoy() {
         return settle_as_envoy(&descriptors.collect::<Vec<_>>(), exceeded).await;
     }
-    let blocked = |planned: &Planned<'_>| planned.charged().and_then(|found| blocked(found, planned.hits()));
-    descriptors.map(|(planned, charge)| charge.map(|charge| charge.outcome).or_else(|| blocked(planned))).collect()
+    let blocked = |planned: &Planned<'_>| {
+        planned
+            .charged()
+            .and_then(|found| blocked(found, planned.hits()))
+    };
+    descriptors
+        .map(|(planned, charge)| {
+            charge
+                .map(|charge| charge.outcome)
+                .or_else(|| blocked(planned))
+        })
+        .collect()
 }
 
 /// One descriptor of a request, and its charge.
 type Settled<'p> = (&'p Planned<'p>, Option<&'p Charge>);
 
-async fn settle_as_envoy(descriptors: &[Settled<'_>], exceeded: &Exceeded) -> Vec<Option<DescriptorOutcome>> {
+async fn settle_as_envoy(
+    descriptors: &[Settled<'_>],
+    exceeded: &Exceeded,
+) -> Vec<Option<DescriptorOutcome>> {
     // A descriptor that was denied has raised the counter before the request names it again.
-    let mut again: Vec<Vec<(usize, Settled<'_>)>> = descriptors.iter().map(|_| Vec::new()).collect();
+    let mut again: Vec<Vec<(usize, Settled<'_>)>> =
+        descriptors.iter().map(|_| Vec::new()).collect();
     let mut is_again = vec![false; descriptors.len()];
     for (at, (planned, charge)) in descriptors.iter().enumerate() {
-        let Some(charge) = charge.filter(|charge| !is_again[at] && raises(planned, charge)) else { continue };
+        let Some(charge) = charge.filter(|charge| !is_again[at] && raises(planned, charge)) else {
+            continue;
+        };
         for (later, settled) in descriptors.iter().enumerate().skip(at + 1) {
-            if settled.1.is_some_and(|other| other.key == charge.key) && amount(settled.0) == amount(planned) {
+            if settled.1.is_some_and(|other| other.key == charge.key)
+                && amount(settled.0) == amount(planned)
+            {
                 is_again[later] = true;
                 again[at].push((later, *settled));
             }
         }
     }
     let first = |at: &usize| !is_again[*at];
-    let raised = (0..descriptors.len()).filter(first).map(|at| raise(at, descriptors[at], &again[at], exceeded));
+    let raised = (0..descriptors.len())
+        .filter(first)
+        .map(|at| raise(at, descriptors[at], &again[at], exceeded));
     let mut outcomes = vec![None; descriptors.len()];
     for (at, outcome) in all(raised).await.into_iter().flatten() {
         outcomes[at] = outcome;
@@ -69,7 +92,9 @@ async fn raise(
     again: &[(usize, Settled<'_>)],
     exceeded: &Exceeded,
 ) -> Vec<(usize, Option<DescriptorOutcome>)> {
-    let (Some(found), Some((limit, period))) = (planned.charged(), amount(planned)) else { return Vec::new() };
+    let (Some(found), Some((limit, period))) = (planned.charged(), amount(planned)) else {
+        return Vec::new();
+    };
     let hits = planned.hits();
     let one = |outcome: Option<DescriptorOutcome>| vec![(at, outcome)];
     let Some(charge) = charge else {
@@ -85,17 +110,28 @@ async fn raise(
         return one(Some(charge.outcome));
     }
     if hits == 0 {
-        let is_over = charge.outcome.remaining() == 0 && exceeded.is_marked(&charge.key, period).await;
+        let is_over =
+            charge.outcome.remaining() == 0 && exceeded.is_marked(&charge.key, period).await;
         return one(Some(charge.outcome.with_over(is_over)));
     }
     if !charge.outcome.is_over() {
         return one(Some(charge.outcome));
     }
-    let passed =
-        |(planned, charge): &Settled<'_>| charge.filter(|charge| !charge.outcome.is_over()).map(|_| planned.hits());
-    let spent: u64 = again.iter().filter_map(|(_, settled)| passed(settled)).sum();
+    let passed = |(planned, charge): &Settled<'_>| {
+        charge
+            .filter(|charge| !charge.outcome.is_over())
+            .map(|_| planned.hits())
+    };
+    let spent: u64 = again
+        .iter()
+        .filter_map(|(_, settled)| passed(settled))
+        .sum();
     let left = left(charge, spent).await;
-    join(spend(charge, left.saturating_sub(spent)), exceeded.mark(&charge.key, period)).await;
+    join(
+        spend(charge, left.saturating_sub(spent)),
+        exceeded.mark(&charge.key, period),
+    )
+    .await;
     let mut after = limit.saturating_sub(left);
     let all = std::iter::once((at, (planned, Some(charge)))).chain(again.iter().copied());
     let outcomes = all.map(|(at, (planned, charge))| {
@@ -118,7 +154,9 @@ fn is_remembered(charge: &Charge) -> bool {
 
 /// Returns the units that a denied descriptor has left, before the request spent `again` on the same counter.
 async fn left(charge: &Charge, again: u64) -> u64 {
-    let least = |states: &mut dyn Iterator<Item = PolicyState<'_>>| states.map(|state| state.remaining()).min();
+    let least = |states: &mut dyn Iterator<Item = PolicyState<'_>>| {
+        states.map(|state| state.remaining()).min()
+    };
     let left = match &charge.decision {
         // What was left when the store denied it was spent by that denial.
         Ok(decision) if decision.is_remembered() => Some(0),
@@ -135,7 +173,11 @@ async fn left(charge: &Charge, again: u64) -> u64 {
 /// Spends the units that are left, because Envoy's service counts denied units too.
 async fn spend(charge: &Charge, left: u64) {
     if left > 0
-        && let Err(error) = charge.limiter.check_key(&charge.key).cost(Cost::new(left)).await
+        && let Err(error) = charge
+            .limiter
+            .check_key(&charge.key)
+            .cost(Cost::new(left))
+            .await
     {
         tracing::debug!(limiter = charge.limiter.name(), %error, "a denied request was not charged");
     }

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use quick_cache::sync::Cache;
 use smallvec::{SmallVec, smallvec};
-use tollgate::{Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Priority};
+use tollgate::{
+    Cost, Costs, Decision, Error, ErrorKind, Key, Limiter, Policy, PolicySet, Priority,
+};
 
 use crate::{Compat, DescriptorOutcome, GlobalModes, Plan, Planned, Rule};
 
@@ -50,7 +52,9 @@ pub(super) async fn charge<'l>(
     let mut first = None;
     for result in results {
         match result {
-            Ok(charged) => charged.into_iter().for_each(|(place, charge)| charges[place] = Some(charge)),
+            Ok(charged) => charged
+                .into_iter()
+                .for_each(|(place, charge)| charges[place] = Some(charge)),
             Err(error) => first = first.or(Some(error)),
         }
     }
@@ -94,16 +98,24 @@ impl Steps {
         let mut steps: SmallVec<[Step<'p, 'l>; 1]> = SmallVec::new();
         let is_joint = !plan.compat().is_envoy() && !modes.shadow && !modes.quota;
         for descriptor in descriptors {
-            let found = steps.iter_mut().find(|step| is_joint && step.takes(&descriptor));
+            let found = steps
+                .iter_mut()
+                .find(|step| is_joint && step.takes(&descriptor));
             match found {
                 Some(step) => step.descriptors.push(descriptor),
-                None => steps.push(Step { descriptors: smallvec![descriptor], together: None }),
+                None => steps.push(Step {
+                    descriptors: smallvec![descriptor],
+                    together: None,
+                }),
             }
         }
         if steps.iter().all(|step| step.descriptors.len() == 1) {
             return steps;
         }
-        steps.into_iter().flat_map(|step| self.together(step)).collect()
+        steps
+            .into_iter()
+            .flat_map(|step| self.together(step))
+            .collect()
     }
 
     /// Returns a step that decides its descriptors together, or one step for each when the store cannot.
@@ -111,11 +123,20 @@ impl Steps {
         if let [first, others @ ..] = &*step.descriptors
             && !others.is_empty()
         {
-            let key = others.iter().fold(first.key.clone(), |key, other| key.with_branch(&other.key));
-            let limiter = self.set(&step.descriptors).map(|set| first.limiter.with_policies(set));
-            step.together = limiter.filter(|limiter| limiter.can_decide(&key)).map(|limiter| (limiter, key));
+            let key = others
+                .iter()
+                .fold(first.key.clone(), |key, other| key.with_branch(&other.key));
+            let limiter = self
+                .set(&step.descriptors)
+                .map(|set| first.limiter.with_policies(set));
+            step.together = limiter
+                .filter(|limiter| limiter.can_decide(&key))
+                .map(|limiter| (limiter, key));
             if step.together.is_none() {
-                let alone = |descriptor| Step { descriptors: smallvec![descriptor], together: None };
+                let alone = |descriptor| Step {
+                    descriptors: smallvec![descriptor],
+                    together: None,
+                };
                 return step.descriptors.into_iter().map(alone).collect();
             }
         }
@@ -124,13 +145,18 @@ impl Steps {
 
     /// Returns the policies of several descriptors, each on a branch of its own.
     fn set(&self, descriptors: &[Pending<'_, '_>]) -> Option<PolicySet> {
-        let parts: Parts = descriptors.iter().map(|descriptor| descriptor.policies.clone()).collect();
+        let parts: Parts = descriptors
+            .iter()
+            .map(|descriptor| descriptor.policies.clone())
+            .collect();
         if let Some(set) = self.0.get(&parts) {
             return Some(set);
         }
         let branches = (1..).zip(&parts);
-        let policies =
-            branches.flat_map(|(branch, part)| part.iter().map(move |one| one.clone().try_at_branch(branch)));
+        let policies = branches.flat_map(|(branch, part)| {
+            part.iter()
+                .map(move |one| one.clone().try_at_branch(branch))
+        });
         let policies: Result<Vec<Policy>, Error> = policies.collect();
         let set = PolicySet::try_new(policies.ok()?).ok()?;
         self.0.insert(parts, set.clone());
@@ -141,15 +167,29 @@ impl Steps {
 impl<'p, 'l> Step<'p, 'l> {
     /// Returns whether a descriptor can be decided in this step.
     fn takes(&self, descriptor: &Pending<'p, 'l>) -> bool {
-        let policies = || self.descriptors.iter().flat_map(|held| held.policies.iter());
+        let policies = || {
+            self.descriptors
+                .iter()
+                .flat_map(|held| held.policies.iter())
+        };
         let has_name = |policy: &Policy| policies().any(|held| held.name() == policy.name());
         let is_leased = descriptor.is_leased();
         let most = if is_leased { MAX_LEASED } else { MAX_POLICIES };
         self.descriptors.len() < MAX_BRANCHES
             && policies().count() + descriptor.policies.len() <= most
-            && self.descriptors.iter().all(|held| held.is_leased() == is_leased)
-            && self.descriptors.iter().chain([descriptor]).all(Pending::denies_alone)
-            && self.descriptors.iter().all(|held| std::ptr::eq(held.limiter, descriptor.limiter))
+            && self
+                .descriptors
+                .iter()
+                .all(|held| held.is_leased() == is_leased)
+            && self
+                .descriptors
+                .iter()
+                .chain([descriptor])
+                .all(Pending::denies_alone)
+            && self
+                .descriptors
+                .iter()
+                .all(|held| std::ptr::eq(held.limiter, descriptor.limiter))
             && !descriptor.policies.iter().any(has_name)
     }
 
@@ -162,8 +202,9 @@ impl<'p, 'l> Step<'p, 'l> {
             };
         };
         let decision = limiter.check(key).cost(costs(&self.descriptors)).await?;
-        let charge =
-            |(branch, descriptor): (u8, Pending<'_, '_>)| (descriptor.place, descriptor.charged(branch, &decision));
+        let charge = |(branch, descriptor): (u8, Pending<'_, '_>)| {
+            (descriptor.place, descriptor.charged(branch, &decision))
+        };
         Ok((1..).zip(self.descriptors).map(charge).collect())
     }
 }
@@ -176,7 +217,11 @@ impl Pending<'_, '_> {
 
     /// Returns whether the request is denied when this descriptor is over its limit, and its units fit at some time.
     fn denies_alone(&self) -> bool {
-        let least = self.policies.iter().map(|policy| self.priority.units_of_policy(policy)).min();
+        let least = self
+            .policies
+            .iter()
+            .map(|policy| self.priority.units_of_policy(policy))
+            .min();
         !self.is_shadow
             && self.is_enforced
             && !self.rule.is_quota()
@@ -186,16 +231,25 @@ impl Pending<'_, '_> {
 
 /// Returns the units of each descriptor.
 fn costs(descriptors: &[Pending<'_, '_>]) -> Costs {
-    let priority = descriptors.first().map_or(Priority::CRITICAL, |descriptor| descriptor.priority);
-    let mut hits = descriptors.iter().map(|descriptor| descriptor.planned.hits());
+    let priority = descriptors
+        .first()
+        .map_or(Priority::CRITICAL, |descriptor| descriptor.priority);
+    let mut hits = descriptors
+        .iter()
+        .map(|descriptor| descriptor.planned.hits());
     let first = hits.next().unwrap_or_default();
     let costs = Costs::new(Cost::new(first)).with_priority(priority);
     if hits.all(|other| other == first) {
         return costs;
     }
     descriptors.iter().fold(costs, |costs, descriptor| {
-        let names = descriptor.policies.iter().map(|policy| policy.name().to_owned());
-        names.fold(costs, |costs, name| costs.with(name, descriptor.planned.hits()))
+        let names = descriptor
+            .policies
+            .iter()
+            .map(|policy| policy.name().to_owned());
+        names.fold(costs, |costs, name| {
+            costs.with(name, descriptor.planned.hits())
+        })
     })
 }
 
@@ -228,9 +282,21 @@ impl<'p, 'l> Pending<'p, 'l> {
         let found = planned.charged()?;
         let (rule, key) = (found.rule(), found.key());
         let (policies, is_shadow) = (rule.policies()?, !rule.enforcement.applies_to(&key));
-        let (is_enforced, compat, priority) = (plan.is_enforced(&key), plan.compat(), plan.priority());
+        let (is_enforced, compat, priority) =
+            (plan.is_enforced(&key), plan.compat(), plan.priority());
         let limiter = limiter(rule);
-        Some(Self { planned, rule, policies, limiter, key, is_shadow, is_enforced, place, compat, priority })
+        Some(Self {
+            planned,
+            rule,
+            policies,
+            limiter,
+            key,
+            is_shadow,
+            is_enforced,
+            place,
+            compat,
+            priority,
+        })
     }
 }
 
@@ -239,16 +305,31 @@ impl Pending<'_, '_> {
     pub(super) async fn check(self) -> Result<Charge, Error> {
         let hits = self.planned.hits();
         let limiter = self.limiter.with_policies(self.policies.clone());
-        let check = limiter.check_key(&self.key).cost(Costs::new(Cost::new(hits)).with_priority(self.priority));
+        let check = limiter
+            .check_key(&self.key)
+            .cost(Costs::new(Cost::new(hits)).with_priority(self.priority));
         let (outcome, decision) = match check.await {
-            Ok(decision) => (DescriptorOutcome::from_decision(&decision, self.compat), Ok(decision)),
+            Ok(decision) => (
+                DescriptorOutcome::from_decision(&decision, self.compat),
+                Ok(decision),
+            ),
             Err(error) if error.kind() == ErrorKind::CostExceedsBurst => {
-                let period = self.rule.amount().map(|(_, period)| period).unwrap_or_default();
+                let period = self
+                    .rule
+                    .amount()
+                    .map(|(_, period)| period)
+                    .unwrap_or_default();
                 (DescriptorOutcome::blocked(period, hits, now()), Err(error))
             }
             Err(error) => return Err(error),
         };
-        Ok(Charge { limiter, key: self.key, outcome, decision, is_shadow: self.is_shadow })
+        Ok(Charge {
+            limiter,
+            key: self.key,
+            outcome,
+            decision,
+            is_shadow: self.is_shadow,
+        })
     }
 
     /// Returns the charge of a descriptor that was decided together with others. `branch` is its branch, from 1.
@@ -263,7 +344,13 @@ impl Pending<'_, '_> {
         } else {
             DescriptorOutcome::from_decision(&part, self.compat)
         };
-        Charge { limiter, key: self.key, outcome, decision: Ok(part), is_shadow: self.is_shadow }
+        Charge {
+            limiter,
+            key: self.key,
+            outcome,
+            decision: Ok(part),
+            is_shadow: self.is_shadow,
+        }
     }
 }
 
@@ -275,7 +362,10 @@ pub(super) struct Charge {
     /// The error says that the units never fit.
     pub(super) decision: Result<Decision, Error>,
     /// The rule is in shadow mode, or not enforced for the key.
-    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only a layer hides such decisions"))]
+    #[cfg_attr(
+        not(feature = "http"),
+        allow(dead_code, reason = "only a layer hides such decisions")
+    )]
     pub(super) is_shadow: bool,
 }
 
@@ -287,7 +377,12 @@ pub(super) async fn refund(charges: &[Option<Charge>]) {
 impl Charge {
     async fn refund(&self) {
         let Ok(decision) = &self.decision else { return };
-        if let Err(error) = self.limiter.refund(self.key.clone(), decision.cost()).of(decision).await {
+        if let Err(error) = self
+            .limiter
+            .refund(self.key.clone(), decision.cost())
+            .of(decision)
+            .await
+        {
             tracing::debug!(limiter = self.limiter.name(), %error, "a denied request was not refunded");
         }
     }
@@ -295,5 +390,7 @@ impl Charge {
 
 /// Returns the time since the Unix epoch, from which the end of a window is computed.
 pub(super) fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }

@@ -145,7 +145,12 @@ impl RuleSet {
         Explanation { levels, outcome }
     }
 
-    fn trace(&self, domain: &str, descriptor: &Descriptor<'_>, levels: &mut Vec<LevelTrace>) -> String {
+    fn trace(
+        &self,
+        domain: &str,
+        descriptor: &Descriptor<'_>,
+        levels: &mut Vec<LevelTrace>,
+    ) -> String {
         let Some(found) = self.domains.get(domain) else {
             return format!("no limit: there is no domain {domain:?}");
         };
@@ -160,19 +165,34 @@ impl RuleSet {
         let mut rule = None;
         for (at, entry) in descriptor.entries().iter().enumerate() {
             let Some(here) = level else {
-                return format!("no limit: the rule for the first {at} entries has no rules below it");
+                return format!(
+                    "no limit: the rule for the first {at} entries has no rules below it"
+                );
             };
             let (attempts, selected) = self.attempts(here, entry.key(), entry.value());
-            levels.push(LevelTrace { key: entry.key().to_owned(), value: entry.value().to_owned(), attempts });
+            levels.push(LevelTrace {
+                key: entry.key().to_owned(),
+                value: entry.value().to_owned(),
+                attempts,
+            });
             let Some(node) = selected else {
-                return format!("no limit: no rule for {}={} at level {}", entry.key(), entry.value(), at + 1);
+                return format!(
+                    "no limit: no rule for {}={} at level {}",
+                    entry.key(),
+                    entry.value(),
+                    at + 1
+                );
             };
             (level, rule) = (node.children.as_deref(), Some(node));
         }
         match rule {
             None => "no limit: the descriptor has no entries".to_owned(),
-            Some(Node { rule: Some(rule), .. }) => described(rule),
-            Some(Node { origin, .. }) => format!("no limit: the rule at {origin} has no rate_limit"),
+            Some(Node {
+                rule: Some(rule), ..
+            }) => described(rule),
+            Some(Node { origin, .. }) => {
+                format!("no limit: the rule at {origin} has no rate_limit")
+            }
         }
     }
 
@@ -201,7 +221,12 @@ impl RuleSet {
                 Level::Envoy(_) => (composite.as_str(), selector(id).composite()),
             };
             let outcome = outcome(id, MatchedBy::Pattern, pattern.matches(text.as_bytes()));
-            attempts.push(Attempt { by: MatchedBy::Pattern, pattern: Some(shown), place: place(id), outcome });
+            attempts.push(Attempt {
+                by: MatchedBy::Pattern,
+                pattern: Some(shown),
+                place: place(id),
+                outcome,
+            });
         }
         attempts.push(candidate(default, MatchedBy::Default));
         (attempts, selected.map(|step| node(step.node)))
@@ -221,7 +246,11 @@ fn described(rule: &Rule) -> String {
         percent => format!(", enforced for {percent} % of the keys"),
     };
     let quota = if rule.is_quota { ", in quota mode" } else { "" };
-    let place = rule.origin.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
+    let place = rule
+        .origin
+        .as_ref()
+        .map(|origin| format!(" ({origin})"))
+        .unwrap_or_default();
     format!("{limit} of {}{place}{mode}{quota}", rule.metric)
 }
 
@@ -233,7 +262,11 @@ impl fmt::Display for Explanation {
                 match (attempt.by, &attempt.pattern) {
                     (MatchedBy::Value, _) => write!(f, "  value {}", printable(&level.value))?,
                     (MatchedBy::Pattern, pattern) => {
-                        write!(f, "  pattern {}", printable(pattern.as_deref().unwrap_or_default()))?;
+                        write!(
+                            f,
+                            "  pattern {}",
+                            printable(pattern.as_deref().unwrap_or_default())
+                        )?;
                     }
                     (MatchedBy::Default, _) => write!(f, "  key without a value")?,
                 }

@@ -80,12 +80,22 @@ impl RuleSet {
     /// # Ok::<(), tollgate_rules::RuleErrors>(())
     /// ```
     #[must_use]
-    pub fn find<'a>(&'a self, domain: &'a str, descriptor: &'a Descriptor<'_>) -> Option<Match<'a>> {
+    pub fn find<'a>(
+        &'a self,
+        domain: &'a str,
+        descriptor: &'a Descriptor<'_>,
+    ) -> Option<Match<'a>> {
         let root = &self.domains.get(domain)?.root;
         let entries = descriptor.entries();
         if let Some(limit) = descriptor.limit() {
             let rule = Found::Override(Box::new(Rule::of_override(limit, self.compat)));
-            return Some(Match { set: self, domain, entries, rule, steps: SmallVec::new() });
+            return Some(Match {
+                set: self,
+                domain,
+                entries,
+                rule,
+                steps: SmallVec::new(),
+            });
         }
         let mut steps = SmallVec::new();
         let mut level = Some(root);
@@ -96,7 +106,13 @@ impl RuleSet {
             (level, rule) = (node.children.as_deref(), node.rule.as_deref());
             steps.push(step);
         }
-        Some(Match { set: self, domain, entries, rule: Found::Rule(rule?), steps })
+        Some(Match {
+            set: self,
+            domain,
+            entries,
+            rule: Found::Rule(rule?),
+            steps,
+        })
     }
 
     fn node(&self, step: Step) -> &Node {
@@ -141,12 +157,18 @@ impl<'a> Match<'a> {
     /// Returns each entry with the descriptor of the file that it matches, which an override has not.
     fn matched(&self) -> impl Iterator<Item = (&'a DescriptorEntry<'a>, Option<Selected<'a>>)> {
         let steps = (0..).map(|at| self.steps.get(at));
-        self.entries.iter().zip(steps.map(|step| step.map(|step| self.selected(*step))))
+        self.entries
+            .iter()
+            .zip(steps.map(|step| step.map(|step| self.selected(*step))))
     }
 
     fn selected(&self, step: Step) -> Selected<'a> {
         let (selector, node) = (&self.set.selectors[step.node as usize], self.set.node(step));
-        Selected { selector, node, by: step.by }
+        Selected {
+            selector,
+            node,
+            by: step.by,
+        }
     }
 }
 
@@ -191,7 +213,8 @@ impl Match<'_> {
             return Key::new(self.envoy_prefix().as_str());
         }
         let domain = Key::new(self.domain);
-        self.matched().fold(domain, |key, (entry, step)| key.join(part(entry, step)))
+        self.matched()
+            .fold(domain, |key, (entry, step)| key.join(part(entry, step)))
     }
 
     /// Returns the key that Envoy's service has in Redis, without its configured prefix.
@@ -200,7 +223,10 @@ impl Match<'_> {
     /// with the start of the current window. A rule that counts nothing has the key of a window of one second.
     #[must_use]
     pub fn envoy_key(&self, now: u64) -> String {
-        let seconds = self.rule().amount().map_or(1, |(_, period)| period.as_secs().max(1));
+        let seconds = self
+            .rule()
+            .amount()
+            .map_or(1, |(_, period)| period.as_secs().max(1));
         format!("{}{}", self.envoy_prefix(), now - now % seconds)
     }
 
@@ -231,19 +257,28 @@ fn part(entry: &DescriptorEntry<'_>, step: Option<Selected<'_>>) -> Key {
 }
 
 /// Returns the pattern that takes the place of the value, when all values of the pattern share a counter.
-fn shared_pattern<'a>(entry: &DescriptorEntry<'_>, step: Option<Selected<'a>>) -> Option<Cow<'a, str>> {
+fn shared_pattern<'a>(
+    entry: &DescriptorEntry<'_>,
+    step: Option<Selected<'a>>,
+) -> Option<Cow<'a, str>> {
     let step = step.filter(|step| step.by == MatchedBy::Pattern && step.node.shares_counter)?;
     Some(pattern_text(entry, step.selector))
 }
 
 /// Returns the text of a pattern without the key of the entry.
 fn pattern_text<'a>(entry: &DescriptorEntry<'_>, selector: &'a Selector) -> Cow<'a, str> {
-    if let Some(value) = selector.value.as_deref().filter(|_| *selector.key == *entry.key()) {
+    if let Some(value) = selector
+        .value
+        .as_deref()
+        .filter(|_| *selector.key == *entry.key())
+    {
         return value.into();
     }
     // A pattern in the key, in the mode `envoy`. It starts with the key of the entry only by chance.
     let text = selector.composite();
-    let rest = text.strip_prefix(entry.key()).and_then(|rest| rest.strip_prefix('_'));
+    let rest = text
+        .strip_prefix(entry.key())
+        .and_then(|rest| rest.strip_prefix('_'));
     rest.unwrap_or(&text).to_owned().into()
 }
 
@@ -281,24 +316,41 @@ impl Match<'_> {
     #[must_use]
     pub fn metric_name(&self) -> Cow<'_, str> {
         let is_detailed = self.is_override() || self.rule().has_detailed_metric;
-        let has_value = |step: Selected<'_>| step.node.value_to_metric && step.by != MatchedBy::Value;
+        let has_value =
+            |step: Selected<'_>| step.node.value_to_metric && step.by != MatchedBy::Value;
         if !is_detailed && !self.matched().any(|(_, step)| step.is_some_and(has_value)) {
             return self.rule().metric_name().into();
         }
-        let is_shared = self.matched().any(|(entry, step)| shared_pattern(entry, step).is_some());
+        let is_shared = self
+            .matched()
+            .any(|(entry, step)| shared_pattern(entry, step).is_some());
         let mut name = self.domain.to_owned();
         for (entry, step) in self.matched() {
             let is_plain = |step: &Selected<'_>| !is_detailed && !step.node.value_to_metric;
             let value: Cow<'_, str> = match (shared_pattern(entry, step), step.filter(is_plain)) {
                 (Some(pattern), _) => pattern,
-                (None, Some(Selected { selector, by: MatchedBy::Pattern, .. })) => pattern_text(entry, selector),
-                (None, Some(Selected { by: MatchedBy::Default, .. })) => "".into(),
+                (
+                    None,
+                    Some(Selected {
+                        selector,
+                        by: MatchedBy::Pattern,
+                        ..
+                    }),
+                ) => pattern_text(entry, selector),
+                (
+                    None,
+                    Some(Selected {
+                        by: MatchedBy::Default,
+                        ..
+                    }),
+                ) => "".into(),
                 _ => entry.value().into(),
             };
             name.push('.');
             name.push_str(&metric_part(entry.key(), &value));
             // Envoy's service writes the separator of an empty value, in this one case.
-            let keeps_separator = self.set.compat.is_envoy() && !self.is_override() && is_detailed && !is_shared;
+            let keeps_separator =
+                self.set.compat.is_envoy() && !self.is_override() && is_detailed && !is_shared;
             if value.is_empty() && keeps_separator {
                 name.push('_');
             }
@@ -331,7 +383,9 @@ impl Match<'_> {
             return Some(metadata);
         }
         let is_lost = if self.rule().has_detailed_metric {
-            self.steps.last().is_none_or(|step| self.set.node(*step).children.is_none())
+            self.steps
+                .last()
+                .is_none_or(|step| self.set.node(*step).children.is_none())
         } else {
             self.metric_name() != self.rule().metric_name()
         };

@@ -59,13 +59,20 @@ impl RuleMetrics {
 
     /// Counts units of a limit that the request brought along.
     pub(crate) fn record_override(&self, usage: Usage) {
-        self.of_overrides.get_or_init(|| Arc::new(Series::new(OVERRIDE))).record(usage);
+        self.of_overrides
+            .get_or_init(|| Arc::new(Series::new(OVERRIDE)))
+            .record(usage);
     }
 
     /// Counts a load, and notes whether the files are those in force.
     pub(crate) fn record_load(&self, has_succeeded: bool) {
         let series = self.loads.get_or_init(LoadSeries::new);
-        if has_succeeded { &series.succeeded } else { &series.failed }.increment(1);
+        if has_succeeded {
+            &series.succeeded
+        } else {
+            &series.failed
+        }
+        .increment(1);
         series.is_refused.set(if has_succeeded { 0.0 } else { 1.0 });
     }
 
@@ -75,19 +82,44 @@ impl RuleMetrics {
         if let Some(series) = by_name.get(name) {
             return Arc::clone(series);
         }
-        let name = if by_name.len() < MAX_NAMES { name } else { OTHER };
-        Arc::clone(by_name.entry(name.into()).or_insert_with(|| Arc::new(Series::new(name))))
+        let name = if by_name.len() < MAX_NAMES {
+            name
+        } else {
+            OTHER
+        };
+        Arc::clone(
+            by_name
+                .entry(name.into())
+                .or_insert_with(|| Arc::new(Series::new(name))),
+        )
     }
 }
 
 impl Series {
     fn new(rule: &str) -> Self {
-        describe_counter!(UNITS, Unit::Count, "Units that requests asked for, by rule.");
-        describe_counter!(WITHIN, Unit::Count, "Units of checks within the limit, by rule.");
-        describe_counter!(NEAR, Unit::Count, "Units above four fifths of the limit and not over it, by rule.");
+        describe_counter!(
+            UNITS,
+            Unit::Count,
+            "Units that requests asked for, by rule."
+        );
+        describe_counter!(
+            WITHIN,
+            Unit::Count,
+            "Units of checks within the limit, by rule."
+        );
+        describe_counter!(
+            NEAR,
+            Unit::Count,
+            "Units above four fifths of the limit and not over it, by rule."
+        );
         describe_counter!(OVER, Unit::Count, "Units over the limit, by rule.");
-        describe_counter!(SHADOW, Unit::Count, "Units over the limit of a rule in shadow mode, by rule.");
-        let counter = |metric: &'static str| counter!(metric, [Label::new("rule", rule.to_owned())].to_vec());
+        describe_counter!(
+            SHADOW,
+            Unit::Count,
+            "Units over the limit of a rule in shadow mode, by rule."
+        );
+        let counter =
+            |metric: &'static str| counter!(metric, [Label::new("rule", rule.to_owned())].to_vec());
         Self {
             units: counter(UNITS),
             within: counter(WITHIN),
@@ -115,14 +147,27 @@ impl Series {
 
 impl LoadSeries {
     fn new() -> Self {
-        describe_counter!(LOADS, Unit::Count, "Loads of rules, by outcome: succeeded or failed.");
+        describe_counter!(
+            LOADS,
+            Unit::Count,
+            "Loads of rules, by outcome: succeeded or failed."
+        );
         describe_gauge!(
             REFUSED,
             Unit::Count,
             "1 while the files are refused and older rules are in force, 0 otherwise."
         );
-        let loads = |outcome: &'static str| counter!(LOADS, [Label::from_static_parts("outcome", outcome)].to_vec());
-        Self { succeeded: loads("succeeded"), failed: loads("failed"), is_refused: gauge!(REFUSED) }
+        let loads = |outcome: &'static str| {
+            counter!(
+                LOADS,
+                [Label::from_static_parts("outcome", outcome)].to_vec()
+            )
+        };
+        Self {
+            succeeded: loads("succeeded"),
+            failed: loads("failed"),
+            is_refused: gauge!(REFUSED),
+        }
     }
 }
 

@@ -35,7 +35,10 @@ impl Usage {
     pub fn new(limit: u64, after: u64, hits: u64, compat: Compat) -> Self {
         let before = after.saturating_sub(hits);
         let near = near_threshold(limit, compat);
-        let mut usage = Self { total: hits, ..Self::default() };
+        let mut usage = Self {
+            total: hits,
+            ..Self::default()
+        };
         if after > limit {
             if before >= limit {
                 usage.over = hits;
@@ -55,7 +58,12 @@ impl Usage {
     /// Sorts the units of a check that a remembered denial answered: all of them are over.
     #[must_use]
     pub fn remembered(hits: u64) -> Self {
-        Self { total: hits, over: hits, over_from_cache: hits, ..Self::default() }
+        Self {
+            total: hits,
+            over: hits,
+            over_from_cache: hits,
+            ..Self::default()
+        }
     }
 
     /// Counts the units over the limit as units of a rule in shadow mode, too.

@@ -29,9 +29,13 @@ pub(super) fn add_directories(path: &Path, found: &mut BTreeSet<PathBuf>) {
             Step::Name(name) => name,
         };
         let next = place.join(name);
-        let Ok(metadata) = next.symlink_metadata() else { break };
+        let Ok(metadata) = next.symlink_metadata() else {
+            break;
+        };
         if metadata.is_symlink() {
-            let Ok(target) = fs::read_link(&next) else { break };
+            let Ok(target) = fs::read_link(&next) else {
+                break;
+            };
             links += 1;
             if links > MAX_LINKS {
                 return;
@@ -85,7 +89,12 @@ mod tests {
     fn directories(root: &Path, path: &str) -> Vec<String> {
         let mut found = BTreeSet::new();
         add_directories(&root.join(path), &mut found);
-        let shown = found.iter().map(|path| path.strip_prefix(root).unwrap_or(path).display().to_string());
+        let shown = found.iter().map(|path| {
+            path.strip_prefix(root)
+                .unwrap_or(path)
+                .display()
+                .to_string()
+        });
         shown.collect()
     }
 
@@ -99,9 +108,18 @@ mod tests {
         symlink("../disk/current/.", root.join("srv/data")).unwrap();
         symlink(root.join("srv"), root.join("absolute")).unwrap();
         symlink("round", root.join("round")).unwrap();
-        let whole = ["", "disk", "disk/v1/ratelimit", "disk/v1/ratelimit/config", "srv"];
+        let whole = [
+            "",
+            "disk",
+            "disk/v1/ratelimit",
+            "disk/v1/ratelimit/config",
+            "srv",
+        ];
         assert_eq!(directories(&root, "absolute/data/ratelimit/config"), whole);
-        assert_eq!(directories(&root, "srv/data/ratelimit/../none/config"), ["disk", "disk/v1", "srv"]);
+        assert_eq!(
+            directories(&root, "srv/data/ratelimit/../none/config"),
+            ["disk", "disk/v1", "srv"]
+        );
         assert_eq!(directories(&root, "srv/none/config"), ["srv"]);
         assert_eq!(directories(&root, "round/config"), [""]);
     }

@@ -88,7 +88,10 @@ impl Rules {
     /// # Errors
     ///
     /// Fails with every mistake that was found.
-    pub fn load_with(options: RuleSetBuilder, path: impl Into<PathBuf>) -> Result<Self, RuleErrors> {
+    pub fn load_with(
+        options: RuleSetBuilder,
+        path: impl Into<PathBuf>,
+    ) -> Result<Self, RuleErrors> {
         let path = path.into();
         let mut loaded = LastLoad::default();
         let set = loaded.load(&options, &path)?;
@@ -177,7 +180,11 @@ impl Rules {
     /// # Ok::<(), tollgate_rules::RuleErrors>(())
     /// ```
     pub fn set_observer(&self, observer: impl Observer) {
-        *self.0.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(observer));
+        *self
+            .0
+            .observer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(observer));
     }
 
     /// Puts other rules in force. A request that is already running is decided by the old rules.
@@ -198,7 +205,9 @@ impl Rules {
     ///
     /// Fails with every mistake that was found. The rules from before stay in force.
     pub fn reload(&self) -> Result<(), RuleErrors> {
-        let Some(path) = &self.0.path else { return Ok(()) };
+        let Some(path) = &self.0.path else {
+            return Ok(());
+        };
         let mut loading = self.lock();
         let result = loading.load(&self.0.options, path);
         let rules = self.put_loaded(path, result);
@@ -225,14 +234,23 @@ impl Rules {
 
     /// Shows the observer that other rules are in force. No lock is held, so the observer may load rules.
     fn show_reload(&self, rules: usize) {
-        let observer = self.0.observer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let observer = self
+            .0
+            .observer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(observer) = observer {
             Event::RulesReloaded { rules }.show(&*observer);
         }
     }
 
     /// Puts the rules of a load in force. Returns their number.
-    fn put_loaded(&self, path: &Path, result: Result<RuleSet, RuleErrors>) -> Result<usize, RuleErrors> {
+    fn put_loaded(
+        &self,
+        path: &Path,
+        result: Result<RuleSet, RuleErrors>,
+    ) -> Result<usize, RuleErrors> {
         match result {
             Ok(set) => {
                 let rules = set.rules().count();
@@ -266,7 +284,12 @@ impl Rules {
     /// Returns the files that a load reads now.
     #[cfg(feature = "watch")]
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let mut files = self.0.path.as_deref().and_then(|path| self.0.options.files(path).ok()).unwrap_or_default();
+        let mut files = self
+            .0
+            .path
+            .as_deref()
+            .and_then(|path| self.0.options.files(path).ok())
+            .unwrap_or_default();
         files.extend_from_slice(&self.lock().lists);
         files
     }
@@ -292,7 +315,9 @@ impl Rules {
             return self.0.metrics.record_override(usage);
         }
         let rule = found.rule();
-        self.0.metrics.record(&rule.series, rule.metric_name(), usage);
+        self.0
+            .metrics
+            .record(&rule.series, rule.metric_name(), usage);
     }
 
     fn put(&self, set: Arc<RuleSet>) {
@@ -305,17 +330,28 @@ impl Rules {
 
     /// Logs mistakes, once until they change.
     fn log(&self, errors: &RuleErrors) {
-        let is_known = self.0.last_error.load().as_deref().is_some_and(|last| last.to_string() == errors.to_string());
+        let is_known = self
+            .0
+            .last_error
+            .load()
+            .as_deref()
+            .is_some_and(|last| last.to_string() == errors.to_string());
         if is_known {
             return;
         }
         for error in errors.iter() {
-            tracing::error!(kind = error.kind().as_str(), "rate limit rules were refused, the old ones stay: {error}");
+            tracing::error!(
+                kind = error.kind().as_str(),
+                "rate limit rules were refused, the old ones stay: {error}"
+            );
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, LastLoad> {
-        self.0.loading.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .loading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -64,8 +64,11 @@ impl Rules {
     ///
     /// Fails when the system cannot watch the directory, or when the rules were not loaded from a file.
     pub fn watch(&self) -> Result<ReloadGuard, RuleErrors> {
-        let path = self.path().ok_or_else(|| failure("rules that were not loaded from a file cannot be watched"))?;
-        let path = std::path::absolute(path).map_err(|error| failure_at(path, "cannot find", error))?;
+        let path = self
+            .path()
+            .ok_or_else(|| failure("rules that were not loaded from a file cannot be watched"))?;
+        let path =
+            std::path::absolute(path).map_err(|error| failure_at(path, "cannot find", error))?;
         let (sender, messages) = mpsc::channel();
         let changed = sender.clone();
         let handler = move |event: notify::Result<Event>| {
@@ -75,15 +78,25 @@ impl Rules {
                 let _ = changed.send(Message::Changed);
             }
         };
-        let watcher =
-            notify::recommended_watcher(handler).map_err(|error| failure(&format!("cannot watch files: {error}")))?;
-        let mut watches = Watches { watcher, rules: self.clone(), path, watched: BTreeSet::new() };
+        let watcher = notify::recommended_watcher(handler)
+            .map_err(|error| failure(&format!("cannot watch files: {error}")))?;
+        let mut watches = Watches {
+            watcher,
+            rules: self.clone(),
+            path,
+            watched: BTreeSet::new(),
+        };
         watches.renew()?;
-        let thread = spawn("tollgate-rules-watch", move || follow(&messages, LOOK, || watches.look()))?;
+        let thread = spawn("tollgate-rules-watch", move || {
+            follow(&messages, LOOK, || watches.look())
+        })?;
         let stop = move || {
             let _ = sender.send(Message::Stop);
         };
-        Ok(ReloadGuard { stop: Some(Box::new(stop)), thread: Some(thread) })
+        Ok(ReloadGuard {
+            stop: Some(Box::new(stop)),
+            thread: Some(thread),
+        })
     }
 
     /// Reloads the rules each time the process receives SIGHUP, until the guard is dropped.
@@ -97,7 +110,8 @@ impl Rules {
     pub fn reload_on_hangup(&self) -> Result<ReloadGuard, RuleErrors> {
         use signal_hook::{consts::SIGHUP, iterator::Signals};
 
-        let mut signals = Signals::new([SIGHUP]).map_err(|error| failure(&format!("cannot handle SIGHUP: {error}")))?;
+        let mut signals = Signals::new([SIGHUP])
+            .map_err(|error| failure(&format!("cannot handle SIGHUP: {error}")))?;
         let handle = signals.handle();
         let rules = self.clone();
         let thread = spawn("tollgate-rules-hup", move || {
@@ -105,7 +119,10 @@ impl Rules {
                 let _ = rules.reload();
             }
         })?;
-        Ok(ReloadGuard { stop: Some(Box::new(move || handle.close())), thread: Some(thread) })
+        Ok(ReloadGuard {
+            stop: Some(Box::new(move || handle.close())),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -183,7 +200,10 @@ impl Watches {
             let before = self.wanted();
             // Links may lead elsewhere now. That place is watched before the files are read, so that no change is missed.
             if let Err(error) = self.renew() {
-                tracing::warn!(every_s = LOOK.as_secs(), "rate limit rules are read without a watch: {error}");
+                tracing::warn!(
+                    every_s = LOOK.as_secs(),
+                    "rate limit rules are read without a watch: {error}"
+                );
             }
             self.rules.reload_changed();
             // The rules may name other files of networks now.
@@ -217,7 +237,11 @@ impl Watches {
                 }
             }
             if let Some(error) = failed.filter(|_| self.watched.is_empty()) {
-                return Err(failure_at(&self.path, "cannot watch", io::Error::other(error)));
+                return Err(failure_at(
+                    &self.path,
+                    "cannot watch",
+                    io::Error::other(error),
+                ));
             }
             // A link that was swapped meanwhile leads elsewhere, without an event.
             let before = std::mem::replace(&mut wanted, self.wanted());

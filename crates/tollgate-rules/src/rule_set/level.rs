@@ -62,7 +62,12 @@ impl Level {
     /// Returns the nodes with a pattern that could match the key, in the order in which they are tried.
     pub(crate) fn patterns(&self, key: &str) -> Vec<(&Pattern, u32)> {
         match self {
-            Self::Native(level) => level.patterns.get(key).into_iter().flat_map(PatternList::iter).collect(),
+            Self::Native(level) => level
+                .patterns
+                .get(key)
+                .into_iter()
+                .flat_map(PatternList::iter)
+                .collect(),
             Self::Envoy(level) => level.patterns.iter().collect(),
         }
     }
@@ -71,8 +76,18 @@ impl Level {
     pub(crate) fn ids(&self) -> Vec<u32> {
         let mut ids: Vec<u32> = match self {
             Self::Native(level) => {
-                let patterns = level.patterns.values().flat_map(PatternList::iter).map(|(_, id)| id);
-                level.exact.iter().chain(&level.defaults).copied().chain(patterns).collect()
+                let patterns = level
+                    .patterns
+                    .values()
+                    .flat_map(PatternList::iter)
+                    .map(|(_, id)| id);
+                level
+                    .exact
+                    .iter()
+                    .chain(&level.defaults)
+                    .copied()
+                    .chain(patterns)
+                    .collect()
             }
             Self::Envoy(level) => level.nodes.values().copied().collect(),
         };
@@ -107,7 +122,9 @@ impl Level {
         // Overlaps of patterns are hard to find, so any other pattern of the key counts.
         let mut patterns = self.patterns(key).into_iter();
         self.exact_and_default(selectors, key, value).1.is_some()
-            || patterns.any(|(pattern, other)| other != id && (is_pattern || pattern.matches(text.as_bytes())))
+            || patterns.any(|(pattern, other)| {
+                other != id && (is_pattern || pattern.matches(text.as_bytes()))
+            })
     }
 
     /// Returns the node with this exact value, and the node with the key alone.
@@ -118,10 +135,14 @@ impl Level {
         value: &str,
     ) -> (Option<u32>, Option<u32>) {
         match self {
-            Self::Native(level) => (level.exact(selectors, key, value), level.default(selectors, key)),
-            Self::Envoy(level) => {
-                (level.nodes.get(&*joined(key, value)).copied(), level.nodes.get(key.as_bytes()).copied())
-            }
+            Self::Native(level) => (
+                level.exact(selectors, key, value),
+                level.default(selectors, key),
+            ),
+            Self::Envoy(level) => (
+                level.nodes.get(&*joined(key, value)).copied(),
+                level.nodes.get(key.as_bytes()).copied(),
+            ),
         }
     }
 }
@@ -155,43 +176,70 @@ impl NativeLevel {
         for id in ids {
             let found = selector(id);
             match (&found.value, found.pattern()) {
-                (_, Some(pattern)) => patterns.entry(found.key.clone()).or_default().push((pattern, *id)),
+                (_, Some(pattern)) => patterns
+                    .entry(found.key.clone())
+                    .or_default()
+                    .push((pattern, *id)),
                 (Some(value), None) => {
                     let rehash = |id: &u32| hash(&selector(id).key, selector(id).value());
                     exact.insert_unique(hash(&found.key, value), *id, rehash);
                 }
                 (None, None) => {
-                    defaults.insert_unique(hash(&found.key, ""), *id, |id| hash(&selector(id).key, ""));
+                    defaults
+                        .insert_unique(hash(&found.key, ""), *id, |id| hash(&selector(id).key, ""));
                 }
             }
         }
-        let patterns = patterns.into_iter().map(|(key, list)| (key, PatternList::new(list))).collect();
-        Self { exact, defaults, patterns }
+        let patterns = patterns
+            .into_iter()
+            .map(|(key, list)| (key, PatternList::new(list)))
+            .collect();
+        Self {
+            exact,
+            defaults,
+            patterns,
+        }
     }
 
     #[inline]
     fn exact(&self, selectors: &[Selector], key: &str, value: &str) -> Option<u32> {
-        let is_same = |id: &u32| &*selectors[*id as usize].key == key && selectors[*id as usize].value() == value;
+        let is_same = |id: &u32| {
+            &*selectors[*id as usize].key == key && selectors[*id as usize].value() == value
+        };
         self.exact.find(hash(key, value), is_same).copied()
     }
 
     #[inline]
     fn default(&self, selectors: &[Selector], key: &str) -> Option<u32> {
-        self.defaults.find(hash(key, ""), |id| &*selectors[*id as usize].key == key).copied()
+        self.defaults
+            .find(hash(key, ""), |id| &*selectors[*id as usize].key == key)
+            .copied()
     }
 
     #[inline]
     fn find(&self, selectors: &[Selector], key: &str, value: &str) -> Option<Step> {
         if let Some(node) = self.exact(selectors, key, value) {
-            return Some(Step { node, by: MatchedBy::Value });
+            return Some(Step {
+                node,
+                by: MatchedBy::Value,
+            });
         }
         if !self.patterns.is_empty() {
-            let found = self.patterns.get(key).and_then(|patterns| patterns.find(value.as_bytes()));
+            let found = self
+                .patterns
+                .get(key)
+                .and_then(|patterns| patterns.find(value.as_bytes()));
             if let Some(node) = found {
-                return Some(Step { node, by: MatchedBy::Pattern });
+                return Some(Step {
+                    node,
+                    by: MatchedBy::Pattern,
+                });
             }
         }
-        self.default(selectors, key).map(|node| Step { node, by: MatchedBy::Default })
+        self.default(selectors, key).map(|node| Step {
+            node,
+            by: MatchedBy::Default,
+        })
     }
 }
 
@@ -206,22 +254,36 @@ pub(crate) struct EnvoyLevel {
 impl EnvoyLevel {
     fn new(ids: &[u32], selectors: &[Selector]) -> Self {
         let composite = |id: &u32| selectors[*id as usize].composite();
-        let patterns = ids.iter().filter_map(|id| Pattern::new(&composite(id)).map(|pattern| (pattern, *id)));
+        let patterns = ids
+            .iter()
+            .filter_map(|id| Pattern::new(&composite(id)).map(|pattern| (pattern, *id)));
         Self {
             patterns: PatternList::new(patterns.collect()),
-            nodes: ids.iter().map(|id| (composite(id).into_bytes().into(), *id)).collect(),
+            nodes: ids
+                .iter()
+                .map(|id| (composite(id).into_bytes().into(), *id))
+                .collect(),
         }
     }
 
     fn find(&self, key: &str, value: &str) -> Option<Step> {
         let text = joined(key, value);
         if let Some(node) = self.nodes.get(&*text) {
-            return Some(Step { node: *node, by: MatchedBy::Value });
+            return Some(Step {
+                node: *node,
+                by: MatchedBy::Value,
+            });
         }
         if let Some(node) = self.patterns.find(&text) {
-            return Some(Step { node, by: MatchedBy::Pattern });
+            return Some(Step {
+                node,
+                by: MatchedBy::Pattern,
+            });
         }
-        self.nodes.get(key.as_bytes()).map(|node| Step { node: *node, by: MatchedBy::Default })
+        self.nodes.get(key.as_bytes()).map(|node| Step {
+            node: *node,
+            by: MatchedBy::Default,
+        })
     }
 }
 

@@ -4,7 +4,9 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use foldhash::fast::FixedState;
 
-use crate::{Compat, PriorityClass, Rule, rule::Origin, rule_set::level::Level, selector::Selector};
+use crate::{
+    Compat, PriorityClass, Rule, rule::Origin, rule_set::level::Level, selector::Selector,
+};
 
 /// The checked rules of one or more domains.
 ///
@@ -67,7 +69,12 @@ pub(crate) struct Node {
 impl RuleSet {
     /// Creates a set without domains.
     pub(crate) fn empty(compat: Compat) -> Self {
-        Self { compat, domains: HashMap::default(), selectors: Vec::new(), nodes: Vec::new() }
+        Self {
+            compat,
+            domains: HashMap::default(),
+            selectors: Vec::new(),
+            nodes: Vec::new(),
+        }
     }
 
     /// Returns the mode of the rules.
@@ -101,7 +108,10 @@ impl RuleSet {
 
     /// Returns the [`priorities`](PriorityClass) of a domain, in the order of the file.
     pub fn priorities(&self, domain: &str) -> impl Iterator<Item = &PriorityClass> {
-        self.domains.get(domain).into_iter().flat_map(|domain| &domain.priorities)
+        self.domains
+            .get(domain)
+            .into_iter()
+            .flat_map(|domain| &domain.priorities)
     }
 
     /// Returns all rules, in the order of the files.

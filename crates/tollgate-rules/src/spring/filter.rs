@@ -18,7 +18,13 @@ const REDIS: &str = "redis-rate-limiter";
 /// The most filters `RequestRateLimiter` of one list. Each route has the filters of two lists.
 const MAX_FILTERS: usize = 100;
 
-const ARGUMENTS: [&str; 5] = ["key-resolver", "deny-empty-key", "empty-key-status", "status-code", "throw-on-limit"];
+const ARGUMENTS: [&str; 5] = [
+    "key-resolver",
+    "deny-empty-key",
+    "empty-key-status",
+    "status-code",
+    "throw-on-limit",
+];
 
 /// Reads the filters `RequestRateLimiter` of a list, and skips all others.
 pub(super) fn filters(list: &Node, field: &str, values: &mut Values<'_>) -> Vec<Filter> {
@@ -32,8 +38,10 @@ pub(super) fn filters(list: &Node, field: &str, values: &mut Values<'_>) -> Vec<
         }
     };
     let items = items.iter().enumerate();
-    let filters: Vec<_> =
-        items.filter_map(|(at, item)| filter(item, &format!("{field}[{at}]"), values)).take(MAX_FILTERS + 1).collect();
+    let filters: Vec<_> = items
+        .filter_map(|(at, item)| filter(item, &format!("{field}[{at}]"), values))
+        .take(MAX_FILTERS + 1)
+        .collect();
     if filters.len() > MAX_FILTERS {
         let message = format!("must have at most {MAX_FILTERS} filters {NAME}");
         values.refuse(RuleErrorKind::Limit, field, list.at, message);
@@ -75,7 +83,10 @@ fn filter(item: &Node, field: &str, values: &mut Values<'_>) -> Option<Filter> {
         return None;
     }
     let mut numbers = NumberReader::default();
-    for property in properties.iter().filter(|property| property.is_under(&["args"])) {
+    for property in properties
+        .iter()
+        .filter(|property| property.is_under(&["args"]))
+    {
         let name = &property.name[1..];
         let field = format!("{field}.{}", path(&property.name));
         argument(name, property, &field, &mut filter, &mut numbers, values);
@@ -96,24 +107,39 @@ fn argument(
     let mut refuse = |kind, message: String| values.refuse(kind, field, at, message);
     match name {
         [] if node.is_null() => {}
-        [] => refuse(RuleErrorKind::Type, format!("expected a mapping, got {}", node.describe())),
+        [] => refuse(
+            RuleErrorKind::Type,
+            format!("expected a mapping, got {}", node.describe()),
+        ),
         [redis, rest @ ..] if same(redis, REDIS) => {
             if *redis != REDIS {
-                return refuse(RuleErrorKind::UnknownField, format!("the gateway ignores {redis}, write {REDIS}"));
+                return refuse(
+                    RuleErrorKind::UnknownField,
+                    format!("the gateway ignores {redis}, write {REDIS}"),
+                );
             }
             match rest {
                 [number] => match NUMBERS.iter().position(|known| same(known, number)) {
                     Some(known) => numbers.read(known, node, field, values),
                     None => {
-                        refuse(RuleErrorKind::UnknownField, format!("unknown field, {}", expected(number, &NUMBERS)));
+                        refuse(
+                            RuleErrorKind::UnknownField,
+                            format!("unknown field, {}", expected(number, &NUMBERS)),
+                        );
                     }
                 },
                 _ if node.is_null() => {}
-                _ => refuse(RuleErrorKind::UnknownField, format!("unknown field, {}", expected("", &NUMBERS))),
+                _ => refuse(
+                    RuleErrorKind::UnknownField,
+                    format!("unknown field, {}", expected("", &NUMBERS)),
+                ),
             }
         }
         [name, ..] if same(name, "bucket4j-rate-limiter") => {
-            refuse(RuleErrorKind::Value, "a Bucket4j limiter is not read, write a rule for it".to_owned());
+            refuse(
+                RuleErrorKind::Value,
+                "a Bucket4j limiter is not read, write a rule for it".to_owned(),
+            );
         }
         [name] if same(name, "rate-limiter") => {
             let message = "the limit of a bean is not in the file, remove rate-limiter and write redis-rate-limiter";
@@ -125,9 +151,15 @@ fn argument(
             Some(2) => filter.empty_key_status = values.text(node, field),
             Some(3) => filter.status = values.text(node, field),
             Some(_) => drop(values.boolean(node, field)),
-            None => refuse(RuleErrorKind::UnknownField, format!("unknown field, {}", expected_argument(name))),
+            None => refuse(
+                RuleErrorKind::UnknownField,
+                format!("unknown field, {}", expected_argument(name)),
+            ),
         },
-        [name, ..] => refuse(RuleErrorKind::UnknownField, format!("unknown field, {}", expected_argument(name))),
+        [name, ..] => refuse(
+            RuleErrorKind::UnknownField,
+            format!("unknown field, {}", expected_argument(name)),
+        ),
     }
 }
 

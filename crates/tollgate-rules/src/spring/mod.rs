@@ -89,7 +89,10 @@ mod writer;
 use std::{path::Path, sync::Arc};
 
 use self::{reader::Reader, values::Values};
-use crate::{Format, Limits, RuleError, RuleErrorKind, RuleErrors, compile::Errors, document::read_yaml, load};
+use crate::{
+    Format, Limits, RuleError, RuleErrorKind, RuleErrors, compile::Errors, document::read_yaml,
+    load,
+};
 
 /// Converts the text of an `application.yml` into the text of a file of rules.
 ///
@@ -121,9 +124,17 @@ pub fn convert_file(
     let path: Arc<Path> = path.as_ref().into();
     let text = match Format::of_path(&path) {
         Some(Format::Yaml) => load::text(&path, &Limits::default()),
-        _ => Err(RuleError::new(RuleErrorKind::Io, "expected a name that ends in .yaml or .yml")),
+        _ => Err(RuleError::new(
+            RuleErrorKind::Io,
+            "expected a name that ends in .yaml or .yml",
+        )),
     };
-    read(&text.map_err(|error| error.in_file(Some(&path)))?, profiles, resolve, Some(path))
+    read(
+        &text.map_err(|error| error.in_file(Some(&path)))?,
+        profiles,
+        resolve,
+        Some(path),
+    )
 }
 
 fn read(
@@ -132,8 +143,15 @@ fn read(
     resolve: &dyn Fn(&str) -> Option<String>,
     file: Option<Arc<Path>>,
 ) -> Result<String, RuleErrors> {
-    let documents = read_yaml(text, &Limits::default()).map_err(|error| error.in_file(file.as_ref()))?;
-    let mut reader = Reader { values: Values { resolve, errors: Errors::of_file(file) }, profiles };
+    let documents =
+        read_yaml(text, &Limits::default()).map_err(|error| error.in_file(file.as_ref()))?;
+    let mut reader = Reader {
+        values: Values {
+            resolve,
+            errors: Errors::of_file(file),
+        },
+        profiles,
+    };
     let settings = reader.settings(&documents);
     let rules = settings.rules(&mut reader.values);
     reader.values.errors.finish()?;

@@ -16,7 +16,12 @@ pub(super) struct Property<'n> {
 impl Property<'_> {
     /// Returns whether the name starts with these parts.
     pub(super) fn is_under(&self, parts: &[&str]) -> bool {
-        self.name.len() >= parts.len() && self.name.iter().zip(parts).all(|(part, other)| same(part, other))
+        self.name.len() >= parts.len()
+            && self
+                .name
+                .iter()
+                .zip(parts)
+                .all(|(part, other)| same(part, other))
     }
 
     /// Returns whether the name has exactly these parts.
@@ -26,7 +31,10 @@ impl Property<'_> {
 }
 
 /// Lists the properties of a mapping in the order of the file. Mappings whose names are not wanted are skipped.
-pub(super) fn properties<'n>(node: &'n Node, is_wanted: impl Fn(&[&str]) -> bool) -> Vec<Property<'n>> {
+pub(super) fn properties<'n>(
+    node: &'n Node,
+    is_wanted: impl Fn(&[&str]) -> bool,
+) -> Vec<Property<'n>> {
     let mut all = Vec::new();
     if let Value::Map(_) = &node.value {
         collect(node, node.at, &mut Vec::new(), &is_wanted, &mut all);
@@ -52,7 +60,11 @@ fn collect<'n>(
                 name.truncate(depth);
             }
         }
-        _ => all.push(Property { name: name.clone(), at, node }),
+        _ => all.push(Property {
+            name: name.clone(),
+            at,
+            node,
+        }),
     }
 }
 
@@ -64,10 +76,16 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
         if rest.is_empty() {
             return None;
         }
-        let (part, after) = match rest.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
+        let (part, after) = match rest
+            .strip_prefix('[')
+            .and_then(|inside| inside.split_once(']'))
+        {
             Some(bracketed) => bracketed,
             None => {
-                let end = rest.char_indices().skip(1).find(|(_, sign)| ['.', '['].contains(sign));
+                let end = rest
+                    .char_indices()
+                    .skip(1)
+                    .find(|(_, sign)| ['.', '['].contains(sign));
                 rest.split_at(end.map_or(rest.len(), |(at, _)| at))
             }
         };
@@ -78,7 +96,11 @@ fn parts(name: &str) -> impl Iterator<Item = &str> {
 
 /// Returns a name as it is shown.
 pub(super) fn path(parts: &[&str]) -> String {
-    parts.iter().map(|part| short(part)).collect::<Vec<_>>().join(".")
+    parts
+        .iter()
+        .map(|part| short(part))
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 /// Compares two parts in the relaxed way: without hyphens, underscores and case.
@@ -92,16 +114,23 @@ pub(super) fn expected(name: &str, names: &[&str]) -> String {
         let [one, other] = [name, other].map(|text| letters(text).collect::<String>());
         strsim::osa_distance(&one, &other)
     };
-    let nearest = names.iter().map(|other| (distance(other), other)).min_by_key(|(distance, _)| *distance);
+    let nearest = names
+        .iter()
+        .map(|other| (distance(other), other))
+        .min_by_key(|(distance, _)| *distance);
     match nearest {
         // A long text is no misspelt name, and the comparison takes the product of the lengths.
-        Some((distance, other)) if name.len() <= 40 && distance <= 3 => format!("did you mean {other}?"),
+        Some((distance, other)) if name.len() <= 40 && distance <= 3 => {
+            format!("did you mean {other}?")
+        }
         _ => format!("expected {}", listed(names.iter().copied())),
     }
 }
 
 fn letters(text: &str) -> impl Iterator<Item = char> {
-    text.chars().filter(|sign| !['-', '_'].contains(sign)).flat_map(char::to_lowercase)
+    text.chars()
+        .filter(|sign| !['-', '_'].contains(sign))
+        .flat_map(char::to_lowercase)
 }
 
 #[cfg(test)]
@@ -114,7 +143,10 @@ mod tests {
             ("routes", &["routes"] as &[_]),
             ("spring.cloud.gateway", &["spring", "cloud", "gateway"]),
             ("routes[0].id", &["routes", "0", "id"]),
-            ("config.[my.route].replenish-rate", &["config", "my.route", "replenish-rate"]),
+            (
+                "config.[my.route].replenish-rate",
+                &["config", "my.route", "replenish-rate"],
+            ),
             ("config[my.route]", &["config", "my.route"]),
             ("a..b.", &["a", "b"]),
             ("é.[x", &["é", "[x"]),

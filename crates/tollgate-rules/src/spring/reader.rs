@@ -15,8 +15,11 @@ use crate::{
 };
 
 /// The names that are read. The last two say for which profile a document is.
-const ROOTS: [&[&str]; 3] =
-    [&["spring", "cloud", "gateway"], &["spring", "config", "activate", "on-profile"], &["spring", "profiles"]];
+const ROOTS: [&[&str]; 3] = [
+    &["spring", "cloud", "gateway"],
+    &["spring", "config", "activate", "on-profile"],
+    &["spring", "profiles"],
+];
 
 pub(super) struct Reader<'a> {
     pub(super) values: Values<'a>,
@@ -43,15 +46,22 @@ impl Reader<'_> {
         let mut settings = Settings::default();
         let (mut routes, mut default_filters, mut config) = (None, None, Configs::default());
         for document in documents {
-            let is_wanted =
-                |name: &[&str]| ROOTS.iter().any(|root| name.iter().zip(*root).all(|(part, other)| same(part, other)));
+            let is_wanted = |name: &[&str]| {
+                ROOTS.iter().any(|root| {
+                    name.iter()
+                        .zip(*root)
+                        .all(|(part, other)| same(part, other))
+                })
+            };
             let properties = properties(document, is_wanted);
             if !self.is_active(&properties) {
                 continue;
             }
             let (mut own_routes, mut own_filters) = (None, None);
             for property in &properties {
-                let Some(name) = setting(property) else { continue };
+                let Some(name) = setting(property) else {
+                    continue;
+                };
                 match name {
                     [name, rest @ ..] if same(name, "routes") => {
                         self.list(property, rest, &mut own_routes);
@@ -59,10 +69,14 @@ impl Reader<'_> {
                     [name, rest @ ..] if same(name, "default-filters") => {
                         self.list(property, rest, &mut own_filters);
                     }
-                    [filter, limiter, name] if same(filter, "filter") && same(limiter, "request-rate-limiter") => {
+                    [filter, limiter, name]
+                        if same(filter, "filter") && same(limiter, "request-rate-limiter") =>
+                    {
                         self.filter_default(name, property, &mut settings);
                     }
-                    [redis, word, route, number] if same(redis, "redis-rate-limiter") && same(word, "config") => {
+                    [redis, word, route, number]
+                        if same(redis, "redis-rate-limiter") && same(word, "config") =>
+                    {
                         self.config(route, number, property, &mut config);
                     }
                     _ => {}
@@ -77,7 +91,13 @@ impl Reader<'_> {
         if let Some((node, field)) = default_filters {
             settings.default_filters = filters(node, &field, &mut self.values);
         }
-        for Config { route, field, at, numbers } in config.all {
+        for Config {
+            route,
+            field,
+            at,
+            numbers,
+        } in config.all
+        {
             if let Some(bucket) = numbers.finish(&field, at, &mut self.values) {
                 settings.config.insert(route.to_owned(), bucket);
             }
@@ -86,21 +106,35 @@ impl Reader<'_> {
     }
 
     /// Records a list, which must be written as a list and under one prefix.
-    fn list<'n>(&mut self, property: &Property<'n>, rest: &[&str], list: &mut Option<(&'n Node, String)>) {
+    fn list<'n>(
+        &mut self,
+        property: &Property<'n>,
+        rest: &[&str],
+        list: &mut Option<(&'n Node, String)>,
+    ) {
         let field = path(&property.name);
         if !rest.is_empty() {
             let message = "write the list in YAML, and not with indices";
-            return self.values.refuse(RuleErrorKind::Syntax, &field, property.at, message);
+            return self
+                .values
+                .refuse(RuleErrorKind::Syntax, &field, property.at, message);
         }
         if let Some((_, other)) = list {
             let message = format!("must stand once in a document, also stands as {other}");
-            return self.values.refuse(RuleErrorKind::Duplicate, &field, property.at, message);
+            return self
+                .values
+                .refuse(RuleErrorKind::Duplicate, &field, property.at, message);
         }
         *list = Some((property.node, field));
     }
 
     fn filter_default(&mut self, name: &str, property: &Property<'_>, settings: &mut Settings) {
-        const NAMES: [&str; 4] = ["deny-empty-key", "empty-key-status-code", "throw-on-limit", "enabled"];
+        const NAMES: [&str; 4] = [
+            "deny-empty-key",
+            "empty-key-status-code",
+            "throw-on-limit",
+            "enabled",
+        ];
         let (node, field) = (property.node, path(&property.name));
         match NAMES.iter().position(|known| same(known, name)) {
             Some(0) => settings.deny_empty_key = self.values.boolean(node, &field),
@@ -108,23 +142,39 @@ impl Reader<'_> {
             Some(_) => {}
             None => {
                 let message = format!("unknown field, {}", expected(name, &NAMES));
-                self.values.refuse(RuleErrorKind::UnknownField, &field, property.at, message);
+                self.values
+                    .refuse(RuleErrorKind::UnknownField, &field, property.at, message);
             }
         }
     }
 
-    fn config<'n>(&mut self, route: &'n str, number: &str, property: &Property<'n>, config: &mut Configs<'n>) {
+    fn config<'n>(
+        &mut self,
+        route: &'n str,
+        number: &str,
+        property: &Property<'n>,
+        config: &mut Configs<'n>,
+    ) {
         let field = path(&property.name);
         let Some(number) = NUMBERS.iter().position(|known| same(known, number)) else {
             let message = format!("unknown field, {}", expected(number, &NUMBERS));
-            return self.values.refuse(RuleErrorKind::UnknownField, &field, property.at, message);
+            return self
+                .values
+                .refuse(RuleErrorKind::UnknownField, &field, property.at, message);
         };
         let known = *config.by_route.entry(route).or_insert_with(|| {
             let base = path(&property.name[..property.name.len() - 1]);
-            config.all.push(Config { route, field: base, at: property.at, numbers: NumberReader::default() });
+            config.all.push(Config {
+                route,
+                field: base,
+                at: property.at,
+                numbers: NumberReader::default(),
+            });
             config.all.len() - 1
         });
-        config.all[known].numbers.read(number, property.node, &field, &mut self.values);
+        config.all[known]
+            .numbers
+            .read(number, property.node, &field, &mut self.values);
     }
 
     fn routes(&mut self, list: &Node, field: &str) -> Vec<Route> {
@@ -133,15 +183,25 @@ impl Reader<'_> {
             Value::Scalar(Scalar::Null) => &[],
             _ => {
                 let message = format!("expected a list, got {}", list.describe());
-                self.values.refuse(RuleErrorKind::Type, field, list.at, message);
+                self.values
+                    .refuse(RuleErrorKind::Type, field, list.at, message);
                 &[]
             }
         };
-        items.iter().enumerate().filter_map(|(at, item)| self.route(item, format!("{field}[{at}]"))).collect()
+        items
+            .iter()
+            .enumerate()
+            .filter_map(|(at, item)| self.route(item, format!("{field}[{at}]")))
+            .collect()
     }
 
     fn route(&mut self, item: &Node, field: String) -> Option<Route> {
-        let mut route = Route { id: None, at: item.at, field, filters: Vec::new() };
+        let mut route = Route {
+            id: None,
+            at: item.at,
+            field,
+            filters: Vec::new(),
+        };
         if let Value::Scalar(Scalar::Text(text)) = &item.value {
             // The short form `id=uri,predicate` has no filters of its own.
             route.id = text.split_once('=').map(|(id, _)| id.to_owned());
@@ -154,7 +214,9 @@ impl Reader<'_> {
             match NAMES.iter().position(|known| property.is(&[known])) {
                 Some(0) => route.id = self.values.text(property.node, &field),
                 Some(1) => route.filters = filters(property.node, &field, &mut self.values),
-                Some(_) if self.values.boolean(property.node, &field) == Some(false) => return None,
+                Some(_) if self.values.boolean(property.node, &field) == Some(false) => {
+                    return None;
+                }
                 _ => {}
             }
         }
@@ -164,21 +226,37 @@ impl Reader<'_> {
     /// Returns whether a document is for all profiles or for an active one.
     fn is_active(&mut self, properties: &[Property<'_>]) -> bool {
         let names = [ROOTS[1], ROOTS[2]];
-        let Some(property) = properties.iter().find(|property| names.iter().any(|name| property.is(name))) else {
+        let Some(property) = properties
+            .iter()
+            .find(|property| names.iter().any(|name| property.is(name)))
+        else {
             return true;
         };
         let field = path(&property.name);
         let texts = match &property.node.value {
-            Value::List(items) => items.iter().filter_map(|item| self.values.text(item, &field)).collect(),
+            Value::List(items) => items
+                .iter()
+                .filter_map(|item| self.values.text(item, &field))
+                .collect(),
             _ => Vec::from_iter(self.values.text(property.node, &field)),
         };
-        let mut names = texts.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|name| !name.is_empty());
+        let mut names = texts
+            .iter()
+            .flat_map(|text| text.split(','))
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
         let mut is_active = false;
         names.all(|name| {
-            let (name, is_negated) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
+            let (name, is_negated) = name
+                .strip_prefix('!')
+                .map_or((name, false), |name| (name, true));
             if name.contains(['&', '|', '(', ')', '!']) {
-                let message = format!("expected names of profiles, got the expression {:?}", short(name));
-                self.values.refuse(RuleErrorKind::Value, &field, property.at, message);
+                let message = format!(
+                    "expected names of profiles, got the expression {:?}",
+                    short(name)
+                );
+                self.values
+                    .refuse(RuleErrorKind::Value, &field, property.at, message);
             }
             is_active |= self.profiles.iter().any(|active| active == name) != is_negated;
             true

@@ -64,7 +64,13 @@ pub(super) const NUMBERS: [&str; 3] = ["replenish-rate", "burst-capacity", "requ
 
 impl NumberReader {
     /// Reads the number at this index of [`NUMBERS`].
-    pub(super) fn read(&mut self, number: usize, node: &Node, field: &str, values: &mut Values<'_>) {
+    pub(super) fn read(
+        &mut self,
+        number: usize,
+        node: &Node,
+        field: &str,
+        values: &mut Values<'_>,
+    ) {
         if node.is_null() {
             return;
         }
@@ -80,27 +86,48 @@ impl NumberReader {
     }
 
     /// Checks the numbers together. `None` when there are none.
-    pub(super) fn finish(self, field: &str, at: Position, values: &mut Values<'_>) -> Option<Bucket> {
+    pub(super) fn finish(
+        self,
+        field: &str,
+        at: Position,
+        values: &mut Values<'_>,
+    ) -> Option<Bucket> {
         if !self.is_present || self.is_broken {
             return self.is_present.then_some(None);
         }
         let Some(replenish_rate) = self.replenish_rate else {
             let message = format!("is missing, expected an integer from 1 to {MAX_INT}");
-            values.refuse(RuleErrorKind::Value, &format!("{field}.replenish-rate"), at, message);
+            values.refuse(
+                RuleErrorKind::Value,
+                &format!("{field}.replenish-rate"),
+                at,
+                message,
+            );
             return Some(None);
         };
         if let Some((burst, at)) = self.burst_capacity
             && burst != 0
             && burst < replenish_rate
         {
-            let message = format!("must be 0 or at least replenish-rate ({replenish_rate}), got {burst}");
-            values.refuse(RuleErrorKind::Value, &format!("{field}.burst-capacity"), at, message);
+            let message =
+                format!("must be 0 or at least replenish-rate ({replenish_rate}), got {burst}");
+            values.refuse(
+                RuleErrorKind::Value,
+                &format!("{field}.burst-capacity"),
+                at,
+                message,
+            );
             return Some(None);
         }
         // The gateway stores a bucket for 2 × burst / rate seconds, rounded down to 0 here: then it forgets every request.
         if self.burst_capacity.is_none() && replenish_rate > 2 {
             let message = "is missing, and its default of 1 makes the gateway limit nothing at this replenish-rate";
-            values.refuse(RuleErrorKind::Value, &format!("{field}.burst-capacity"), at, message);
+            values.refuse(
+                RuleErrorKind::Value,
+                &format!("{field}.burst-capacity"),
+                at,
+                message,
+            );
             return Some(None);
         }
         Some(Some(Numbers {

@@ -18,7 +18,13 @@ pub(super) struct Values<'a> {
 const MAX_NESTED: usize = 8;
 
 impl Values<'_> {
-    pub(super) fn refuse(&mut self, kind: RuleErrorKind, field: &str, at: Position, message: impl Into<String>) {
+    pub(super) fn refuse(
+        &mut self,
+        kind: RuleErrorKind,
+        field: &str,
+        at: Position,
+        message: impl Into<String>,
+    ) {
         self.errors.push_in(kind, field, at, message);
     }
 
@@ -49,14 +55,27 @@ impl Values<'_> {
     }
 
     /// Reads an integer of at least `least` and at most `most`.
-    pub(super) fn number(&mut self, node: &Node, field: &str, least: u64, most: u64) -> Option<u64> {
+    pub(super) fn number(
+        &mut self,
+        node: &Node,
+        field: &str,
+        least: u64,
+        most: u64,
+    ) -> Option<u64> {
         let text = self.text(node, field)?;
         let is_octal = text.len() > 1 && text.starts_with('0');
-        let number = if is_octal { None } else { text.parse::<u64>().ok() };
+        let number = if is_octal {
+            None
+        } else {
+            text.parse::<u64>().ok()
+        };
         match number.filter(|number| (least..=most).contains(number)) {
             Some(number) => Some(number),
             None => {
-                let mut message = format!("expected an integer from {least} to {most}, got {:?}", short(&text));
+                let mut message = format!(
+                    "expected an integer from {least} to {most}, got {:?}",
+                    short(&text)
+                );
                 if is_octal {
                     message.push_str("; the gateway may read a number that starts with 0 as octal");
                 }
@@ -84,7 +103,9 @@ impl Values<'_> {
     fn resolved(&self, text: &str, depth: usize) -> Result<String, String> {
         let (mut done, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("${") {
-            let Some(end) = closing_brace(after) else { break };
+            let Some(end) = closing_brace(after) else {
+                break;
+            };
             let (inside, behind) = (&after[..end], &after[end + 1..]);
             done.push_str(before);
             done.push_str(&self.value(inside, depth)?);
@@ -98,7 +119,9 @@ impl Values<'_> {
     fn value(&self, placeholder: &str, depth: usize) -> Result<String, String> {
         let shown = short(placeholder);
         if depth == MAX_NESTED {
-            return Err(format!("placeholders must be nested at most {MAX_NESTED} deep"));
+            return Err(format!(
+                "placeholders must be nested at most {MAX_NESTED} deep"
+            ));
         }
         let (name, default) = match placeholder.split_once(':') {
             Some((name, default)) => (name, Some(default)),
@@ -107,7 +130,9 @@ impl Values<'_> {
         match ((self.resolve)(name), default) {
             (Some(value), _) => Ok(value),
             (None, Some(default)) => self.resolved(default, depth + 1),
-            (None, None) => Err(format!("the placeholder ${{{shown}}} has no value and no default")),
+            (None, None) => Err(format!(
+                "the placeholder ${{{shown}}} has no value and no default"
+            )),
         }
     }
 }

@@ -28,19 +28,26 @@ impl Settings {
             };
             let id = match &route.id {
                 Some(id) if id.contains('*') => {
-                    refuse(RuleErrorKind::Value, format!("must not contain *, got {:?}", short(id)));
+                    refuse(
+                        RuleErrorKind::Value,
+                        format!("must not contain *, got {:?}", short(id)),
+                    );
                     continue;
                 }
                 Some(id) if !ids.insert(id.as_str()) => {
                     let id = short(id);
-                    let message =
-                        format!("two routes have the id {id:?}, and the gateway gives both the numbers of the last");
+                    let message = format!(
+                        "two routes have the id {id:?}, and the gateway gives both the numbers of the last"
+                    );
                     refuse(RuleErrorKind::Duplicate, message);
                     continue;
                 }
                 Some(id) => id,
                 None => {
-                    refuse(RuleErrorKind::Value, "is missing, a limited route needs an id".to_owned());
+                    refuse(
+                        RuleErrorKind::Value,
+                        "is missing, a limited route needs an id".to_owned(),
+                    );
                     continue;
                 }
             };
@@ -71,7 +78,9 @@ impl Settings {
             return None;
         }
         let of_filter = filters.iter().rev().find_map(|filter| filter.bucket);
-        of_filter.or_else(|| route.and_then(config)).or_else(|| config(DEFAULT_ROUTE))
+        of_filter
+            .or_else(|| route.and_then(config))
+            .or_else(|| config(DEFAULT_ROUTE))
     }
 
     /// Returns the rule of a route, or of all routes that are not in the file.
@@ -84,12 +93,18 @@ impl Settings {
     ) -> Option<String> {
         let numbers = bucket?;
         let (first, last) = (filters.first()?, filters.last()?);
-        let mut refuse = |message: String| values.refuse(RuleErrorKind::Value, &last.field, last.at, message);
-        if filters.iter().any(|filter| filter.key_resolver != first.key_resolver) {
+        let mut refuse =
+            |message: String| values.refuse(RuleErrorKind::Value, &last.field, last.at, message);
+        if filters
+            .iter()
+            .any(|filter| filter.key_resolver != first.key_resolver)
+        {
             refuse("filters of one route with different key resolvers are not read, write rules for them".to_owned());
             return None;
         }
-        let cost = numbers.requested_tokens.saturating_mul(filters.len() as u64);
+        let cost = numbers
+            .requested_tokens
+            .saturating_mul(filters.len() as u64);
         if numbers.burst_capacity > 0 && cost > numbers.burst_capacity {
             let burst = numbers.burst_capacity;
             refuse(format!(
@@ -98,7 +113,10 @@ impl Settings {
             ));
             return None;
         }
-        let limit = numbers.limit(route.unwrap_or(DEFAULT_NAME)).map_err(|error| refuse(error.to_string())).ok()?;
+        let limit = numbers
+            .limit(route.unwrap_or(DEFAULT_NAME))
+            .map_err(|error| refuse(error.to_string()))
+            .ok()?;
         let mut text = format!("# A request costs {cost}. {}", self.empty_key(filters));
         // Writing to memory cannot fail.
         if let Some(status) = &first.status {
@@ -111,31 +129,55 @@ impl Settings {
         if let Some(route) = route {
             let _ = writeln!(text, "  value: {}", quoted(route));
         }
-        let _ = writeln!(text, "  descriptors:\n  - key: key\n    rate_limit: {limit}");
+        let _ = writeln!(
+            text,
+            "  descriptors:\n  - key: key\n    rate_limit: {limit}"
+        );
         Some(text)
     }
 
     /// Says what the first filter that denies an empty key does.
     fn empty_key(&self, filters: &[&Filter]) -> String {
-        let denies = |filter: &&&Filter| filter.deny_empty_key.or(self.deny_empty_key).unwrap_or(true);
+        let denies = |filter: &&&Filter| {
+            filter
+                .deny_empty_key
+                .or(self.deny_empty_key)
+                .unwrap_or(true)
+        };
         let Some(filter) = filters.iter().find(denies) else {
             return "Without a key it passes.".to_owned();
         };
-        let status = filter.empty_key_status.as_ref().or(self.empty_key_status.as_ref());
-        format!("Without a key it is answered with {:?}.", short(status.map_or("403", String::as_str)))
+        let status = filter
+            .empty_key_status
+            .as_ref()
+            .or(self.empty_key_status.as_ref());
+        format!(
+            "Without a key it is answered with {:?}.",
+            short(status.map_or("403", String::as_str))
+        )
     }
 }
 
 impl Numbers {
     /// Returns the limit of a bucket. One that holds nothing denies every request.
     fn limit(self, name: &str) -> Result<String, Error> {
-        let Self { replenish_rate: rate, burst_capacity: burst, .. } = self;
+        let Self {
+            replenish_rate: rate,
+            burst_capacity: burst,
+            ..
+        } = self;
         let quoted_name = quoted(name);
         if burst == 0 {
-            return Ok(format!("{{name: {quoted_name}, window: 1s, requests_per_unit: 0}}"));
+            return Ok(format!(
+                "{{name: {quoted_name}, window: 1s, requests_per_unit: 0}}"
+            ));
         }
         // The gateway's bucket is filled once a second and holds no more than the burst, so a greater rate adds nothing.
-        let algorithm = if rate > burst { Algorithm::IntervalBucket } else { Algorithm::TokenBucket };
+        let algorithm = if rate > burst {
+            Algorithm::IntervalBucket
+        } else {
+            Algorithm::TokenBucket
+        };
         let quota = Quota::try_new(rate, Duration::from_secs(1))?.try_with_burst(burst)?;
         Policy::try_new(policy_name(name), algorithm, quota)?;
         Ok(format!(
@@ -150,7 +192,9 @@ fn quoted(text: &str) -> String {
     for sign in text.chars() {
         match sign {
             '"' | '\\' => quoted.extend(['\\', sign]),
-            _ if sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ' => quoted.push(sign),
+            _ if sign.is_alphanumeric() || sign.is_ascii_graphic() || sign == ' ' => {
+                quoted.push(sign)
+            }
             _ => quoted.push_str(&format!("\\U{:08x}", u32::from(sign))),
         }
     }

@@ -93,8 +93,12 @@ impl Plan<'_> {
     #[must_use]
     pub fn verdict(&self, outcomes: &[Option<DescriptorOutcome>], modes: GlobalModes) -> Verdict {
         let outcomes = outcomes.iter().copied().chain(std::iter::repeat(None));
-        let statuses: Vec<_> =
-            self.planned.iter().zip(outcomes).map(|(planned, outcome)| planned.status(self, outcome)).collect();
+        let statuses: Vec<_> = self
+            .planned
+            .iter()
+            .zip(outcomes)
+            .map(|(planned, outcome)| planned.status(self, outcome))
+            .collect();
 
         let (mut is_over, mut quotas, mut failed_quotas) = (false, 0, 0);
         let mut nearest: Option<(usize, u64)> = None;
@@ -130,7 +134,11 @@ impl Plan<'_> {
         }
         let is_over = is_over || (quotas > 0 && quotas == failed_quotas);
         Verdict {
-            code: if is_over && !modes.shadow { Code::OverLimit } else { Code::Ok },
+            code: if is_over && !modes.shadow {
+                Code::OverLimit
+            } else {
+                Code::Ok
+            },
             statuses,
             is_shadowed: is_over && modes.shadow,
             nearest: nearest.map(|(at, _)| at),
@@ -141,22 +149,52 @@ impl Plan<'_> {
 
 impl Planned<'_> {
     fn status(&self, plan: &Plan<'_>, outcome: Option<DescriptorOutcome>) -> Status {
-        let passed = Status { code: Code::Ok, limit: None, remaining: 0, reset_after: None, usage: Usage::default() };
+        let passed = Status {
+            code: Code::Ok,
+            limit: None,
+            remaining: 0,
+            reset_after: None,
+            usage: Usage::default(),
+        };
         if self.treatment == Treatment::Unlimited {
-            return Status { remaining: u32::MAX.into(), ..passed };
+            return Status {
+                remaining: u32::MAX.into(),
+                ..passed
+            };
         }
         if self.treatment == Treatment::NetworkDenied {
-            return Status { code: Code::OverLimit, ..passed };
+            return Status {
+                code: Code::OverLimit,
+                ..passed
+            };
         }
-        let (Some(found), Some(outcome)) = (self.charged(), outcome) else { return passed };
+        let (Some(found), Some(outcome)) = (self.charged(), outcome) else {
+            return passed;
+        };
         let rule = found.rule();
         let is_shadowed = outcome.is_over && (found.is_shadow() || !plan.is_enforced(&found.key()));
         Status {
-            code: if outcome.is_over && !is_shadowed { Code::OverLimit } else { Code::Ok },
-            limit: rule.amount().map(|(requests, period)| CurrentLimit { requests, period, name: rule.name.clone() }),
-            remaining: if outcome.is_over { 0 } else { outcome.remaining },
+            code: if outcome.is_over && !is_shadowed {
+                Code::OverLimit
+            } else {
+                Code::Ok
+            },
+            limit: rule.amount().map(|(requests, period)| CurrentLimit {
+                requests,
+                period,
+                name: rule.name.clone(),
+            }),
+            remaining: if outcome.is_over {
+                0
+            } else {
+                outcome.remaining
+            },
             reset_after: Some(outcome.reset_after),
-            usage: if is_shadowed { outcome.usage.in_shadow_mode() } else { outcome.usage },
+            usage: if is_shadowed {
+                outcome.usage.in_shadow_mode()
+            } else {
+                outcome.usage
+            },
         }
     }
 }
@@ -304,12 +342,17 @@ impl Plan<'_> {
     pub fn dynamic_metadata(&self, verdict: &Verdict) -> RuleMetadata {
         let descriptors = self.planned.iter().map(|planned| {
             let entries = planned.descriptor.entries().iter();
-            let entries: Vec<_> = entries.map(|entry| format!("{}={}", entry.key(), entry.value())).collect();
+            let entries: Vec<_> = entries
+                .map(|entry| format!("{}={}", entry.key(), entry.value()))
+                .collect();
             let mut fields = RuleMetadata::new();
             fields.insert("entries".to_owned(), entries.into());
             if let Some(limit) = planned.descriptor.limit() {
                 let unit = limit.unit().as_str().to_ascii_uppercase();
-                fields.insert("limit".to_owned(), format!("requests_per_unit:{} unit:{unit}", limit.requests()).into());
+                fields.insert(
+                    "limit".to_owned(),
+                    format!("requests_per_unit:{} unit:{unit}", limit.requests()).into(),
+                );
             }
             if let Some(hits) = planned.descriptor.hits() {
                 fields.insert("hitsAddend".to_owned(), hits.into());
@@ -323,7 +366,10 @@ impl Plan<'_> {
             metadata.insert("hitsAddend".to_owned(), self.hits.into());
         }
         if !verdict.metadata().is_empty() {
-            metadata.insert("metadata".to_owned(), Value::Object(verdict.metadata().clone()));
+            metadata.insert(
+                "metadata".to_owned(),
+                Value::Object(verdict.metadata().clone()),
+            );
         }
         metadata
     }

@@ -33,8 +33,19 @@ impl DescriptorOutcome {
     /// assert!(!full(Compat::Envoy));
     /// ```
     #[must_use]
-    pub fn from_count(limit: u64, period: Duration, after: u64, hits: u64, now: Duration, compat: Compat) -> Self {
-        let tested = if hits == 0 && !compat.is_envoy() { after.saturating_add(1) } else { after };
+    pub fn from_count(
+        limit: u64,
+        period: Duration,
+        after: u64,
+        hits: u64,
+        now: Duration,
+        compat: Compat,
+    ) -> Self {
+        let tested = if hits == 0 && !compat.is_envoy() {
+            after.saturating_add(1)
+        } else {
+            after
+        };
         Self {
             is_over: tested > limit,
             remaining: limit.saturating_sub(after),
@@ -47,7 +58,12 @@ impl DescriptorOutcome {
     #[must_use]
     pub fn remembered(period: Duration, hits: u64, now: Duration) -> Self {
         let usage = Usage::remembered(hits);
-        Self { is_over: true, remaining: 0, reset_after: reset_after(period, now), usage }
+        Self {
+            is_over: true,
+            remaining: 0,
+            reset_after: reset_after(period, now),
+            usage,
+        }
     }
 
     /// Derives the outcome from a decision of a [`Limiter`](tollgate::Limiter).
@@ -59,20 +75,41 @@ impl DescriptorOutcome {
     #[must_use]
     pub fn from_decision(decision: &Decision, compat: Compat) -> Self {
         let hits = decision.cost().units();
-        let is_spent = |state: &PolicyState<'_>| hits == 0 && !compat.is_envoy() && state.remaining() == 0;
-        let spent = decision.states().filter(is_spent).max_by_key(PolicyState::next_unit_after);
+        let is_spent =
+            |state: &PolicyState<'_>| hits == 0 && !compat.is_envoy() && state.remaining() == 0;
+        let spent = decision
+            .states()
+            .filter(is_spent)
+            .max_by_key(PolicyState::next_unit_after);
         let is_over = decision.is_denied() || spent.is_some();
         let wait = spent.as_ref().map(PolicyState::next_unit_after);
         let Some(state) = spent.or_else(|| decision.strictest()) else {
-            let usage = Usage { total: hits, within: hits, ..Usage::default() };
-            return Self { is_over, remaining: u64::from(u32::MAX), reset_after: Duration::ZERO, usage };
+            let usage = Usage {
+                total: hits,
+                within: hits,
+                ..Usage::default()
+            };
+            return Self {
+                is_over,
+                remaining: u64::from(u32::MAX),
+                reset_after: Duration::ZERO,
+                usage,
+            };
         };
         let limit = state.policy().quota().burst();
         let spent = state.spent();
-        let after = if decision.is_denied() { spent.saturating_add(hits) } else { spent };
+        let after = if decision.is_denied() {
+            spent.saturating_add(hits)
+        } else {
+            spent
+        };
         let mut usage = if decision.is_denied() && after <= limit {
             // The ceiling of a priority denies units that the whole limit still has.
-            Usage { total: hits, over: hits, ..Usage::default() }
+            Usage {
+                total: hits,
+                over: hits,
+                ..Usage::default()
+            }
         } else {
             Usage::new(limit, after, hits, compat)
         };
@@ -82,7 +119,9 @@ impl DescriptorOutcome {
         Self {
             is_over,
             remaining: if is_over { 0 } else { state.remaining() },
-            reset_after: wait.or(state.retry_after()).unwrap_or_else(|| state.reset_after()),
+            reset_after: wait
+                .or(state.retry_after())
+                .unwrap_or_else(|| state.reset_after()),
             usage,
         }
     }
@@ -96,17 +135,32 @@ impl DescriptorOutcome {
     /// request.
     pub(crate) fn uncharged(decision: &Decision, hits: u64) -> Self {
         let outcome = Self::from_decision(decision, Compat::Native);
-        let Some(state) = decision.strictest() else { return outcome };
+        let Some(state) = decision.strictest() else {
+            return outcome;
+        };
         let limit = state.policy().quota().burst();
         let after = state.spent().saturating_add(hits);
-        Self { is_over: false, usage: Usage::new(limit, after, hits, Compat::Native), ..outcome }
+        Self {
+            is_over: false,
+            usage: Usage::new(limit, after, hits, Compat::Native),
+            ..outcome
+        }
     }
 
     /// Returns the outcome of a rule with 0 requests, which counts nothing.
     #[must_use]
     pub fn blocked(period: Duration, hits: u64, now: Duration) -> Self {
-        let usage = Usage { total: hits, over: hits, ..Usage::default() };
-        Self { is_over: true, remaining: 0, reset_after: reset_after(period, now), usage }
+        let usage = Usage {
+            total: hits,
+            over: hits,
+            ..Usage::default()
+        };
+        Self {
+            is_over: true,
+            remaining: 0,
+            reset_after: reset_after(period, now),
+            usage,
+        }
     }
 
     /// Returns whether the limit was exceeded.

@@ -132,7 +132,12 @@ impl RuleSet {
             };
             let treatment = of_network.unwrap_or(treatment);
             let hits = descriptor.hits().unwrap_or_else(|| u64::from(hits.max(1)));
-            Planned { descriptor, found, treatment, hits }
+            Planned {
+                descriptor,
+                found,
+                treatment,
+                hits,
+            }
         });
         let mut planned: Vec<_> = planned.collect();
         replace(&mut planned);
@@ -160,13 +165,22 @@ impl RuleSet {
         check: JointCheck,
         has_networks: bool,
     ) -> Plan<'a> {
-        let of_network = has_networks.then(|| self.treatment_of_network(domain, descriptors)).flatten();
-        Plan { check: Some(check), ..self.plan_of(domain, descriptors, 1, of_network) }
+        let of_network = has_networks
+            .then(|| self.treatment_of_network(domain, descriptors))
+            .flatten();
+        Plan {
+            check: Some(check),
+            ..self.plan_of(domain, descriptors, 1, of_network)
+        }
     }
 
     /// Returns the treatment of all descriptors, when the client belongs to a network of the domain.
     #[cfg(feature = "http")]
-    fn treatment_of_network(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Option<Treatment> {
+    fn treatment_of_network(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+    ) -> Option<Treatment> {
         use tollgate_tower::key::NetworkVerdict;
 
         match self.networks(domain)?.verdict_of(descriptors) {
@@ -186,12 +200,19 @@ impl RuleSet {
 fn replace(planned: &mut [Planned<'_>]) {
     let mut names = HashSet::new();
     for one in planned.iter() {
-        names.extend(one.found.iter().flat_map(|found| found.rule().replaces().map(str::to_owned)));
+        names.extend(
+            one.found
+                .iter()
+                .flat_map(|found| found.rule().replaces().map(str::to_owned)),
+        );
     }
     if names.is_empty() {
         return;
     }
-    for one in planned.iter_mut().filter(|one| one.treatment == Treatment::Charged) {
+    for one in planned
+        .iter_mut()
+        .filter(|one| one.treatment == Treatment::Charged)
+    {
         let name = one.found.as_ref().and_then(|found| found.rule().name());
         if name.is_some_and(|name| names.contains(name)) {
             one.treatment = Treatment::Replaced;
@@ -216,7 +237,10 @@ impl<'a> Plan<'a> {
     /// Returns the priority of the request.
     pub(crate) fn priority(&self) -> Priority {
         #[cfg(feature = "http")]
-        let default = self.check.as_ref().map_or(Priority::CRITICAL, JointCheck::priority);
+        let default = self
+            .check
+            .as_ref()
+            .map_or(Priority::CRITICAL, JointCheck::priority);
         #[cfg(not(feature = "http"))]
         let default = Priority::CRITICAL;
         self.class.map_or(default, PriorityClass::priority)
@@ -225,7 +249,9 @@ impl<'a> Plan<'a> {
     /// Returns whether the layer enforces the limits of a key.
     #[cfg(feature = "http")]
     pub(crate) fn is_enforced(&self, key: &Key) -> bool {
-        self.check.as_ref().is_none_or(|check| check.is_enforced(key))
+        self.check
+            .as_ref()
+            .is_none_or(|check| check.is_enforced(key))
     }
 
     /// Returns `true`: without layers, the rules alone decide what is enforced.
@@ -251,7 +277,9 @@ impl<'a> Planned<'a> {
     /// Returns the limit that is charged. `None` when nothing is charged.
     #[must_use]
     pub fn charged(&self) -> Option<&Match<'a>> {
-        self.found.as_ref().filter(|_| self.treatment == Treatment::Charged)
+        self.found
+            .as_ref()
+            .filter(|_| self.treatment == Treatment::Charged)
     }
 
     /// Returns the limit that was found, also when it is not charged.

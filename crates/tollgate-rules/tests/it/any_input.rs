@@ -10,7 +10,12 @@ fn spliced(text: &str, at: usize, len: usize, new: &str) -> String {
     let signs: Vec<char> = text.chars().collect();
     let start = at % (signs.len() + 1);
     let end = (start + len).min(signs.len());
-    signs[..start].iter().copied().chain(new.chars()).chain(signs[end..].iter().copied()).collect()
+    signs[..start]
+        .iter()
+        .copied()
+        .chain(new.chars())
+        .chain(signs[end..].iter().copied())
+        .collect()
 }
 
 fn read(text: &str, format: Format) -> Result<(), TestCaseError> {
@@ -25,8 +30,16 @@ fn read(text: &str, format: Format) -> Result<(), TestCaseError> {
             Err(errors) => {
                 prop_assert!(errors.count() > 0);
                 for error in errors.iter() {
-                    prop_assert!(error.line() != Some(0) && error.column() != Some(0), "{}", error);
-                    prop_assert!(!error.to_string().contains(char::is_control), "{:?}", error.to_string());
+                    prop_assert!(
+                        error.line() != Some(0) && error.column() != Some(0),
+                        "{}",
+                        error
+                    );
+                    prop_assert!(
+                        !error.to_string().contains(char::is_control),
+                        "{:?}",
+                        error.to_string()
+                    );
                 }
             }
         }

@@ -26,7 +26,11 @@ fn a_mistake_has_the_same_field_in_every_format_and_its_own_place() {
         ),
     ] {
         let errors = RuleSet::parse(text, format).unwrap_err();
-        assert_eq!(errors.to_string(), format!("{place}: {message}"), "{format:?}");
+        assert_eq!(
+            errors.to_string(),
+            format!("{place}: {message}"),
+            "{format:?}"
+        );
     }
 }
 
@@ -35,7 +39,10 @@ fn the_place_of_a_json_field_is_found_behind_escapes_and_nesting() {
     let text = "{\"domain\": \"d\\\"{},\", \"descriptors\": [{\"key\": \"a\", \"metadata\": {\"x\": [1, {\"y\": \"}\"}]},\n\t\t\"colour\": 1}]}";
     let errors = RuleSet::parse(text, Format::Json).unwrap_err();
     let error = errors.iter().next().unwrap();
-    assert_eq!((error.field(), error.line(), error.column()), ("descriptors[0].colour", Some(2), Some(3)));
+    assert_eq!(
+        (error.field(), error.line(), error.column()),
+        ("descriptors[0].colour", Some(2), Some(3))
+    );
 }
 
 #[test]
@@ -54,7 +61,16 @@ descriptors:
     );
     for (key, amount) in [("a", 7), ("b", 7), ("c", 8)] {
         let descriptor = Descriptor::from([(key, "x")]);
-        assert_eq!(set.find("d", &descriptor).unwrap().rule().amount().unwrap().0, amount, "{key}");
+        assert_eq!(
+            set.find("d", &descriptor)
+                .unwrap()
+                .rule()
+                .amount()
+                .unwrap()
+                .0,
+            amount,
+            "{key}"
+        );
     }
 }
 

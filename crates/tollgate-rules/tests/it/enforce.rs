@@ -30,7 +30,9 @@ fn at(percent: u8) -> String {
 }
 
 fn limiter(yaml: &str) -> RuleLimiter {
-    let store = MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build();
+    let store = MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build();
     RuleLimiter::new(Rules::new(rules(yaml)), store)
 }
 
@@ -38,8 +40,10 @@ fn limiter(yaml: &str) -> RuleLimiter {
 async fn denied(limiter: &RuleLimiter) -> Vec<usize> {
     let mut denied = Vec::new();
     for key in 0..KEYS {
-        let request =
-            [Descriptor::from([("tenant", format!("t{key}"))]), Descriptor::from([("route", "/".to_owned())])];
+        let request = [
+            Descriptor::from([("tenant", format!("t{key}"))]),
+            Descriptor::from([("route", "/".to_owned())]),
+        ];
         if limiter.check("d", &request, 1).await.unwrap().is_denied() {
             denied.push(key);
         }
@@ -59,7 +63,11 @@ async fn a_reload_turns_the_share_up_for_the_same_keys_on_every_replica() {
         let now = denied(&one).await;
         assert_eq!(now, denied(&other).await);
         assert!(before.iter().all(|key| now.contains(key)), "{percent} %");
-        assert!(now.len().abs_diff(KEYS * usize::from(percent) / 100) <= 25, "{} at {percent} %", now.len());
+        assert!(
+            now.len().abs_diff(KEYS * usize::from(percent) / 100) <= 25,
+            "{} at {percent} %",
+            now.len()
+        );
         before = now;
     }
     assert_eq!(before.len(), KEYS);
@@ -76,7 +84,11 @@ async fn a_key_outside_of_the_share_counts_as_in_shadow_mode() {
         let is_shadow = set.find("d", &request[0]).unwrap().is_shadow();
         let decision = limiter.check("d", &request, 1).await.unwrap();
         let status = &decision.verdict().statuses()[0];
-        let expected = if is_shadow { (Code::Ok, 1) } else { (Code::OverLimit, 0) };
+        let expected = if is_shadow {
+            (Code::Ok, 1)
+        } else {
+            (Code::OverLimit, 0)
+        };
         assert_eq!((status.code(), status.usage().shadow), expected);
         assert_eq!(status.usage().over, 1);
         met[usize::from(is_shadow)] = true;
@@ -88,18 +100,31 @@ async fn a_key_outside_of_the_share_counts_as_in_shadow_mode() {
 async fn a_layer_hides_the_rule_from_keys_outside_of_the_share() {
     let limiter = limiter(RULES);
     let layer = RateLimitLayer::new(limiter.for_requests("d"), Global);
-    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    let service = layer.layer(service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
     let send = async |tenant: &str| {
-        let request = Request::get("/").header("x-tenant", tenant).header("x-route", "/").body(()).unwrap();
+        let request = Request::get("/")
+            .header("x-tenant", tenant)
+            .header("x-route", "/")
+            .body(())
+            .unwrap();
         service.clone().oneshot(request).await.unwrap()
     };
     let mut met = [false; 2];
     for key in 0..30 {
         let tenant = format!("t{key}");
-        let is_shadow =
-            limiter.rules().current().find("d", &Descriptor::from([("tenant", &*tenant)])).unwrap().is_shadow();
+        let is_shadow = limiter
+            .rules()
+            .current()
+            .find("d", &Descriptor::from([("tenant", &*tenant)]))
+            .unwrap()
+            .is_shadow();
         let (first, second) = (send(&tenant).await, send(&tenant).await);
-        let policies = first.headers()["ratelimit-policy"].to_str().unwrap().to_owned();
+        let policies = first.headers()["ratelimit-policy"]
+            .to_str()
+            .unwrap()
+            .to_owned();
         assert_eq!(policies.contains("tenants"), !is_shadow, "{policies}");
         assert_eq!(second.status(), if is_shadow { 200 } else { 429 });
         met[usize::from(is_shadow)] = true;
@@ -131,23 +156,47 @@ async fn a_key_outside_of_the_share_of_a_layer_does_not_open_the_limit_of_anothe
     let limiter = limiter(TENANT_AND_HOST);
     let set = limiter.rules().current();
     let applies = |key: &'static str, value: &str| {
-        enforcement.applies_to(&set.find("d", &Descriptor::from([(key, value)])).unwrap().key())
+        enforcement.applies_to(
+            &set.find("d", &Descriptor::from([(key, value)]))
+                .unwrap()
+                .key(),
+        )
     };
     let address = |is_enforced: bool| {
         let addresses = (1..=254).map(|host| IpAddr::from([192, 0, 2, host]));
-        addresses.clone().find(|address| enforcement.applies_to(&Key::from(*address)) == is_enforced).unwrap()
+        addresses
+            .clone()
+            .find(|address| enforcement.applies_to(&Key::from(*address)) == is_enforced)
+            .unwrap()
     };
     // A request of such a tenant asks for more units than a tenant ever has.
     let is_big = |parts: &Parts| parts.headers["x-tenant"].as_bytes().starts_with(b"big");
-    let builder = RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone());
-    let layer = builder.cost(move |parts| Cost::new(if is_big(parts) { 4 } else { 1 })).build();
-    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    let builder =
+        RateLimitLayer::builder(limiter.for_requests("d"), Global).enforcement(enforcement.clone());
+    let layer = builder
+        .cost(move |parts| Cost::new(if is_big(parts) { 4 } else { 1 }))
+        .build();
+    let service = layer.layer(service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
     let statuses = async |tenant: &str, host: &str, client: IpAddr| {
         let mut statuses = Vec::new();
         for _ in 0..12 {
             let request = Request::get("/").extension(SocketAddr::from((client, 443)));
-            let request = request.header("x-tenant", tenant).header("x-host", host).body(()).unwrap();
-            statuses.push(service.clone().oneshot(request).await.unwrap().status().as_u16());
+            let request = request
+                .header("x-tenant", tenant)
+                .header("x-host", host)
+                .body(())
+                .unwrap();
+            statuses.push(
+                service
+                    .clone()
+                    .oneshot(request)
+                    .await
+                    .unwrap()
+                    .status()
+                    .as_u16(),
+            );
         }
         statuses
     };
@@ -160,14 +209,23 @@ async fn a_key_outside_of_the_share_of_a_layer_does_not_open_the_limit_of_anothe
     // Neither does a tenant that has no quota, nor a client whose network is denied.
     let never = name("never-", |tenant| !applies("tenant", tenant));
     assert_eq!(statuses(&never, &host(2), client).await, ten_then(429));
-    assert_eq!(statuses(&tenant, &host(3), address(false)).await, ten_then(429));
+    assert_eq!(
+        statuses(&tenant, &host(3), address(false)).await,
+        ten_then(429)
+    );
     // Neither does a cost that never fits.
     let big = name("big", |tenant| !applies("tenant", tenant));
-    assert_eq!(statuses(&big, &host(4), client).await, [vec![200; 2], vec![429; 10]].concat());
+    assert_eq!(
+        statuses(&big, &host(4), client).await,
+        [vec![200; 2], vec![429; 10]].concat()
+    );
     // Those that are enforced deny alone.
     let open = name("h", |host| !applies("host", host));
     let enforced = name("t", |tenant| applies("tenant", tenant));
-    assert_eq!(statuses(&enforced, &open, client).await, [vec![200; 3], vec![429; 9]].concat());
+    assert_eq!(
+        statuses(&enforced, &open, client).await,
+        [vec![200; 3], vec![429; 9]].concat()
+    );
     let never = name("never-", |tenant| applies("tenant", tenant));
     assert_eq!(statuses(&never, &open, client).await, [429; 12]);
     let big = name("big", |tenant| applies("tenant", tenant));
@@ -180,7 +238,9 @@ async fn a_key_outside_of_the_share_of_a_layer_does_not_open_the_limit_of_anothe
 #[test]
 fn a_share_that_makes_no_sense_is_refused_with_its_value() {
     let error = |field: &str| {
-        let text = format!("domain: d\ndescriptors:\n- key: a\n  enforce: {field}\n  rate_limit: {{quota: 1/s}}\n");
+        let text = format!(
+            "domain: d\ndescriptors:\n- key: a\n  enforce: {field}\n  rate_limit: {{quota: 1/s}}\n"
+        );
         refused(&text).to_string()
     };
     for (value, shown) in [
@@ -191,23 +251,39 @@ fn a_share_that_makes_no_sense_is_refused_with_its_value() {
         ("0.5", "the number 0.5"),
         ("true", "true"),
     ] {
-        assert_eq!(error(value), format!("line 4, column 12: descriptors[0].enforce: must be 0% to 100%, got {shown}"));
+        assert_eq!(
+            error(value),
+            format!("line 4, column 12: descriptors[0].enforce: must be 0% to 100%, got {shown}")
+        );
     }
     assert_eq!(
         error("5%\n  shadow_mode: false"),
         "line 4, column 3: descriptors[0].enforce: must not stand beside shadow_mode, which is the share 0%"
     );
-    let error = envoy_refused("{domain: d, descriptors: [{key: a, enforce: 5%, rate_limit: {unit: day}}]}").to_string();
-    assert!(error.contains("field enforce is an addition of Tollgate"), "{error}");
+    let error =
+        envoy_refused("{domain: d, descriptors: [{key: a, enforce: 5%, rate_limit: {unit: day}}]}")
+            .to_string();
+    assert!(
+        error.contains("field enforce is an addition of Tollgate"),
+        "{error}"
+    );
 }
 
 #[test]
 fn the_share_is_read_and_explained() {
     for (text, percent) in [("25%", 25), ("25", 25), ("0%", 0), ("100%", 100)] {
-        let set =
-            rules(&format!("{{domain: d, descriptors: [{{key: a, enforce: {text}, rate_limit: {{quota: 1/s}}}}]}}"));
+        let set = rules(&format!(
+            "{{domain: d, descriptors: [{{key: a, enforce: {text}, rate_limit: {{quota: 1/s}}}}]}}"
+        ));
         assert_eq!(set.rules().next().unwrap().enforced_percent(), percent);
     }
-    let explained = rules(RULES).explain("d", &Descriptor::from([("tenant", "t")])).to_string();
-    assert!(explained.trim_end().ends_with("enforced for 40 % of the keys"), "{explained}");
+    let explained = rules(RULES)
+        .explain("d", &Descriptor::from([("tenant", "t")]))
+        .to_string();
+    assert!(
+        explained
+            .trim_end()
+            .ends_with("enforced for 40 % of the keys"),
+        "{explained}"
+    );
 }

@@ -96,7 +96,11 @@ rate_limit = { unit = "second", requests_per_unit = 50 }
 pub(crate) fn shops() -> Vec<RuleSet> {
     let mut all = Vec::new();
     for compat in [Compat::Native, Compat::Envoy] {
-        for (text, format) in [(SHOP, Format::Yaml), (SHOP_JSON, Format::Json), (SHOP_TOML, Format::Toml)] {
+        for (text, format) in [
+            (SHOP, Format::Yaml),
+            (SHOP_JSON, Format::Json),
+            (SHOP_TOML, Format::Toml),
+        ] {
             let set = RuleSet::builder().compat(compat).parse(text, format);
             all.push(set.unwrap_or_else(|errors| panic!("{format:?}: {errors}")));
         }
@@ -115,8 +119,14 @@ fn the_example_means_the_same_in_every_format_and_mode() {
             (&[("tenant", "free-7")], Some((60, MINUTE))),
             (&[("tenant", "trial-1")], Some((1_000, HOUR))),
             (&[("tenant", "gold")], Some((6_000, MINUTE))),
-            (&[("tenant", "gold"), ("route", "/export")], Some((20, HOUR))),
-            (&[("tenant", "gold"), ("route", "/search/x")], Some((50, Duration::from_secs(1)))),
+            (
+                &[("tenant", "gold"), ("route", "/export")],
+                Some((20, HOUR)),
+            ),
+            (
+                &[("tenant", "gold"), ("route", "/search/x")],
+                Some((50, Duration::from_secs(1))),
+            ),
             (&[("tenant", "gold"), ("route", "/x")], None),
             (&[("tenant", "acme"), ("route", "/export")], None),
             (&[("route", "/export")], None),
@@ -124,9 +134,17 @@ fn the_example_means_the_same_in_every_format_and_mode() {
         ] {
             let descriptor: Descriptor<'_> = entries.iter().copied().collect();
             let found = rules.find("shop", &descriptor);
-            assert_eq!(found.and_then(|found| found.rule().amount()), expected, "{rules:?} {entries:?}");
+            assert_eq!(
+                found.and_then(|found| found.rule().amount()),
+                expected,
+                "{rules:?} {entries:?}"
+            );
         }
-        assert!(rules.find("other", &Descriptor::from([("tenant", "acme")])).is_none());
+        assert!(
+            rules
+                .find("other", &Descriptor::from([("tenant", "acme")]))
+                .is_none()
+        );
     }
 }
 
@@ -134,9 +152,15 @@ fn the_example_means_the_same_in_every_format_and_mode() {
 fn a_window_of_the_language_is_a_fixed_window() {
     for rules in shops() {
         for rule in rules.rules() {
-            let Limit::Policies(policies) = rule.limit() else { panic!("{rule:?}") };
+            let Limit::Policies(policies) = rule.limit() else {
+                panic!("{rule:?}")
+            };
             let policy = policies.iter().next().unwrap();
-            assert_eq!(policy.algorithm(), tollgate::Algorithm::FixedWindow, "{rule:?}");
+            assert_eq!(
+                policy.algorithm(),
+                tollgate::Algorithm::FixedWindow,
+                "{rule:?}"
+            );
         }
     }
 }

@@ -23,7 +23,13 @@ fn on_memory(set: RuleSet) -> (RuleLimiter, Clock) {
 
 async fn check(limiter: &RuleLimiter, key: &'static str, hits: u64) -> Status {
     let request = [Descriptor::from([(key, "x")]).with_hits(hits)];
-    limiter.check("d", &request, 1).await.unwrap().verdict().statuses()[0].clone()
+    limiter
+        .check("d", &request, 1)
+        .await
+        .unwrap()
+        .verdict()
+        .statuses()[0]
+        .clone()
 }
 
 fn numbers(usage: Usage) -> (u64, u64, u64, u64) {
@@ -51,13 +57,21 @@ async fn a_check_of_zero_units_passes_a_full_window_and_is_denied_by_an_exceeded
         (0, Code::OverLimit, 0),
     ] {
         let status = check(&limiter, "three", hits).await;
-        assert_eq!((status.code(), status.remaining()), (expected, remaining), "{hits}");
+        assert_eq!(
+            (status.code(), status.remaining()),
+            (expected, remaining),
+            "{hits}"
+        );
     }
     // The mark ends with its window.
     clock.advance(Duration::from_secs(3_600));
     for (hits, remaining) in [(0, 3), (3, 0), (0, 0)] {
         let status = check(&limiter, "three", hits).await;
-        assert_eq!((status.code(), status.remaining()), (Code::Ok, remaining), "{hits}");
+        assert_eq!(
+            (status.code(), status.remaining()),
+            (Code::Ok, remaining),
+            "{hits}"
+        );
     }
     // More units than the limit ever has exceed it too, from the first request on.
     assert_eq!(check(&limiter, "ten", 11).await.code(), Code::OverLimit);
@@ -94,10 +108,19 @@ async fn units_near_the_limit_are_rounded_as_by_envoys_service() {
 #[tokio::test]
 async fn units_over_the_limit_are_those_above_what_was_left() {
     let (limiter, _) = on_memory(envoy_rules(RULES));
-    assert_eq!(numbers(check(&limiter, "ten", 3).await.usage()), (3, 3, 0, 0));
+    assert_eq!(
+        numbers(check(&limiter, "ten", 3).await.usage()),
+        (3, 3, 0, 0)
+    );
     // 15 of 10 are counted: five are over, and the ninth and tenth are near.
-    assert_eq!(numbers(check(&limiter, "ten", 12).await.usage()), (12, 0, 2, 5));
-    assert_eq!(numbers(check(&limiter, "ten", 12).await.usage()), (12, 0, 0, 12));
+    assert_eq!(
+        numbers(check(&limiter, "ten", 12).await.usage()),
+        (12, 0, 2, 5)
+    );
+    assert_eq!(
+        numbers(check(&limiter, "ten", 12).await.usage()),
+        (12, 0, 0, 12)
+    );
 }
 
 #[tokio::test]
@@ -109,7 +132,13 @@ async fn a_check_of_zero_units_waits_for_one_unit_in_native_mode() {
     let decision = limiter.check("d", &look, 1).await.unwrap();
     assert!(decision.is_denied());
     let wait = Some(Duration::from_secs(1));
-    assert_eq!((decision.verdict().statuses()[0].reset_after(), decision.retry_after()), (wait, wait));
+    assert_eq!(
+        (
+            decision.verdict().statuses()[0].reset_after(),
+            decision.retry_after()
+        ),
+        (wait, wait)
+    );
 }
 
 /// The limits of the keys `k0` to `k3` in the generated requests.
@@ -126,12 +155,19 @@ impl Original {
     /// Returns what the service answers in this window: the units that are left of each descriptor, and its usage.
     fn answer(&mut self, window: u64, hits: &[(usize, u64)]) -> Vec<(bool, u64, Usage)> {
         if self.window != window {
-            *self = Self { window, ..Self::default() };
+            *self = Self {
+                window,
+                ..Self::default()
+            };
         }
         let raised = hits.iter().map(|(at, hits)| {
             let (limit, count) = (LIMITS[*at], &mut self.counts[*at]);
             *count += hits;
-            (*count > limit, limit.saturating_sub(*count), Usage::new(limit, *count, *hits, Compat::Envoy))
+            (
+                *count > limit,
+                limit.saturating_sub(*count),
+                Usage::new(limit, *count, *hits, Compat::Envoy),
+            )
         });
         raised.collect()
     }
@@ -139,9 +175,14 @@ impl Original {
 
 /// Returns the rules of the generated requests.
 fn generated_rules(unit: &str) -> RuleSet {
-    let leaf = |(at, limit)| format!("{{key: k{at}, rate_limit: {{unit: {unit}, requests_per_unit: {limit}}}}}");
+    let leaf = |(at, limit)| {
+        format!("{{key: k{at}, rate_limit: {{unit: {unit}, requests_per_unit: {limit}}}}}")
+    };
     let leaves: Vec<_> = LIMITS.iter().enumerate().map(leaf).collect();
-    envoy_rules(&format!("{{domain: d, descriptors: [{}]}}", leaves.join(", ")))
+    envoy_rules(&format!(
+        "{{domain: d, descriptors: [{}]}}",
+        leaves.join(", ")
+    ))
 }
 
 /// Sends a request with these units of the keys. Compares every status with that of the service.
@@ -152,18 +193,25 @@ async fn compare(
     expected: &[(bool, u64, Usage)],
 ) -> Result<(), TestCaseError> {
     const NAMES: [&str; 4] = ["k0", "k1", "k2", "k3"];
-    let descriptor = |(at, hits): &(usize, u64)| Descriptor::from([(NAMES[*at], value)]).with_hits(*hits);
+    let descriptor =
+        |(at, hits): &(usize, u64)| Descriptor::from([(NAMES[*at], value)]).with_hits(*hits);
     let request: Vec<_> = hits.iter().map(descriptor).collect();
     let decision = limiter.check("d", &request, 1).await.unwrap();
     let found = decision.verdict().statuses().iter().map(|status| {
         let mut usage = status.usage();
         // Only a store over the network remembers denials.
-        assert!(usage.over_from_cache == 0 || usage.over_from_cache == usage.over, "{usage:?}");
+        assert!(
+            usage.over_from_cache == 0 || usage.over_from_cache == usage.over,
+            "{usage:?}"
+        );
         usage.over_from_cache = 0;
         (status.code() == Code::OverLimit, status.remaining(), usage)
     });
     prop_assert_eq!(found.collect::<Vec<_>>(), expected);
-    prop_assert_eq!(decision.is_denied(), expected.iter().any(|(is_over, ..)| *is_over));
+    prop_assert_eq!(
+        decision.is_denied(),
+        expected.iter().any(|(is_over, ..)| *is_over)
+    );
     Ok(())
 }
 
@@ -194,9 +242,16 @@ proptest! {
 async fn on_redis(redis: &RedisServer, set: RuleSet) -> [RuleLimiter; 2] {
     let rules = Rules::new(set);
     let replica = async || {
-        let store = RedisStore::builder(redis.url().as_str()).deny_cache_cap(LIMIT).connect().await.unwrap();
+        let store = RedisStore::builder(redis.url().as_str())
+            .deny_cache_cap(LIMIT)
+            .connect()
+            .await
+            .unwrap();
         // A busy machine must not make an outage of a slow answer.
-        RuleLimiter::builder(rules.clone(), store).deadline(LIMIT).on_outage(Outage::Closed).build()
+        RuleLimiter::builder(rules.clone(), store)
+            .deadline(LIMIT)
+            .on_outage(Outage::Closed)
+            .build()
     };
     [replica().await, replica().await]
 }
@@ -213,7 +268,11 @@ async fn a_denial_that_redis_remembers_counts_as_in_envoys_service() {
     assert_eq!(found, [(0, 0, 0), (1, 1, 0), (0, 5, 0), (0, 2, 2)]);
 
     // Natively, a denial is free: the second one counts as the first.
-    let [native, _] = on_redis(&redis, rules("{domain: d, descriptors: [{key: n, rate_limit: {quota: 2/h}}]}")).await;
+    let [native, _] = on_redis(
+        &redis,
+        rules("{domain: d, descriptors: [{key: n, rate_limit: {quota: 2/h}}]}"),
+    )
+    .await;
     let mut found = Vec::new();
     for hits in [1, 2, 2] {
         let usage = check(&native, "n", hits).await.usage();
@@ -225,18 +284,31 @@ async fn a_denial_that_redis_remembers_counts_as_in_envoys_service() {
 /// The windows are years, because the clock of the server cannot be moved while denials are remembered.
 #[test]
 fn statuses_of_the_mode_envoy_are_those_of_envoys_service_over_redis() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let redis = RedisServer::start();
     let replicas = runtime.block_on(on_redis(&redis, generated_rules("year")));
     let cases = AtomicU64::new(0);
     let requests = prop::collection::vec((generated_hits(), 0..2_usize), 1..60);
-    let config = ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: 100,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     let outcome = TestRunner::new(config).run(&requests, |requests| {
         // Each case has counters of its own.
         let value = cases.fetch_add(1, Ordering::Relaxed).to_string();
         let mut original = Original::default();
         for (hits, replica) in requests {
-            runtime.block_on(compare(&replicas[replica], &value, &hits, &original.answer(0, &hits)))?;
+            runtime.block_on(compare(
+                &replicas[replica],
+                &value,
+                &hits,
+                &original.answer(0, &hits),
+            ))?;
         }
         Ok(())
     });

@@ -3,7 +3,9 @@
 use std::{convert::Infallible, time::Duration};
 
 use http::{Request, Response, StatusCode};
-use tollgate::{Cost, Limiter, MemoryStore, Policy, Quota, Store, store::Clock, test_util::FaultyStore};
+use tollgate::{
+    Cost, Limiter, MemoryStore, Policy, Quota, Store, store::Clock, test_util::FaultyStore,
+};
 use tollgate_rules::{Actions, Descriptor, Format, RequestRules, RuleLimiter, RuleSet, Rules};
 use tollgate_tower::{
     HeaderFormat, LimiterSource, RateLimitLayer, ResetFormat,
@@ -29,7 +31,9 @@ descriptors:
 ";
 
 fn still() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build()
+    MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build()
 }
 
 fn on(store: impl Store, yaml: &str) -> RequestRules {
@@ -38,7 +42,13 @@ fn on(store: impl Store, yaml: &str) -> RequestRules {
 
 fn request(headers: &[(&str, &str)]) -> Request<()> {
     let request = Request::get("/");
-    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(()).unwrap()
+    headers
+        .iter()
+        .fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        })
+        .body(())
+        .unwrap()
 }
 
 /// Sends a request through a layer around a service that answers 200.
@@ -47,7 +57,8 @@ where
     K: tollgate_tower::KeyExtractor,
     R: tollgate_tower::Respond<String>,
 {
-    let service = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    let service =
+        service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
     layer.layer(service).oneshot(request).await.unwrap()
 }
 
@@ -57,17 +68,27 @@ where
     K: tollgate_tower::KeyExtractor,
     R: tollgate_tower::Respond<Body>,
 {
-    let service = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::default())) });
-    let mut request = Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
+    let service = service_fn(|_: Request<Body>| async {
+        Ok::<_, Infallible>(Response::new(Body::default()))
+    });
+    let mut request =
+        Request::post("/helloworld.Greeter/SayHello").header("content-type", "application/grpc");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let response = layer.layer(service).oneshot(request.body(Body::default()).unwrap()).await.unwrap();
+    let response = layer
+        .layer(service)
+        .oneshot(request.body(Body::default()).unwrap())
+        .await
+        .unwrap();
     Status::from_header_map(response.headers())
 }
 
 fn header<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
-    response.headers().get(name).map(|value| value.to_str().unwrap())
+    response
+        .headers()
+        .get(name)
+        .map(|value| value.to_str().unwrap())
 }
 
 #[tokio::test]
@@ -79,22 +100,40 @@ async fn one_file_governs_http_and_grpc() {
 
     let allowed = send(&http, request(&acme)).await;
     assert_eq!(allowed.status(), StatusCode::OK);
-    assert_eq!(header(&allowed, "ratelimit"), Some(r#""tenants";r=2;t=2600"#));
+    assert_eq!(
+        header(&allowed, "ratelimit"),
+        Some(r#""tenants";r=2;t=2600"#)
+    );
     assert!(call(&grpc, &acme).await.is_none());
     assert_eq!(send(&http, request(&acme)).await.status(), StatusCode::OK);
 
     let denied = send(&http, request(&acme)).await;
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(header(&denied, "retry-after"), Some("2600"));
-    assert_eq!(header(&denied, "content-type"), Some("application/problem+json"));
+    assert_eq!(
+        header(&denied, "content-type"),
+        Some("application/problem+json")
+    );
     let document: serde_json::Value = serde_json::from_str(denied.body()).unwrap();
-    assert_eq!(document["violated-policies"], serde_json::json!(["tenants"]));
+    assert_eq!(
+        document["violated-policies"],
+        serde_json::json!(["tenants"])
+    );
 
     let status = call(&grpc, &acme).await.unwrap();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(Duration::from_secs(2_600)));
-    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "tenants");
-    assert_eq!(status.get_details_error_info().unwrap().reason, "RATE_LIMIT_EXCEEDED");
+    assert_eq!(
+        status.get_details_retry_info().unwrap().retry_delay,
+        Some(Duration::from_secs(2_600))
+    );
+    assert_eq!(
+        status.get_details_quota_failure().unwrap().violations[0].quota_id,
+        "tenants"
+    );
+    assert_eq!(
+        status.get_details_error_info().unwrap().reason,
+        "RATE_LIMIT_EXCEEDED"
+    );
     // Another tenant has a counter of its own.
     assert!(call(&grpc, &[("x-tenant", "other")]).await.is_none());
 }
@@ -111,7 +150,9 @@ async fn the_answers_are_those_of_a_layer_with_a_fixed_limiter() {
         HeaderFormat::Ietf07,
         HeaderFormat::Ietf06,
         HeaderFormat::Envoy03,
-        HeaderFormat::Legacy { reset: ResetFormat::Seconds },
+        HeaderFormat::Legacy {
+            reset: ResetFormat::Seconds,
+        },
         HeaderFormat::GitHub,
         HeaderFormat::Spring,
         HeaderFormat::RetryAfter,
@@ -122,10 +163,15 @@ async fn the_answers_are_those_of_a_layer_with_a_fixed_limiter() {
     ];
     for format in formats {
         let fixed = Limiter::new(still(), Policy::fixed_window("tenants", Quota::per_hour(3)));
-        let fixed =
-            RateLimitLayer::builder(fixed, Header::new("x-tenant")).header_format(format).expose_headers(true).build();
+        let fixed = RateLimitLayer::builder(fixed, Header::new("x-tenant"))
+            .header_format(format)
+            .expose_headers(true)
+            .build();
         let limits = on(still(), TENANTS);
-        let of_rules = RateLimitLayer::builder(limits, Global).header_format(format).expose_headers(true).build();
+        let of_rules = RateLimitLayer::builder(limits, Global)
+            .header_format(format)
+            .expose_headers(true)
+            .build();
         for _ in 0..4 {
             let acme = || request(&[("x-tenant", "acme")]);
             let (expected, found) = (send(&fixed, acme()).await, send(&of_rules, acme()).await);
@@ -141,8 +187,14 @@ async fn a_response_lists_the_policies_of_all_descriptors_and_a_denial_those_tha
     let layer = RateLimitLayer::new(on(still(), RULES), Global);
     let both = || request(&[("x-tenant", "acme"), ("x-route", "/export")]);
     let allowed = send(&layer, both()).await;
-    assert_eq!(header(&allowed, "ratelimit-policy"), Some(r#""tenants";q=3;w=3600, "routes";q=1;w=60"#));
-    assert_eq!(header(&allowed, "ratelimit"), Some(r#""tenants";r=2;t=2600, "routes";r=0;t=20"#));
+    assert_eq!(
+        header(&allowed, "ratelimit-policy"),
+        Some(r#""tenants";q=3;w=3600, "routes";q=1;w=60"#)
+    );
+    assert_eq!(
+        header(&allowed, "ratelimit"),
+        Some(r#""tenants";r=2;t=2600, "routes";r=0;t=20"#)
+    );
     for _ in 0..3 {
         let denied = send(&layer, both()).await;
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -151,15 +203,38 @@ async fn a_response_lists_the_policies_of_all_descriptors_and_a_denial_those_tha
     }
     // The denials were free for the tenant.
     let tenant = send(&layer, request(&[("x-tenant", "acme")])).await;
-    assert_eq!(header(&tenant, "ratelimit"), Some(r#""tenants";r=1;t=2600"#));
+    assert_eq!(
+        header(&tenant, "ratelimit"),
+        Some(r#""tenants";r=1;t=2600"#)
+    );
     send(&layer, request(&[("x-tenant", "acme")])).await;
     // Both deny now: the longest wait is told, and both are listed.
     let denied = send(&layer, both()).await;
     assert_eq!(header(&denied, "retry-after"), Some("2600"));
-    let states: Vec<_> = denied.headers().get_all("ratelimit").iter().map(|line| line.to_str().unwrap()).collect();
-    assert_eq!(states.join(", "), r#""tenants";r=0;t=2600, "routes";r=0;t=20"#);
-    assert!(denied.body().contains(r#"Policy tenants: try again in 2600 s."#), "{}", denied.body());
-    assert!(denied.body().contains(r#""violated-policies":["tenants","routes"]"#), "{}", denied.body());
+    let states: Vec<_> = denied
+        .headers()
+        .get_all("ratelimit")
+        .iter()
+        .map(|line| line.to_str().unwrap())
+        .collect();
+    assert_eq!(
+        states.join(", "),
+        r#""tenants";r=0;t=2600, "routes";r=0;t=20"#
+    );
+    assert!(
+        denied
+            .body()
+            .contains(r#"Policy tenants: try again in 2600 s."#),
+        "{}",
+        denied.body()
+    );
+    assert!(
+        denied
+            .body()
+            .contains(r#""violated-policies":["tenants","routes"]"#),
+        "{}",
+        denied.body()
+    );
 
     let grpc = tollgate_tonic::layer(on(still(), RULES), Global);
     let both = [("x-tenant", "acme"), ("x-route", "/export")];
@@ -167,8 +242,16 @@ async fn a_response_lists_the_policies_of_all_descriptors_and_a_denial_those_tha
         let _ = call(&grpc, &both[..1]).await;
     }
     let _ = call(&grpc, &both[1..]).await;
-    let violations = call(&grpc, &both).await.unwrap().get_details_quota_failure().unwrap().violations;
-    let violated: Vec<_> = violations.iter().map(|violation| violation.quota_id.as_str()).collect();
+    let violations = call(&grpc, &both)
+        .await
+        .unwrap()
+        .get_details_quota_failure()
+        .unwrap()
+        .violations;
+    let violated: Vec<_> = violations
+        .iter()
+        .map(|violation| violation.quota_id.as_str())
+        .collect();
     assert_eq!(violated, ["tenants", "routes"]);
 }
 
@@ -178,73 +261,153 @@ async fn a_reload_is_in_force_with_the_next_request_and_a_broken_one_is_not() {
     let path = directory.path().join("rules.yaml");
     std::fs::write(&path, RULES).unwrap();
     let rules = Rules::load(&path).unwrap();
-    let layer = RateLimitLayer::new(RuleLimiter::new(rules.clone(), still()).for_requests("d"), Global);
+    let layer = RateLimitLayer::new(
+        RuleLimiter::new(rules.clone(), still()).for_requests("d"),
+        Global,
+    );
     let acme = || request(&[("x-tenant", "acme"), ("x-user", "ann")]);
-    assert_eq!(header(&send(&layer, acme()).await, "ratelimit"), Some(r#""tenants";r=2;t=2600"#));
+    assert_eq!(
+        header(&send(&layer, acme()).await, "ratelimit"),
+        Some(r#""tenants";r=2;t=2600"#)
+    );
 
     std::fs::write(&path, RULES.replace("3/h", "3/fortnight")).unwrap();
     rules.reload().unwrap_err();
-    assert_eq!(header(&send(&layer, acme()).await, "ratelimit"), Some(r#""tenants";r=1;t=2600"#));
+    assert_eq!(
+        header(&send(&layer, acme()).await, "ratelimit"),
+        Some(r#""tenants";r=1;t=2600"#)
+    );
 
     // The amount and the descriptors of a request change together, and the counter continues.
-    let changed = RULES.replace("3/h", "10/h").replace("x-route", "x-user").replace("1/min", "5/h");
+    let changed = RULES
+        .replace("3/h", "10/h")
+        .replace("x-route", "x-user")
+        .replace("1/min", "5/h");
     std::fs::write(&path, changed).unwrap();
     rules.reload().unwrap();
     let response = send(&layer, acme()).await;
-    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""tenants";q=10;w=3600, "routes";q=5;w=3600"#));
-    assert_eq!(header(&response, "ratelimit"), Some(r#""tenants";r=7;t=2600, "routes";r=4;t=2600"#));
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        Some(r#""tenants";q=10;w=3600, "routes";q=5;w=3600"#)
+    );
+    assert_eq!(
+        header(&response, "ratelimit"),
+        Some(r#""tenants";r=7;t=2600, "routes";r=4;t=2600"#)
+    );
 }
 
 #[tokio::test]
 async fn clients_are_not_told_of_rules_in_shadow_mode() {
     let layer = RateLimitLayer::new(on(still(), RULES), Global);
     for _ in 0..3 {
-        let response = send(&layer, request(&[("x-route", "shadow"), ("x-tenant", "acme")])).await;
+        let response = send(
+            &layer,
+            request(&[("x-route", "shadow"), ("x-tenant", "acme")]),
+        )
+        .await;
         assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(header(&response, "ratelimit-policy"), Some(r#""tenants";q=3;w=3600"#));
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            Some(r#""tenants";q=3;w=3600"#)
+        );
     }
     // The tenant is denied, and the shadow rule has no part in it.
-    let denied = send(&layer, request(&[("x-route", "shadow"), ("x-tenant", "acme")])).await;
-    assert_eq!(header(&denied, "ratelimit-policy"), Some(r#""tenants";q=3;w=3600"#));
-    assert!(denied.body().contains(r#""violated-policies":["tenants"]"#), "{}", denied.body());
+    let denied = send(
+        &layer,
+        request(&[("x-route", "shadow"), ("x-tenant", "acme")]),
+    )
+    .await;
+    assert_eq!(
+        header(&denied, "ratelimit-policy"),
+        Some(r#""tenants";q=3;w=3600"#)
+    );
+    assert!(
+        denied.body().contains(r#""violated-policies":["tenants"]"#),
+        "{}",
+        denied.body()
+    );
 }
 
 #[tokio::test]
 async fn a_quota_rule_denies_only_together_with_the_others() {
     let quotas = RULES.replace("key: tenant, ", "key: tenant, quota_mode: true, ");
-    let quotas = quotas.replace("key: route, rate_limit", "key: route, quota_mode: true, rate_limit");
+    let quotas = quotas.replace(
+        "key: route, rate_limit",
+        "key: route, quota_mode: true, rate_limit",
+    );
     let layer = RateLimitLayer::new(on(still(), &quotas), Global);
     let both = || request(&[("x-tenant", "acme"), ("x-route", "/")]);
     for left in [2, 1, 0] {
         let response = send(&layer, both()).await;
         assert_eq!(response.status(), StatusCode::OK);
-        assert!(header(&response, "ratelimit").unwrap().starts_with(&format!(r#""tenants";r={left};"#)));
+        assert!(
+            header(&response, "ratelimit")
+                .unwrap()
+                .starts_with(&format!(r#""tenants";r={left};"#))
+        );
     }
-    assert_eq!(send(&layer, both()).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        send(&layer, both()).await.status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
 
 #[tokio::test]
 async fn a_rule_of_no_requests_denies_without_a_wait() {
     let limits = on(still(), RULES);
     let layer = RateLimitLayer::new(limits.clone(), Global);
-    let denied = send(&layer, request(&[("x-tenant", "acme"), ("x-route", "never")])).await;
+    let denied = send(
+        &layer,
+        request(&[("x-tenant", "acme"), ("x-route", "never")]),
+    )
+    .await;
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!((header(&denied, "retry-after"), header(&denied, "cache-control")), (None, Some("no-store")));
+    assert_eq!(
+        (
+            header(&denied, "retry-after"),
+            header(&denied, "cache-control")
+        ),
+        (None, Some("no-store"))
+    );
     let document: serde_json::Value = serde_json::from_str(denied.body()).unwrap();
-    assert_eq!((&document["status"], &document["title"]), (&429.into(), &"Quota exceeded".into()));
+    assert_eq!(
+        (&document["status"], &document["title"]),
+        (&429.into(), &"Quota exceeded".into())
+    );
     // The tenant was refunded.
     let tenant = send(&layer, request(&[("x-tenant", "acme")])).await;
-    assert_eq!(header(&tenant, "ratelimit"), Some(r#""tenants";r=2;t=2600"#));
+    assert_eq!(
+        header(&tenant, "ratelimit"),
+        Some(r#""tenants";r=2;t=2600"#)
+    );
 
     // No wait helps either when another limit denies too.
     for _ in 0..2 {
         send(&layer, request(&[("x-tenant", "acme")])).await;
     }
-    assert_eq!(header(&send(&layer, request(&[("x-tenant", "acme")])).await, "retry-after"), Some("2600"));
-    let denied = send(&layer, request(&[("x-tenant", "acme"), ("x-route", "never")])).await;
-    assert_eq!((denied.status(), header(&denied, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
+    assert_eq!(
+        header(
+            &send(&layer, request(&[("x-tenant", "acme")])).await,
+            "retry-after"
+        ),
+        Some("2600")
+    );
+    let denied = send(
+        &layer,
+        request(&[("x-tenant", "acme"), ("x-route", "never")]),
+    )
+    .await;
+    assert_eq!(
+        (denied.status(), header(&denied, "retry-after")),
+        (StatusCode::TOO_MANY_REQUESTS, None)
+    );
 
-    let status = call(&tollgate_tonic::layer(limits, Global), &[("x-route", "never")]).await.unwrap();
+    let status = call(
+        &tollgate_tonic::layer(limits, Global),
+        &[("x-route", "never")],
+    )
+    .await
+    .unwrap();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.get_details_retry_info().is_none());
 }
@@ -254,33 +417,60 @@ async fn requests_without_a_limit_pass_without_header_fields() {
     let layer = RateLimitLayer::new(on(still(), RULES), Global);
     for headers in [&[][..], &[("x-route", "free")], &[("x-other", "1")]] {
         let response = send(&layer, request(headers)).await;
-        assert_eq!((response.status(), response.headers().len()), (StatusCode::OK, 0));
+        assert_eq!(
+            (response.status(), response.headers().len()),
+            (StatusCode::OK, 0)
+        );
     }
 }
 
 #[tokio::test]
-async fn a_domain_that_makes_no_descriptors_is_an_error_of_the_service_unless_the_code_makes_them() {
+async fn a_domain_that_makes_no_descriptors_is_an_error_of_the_service_unless_the_code_makes_them()
+{
     let bare = "{domain: d, descriptors: [{key: tenant, rate_limit: {quota: 1/h}}]}";
     let limits = on(still(), bare);
     let layer = RateLimitLayer::new(limits.clone(), Global);
-    assert_eq!(send(&layer, request(&[])).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    let layer = RateLimitLayer::new(limits.descriptors(Actions::new().header("x-tenant", "tenant")), Global);
+    assert_eq!(
+        send(&layer, request(&[])).await.status(),
+        StatusCode::INTERNAL_SERVER_ERROR
+    );
+    let layer = RateLimitLayer::new(
+        limits.descriptors(Actions::new().header("x-tenant", "tenant")),
+        Global,
+    );
     let acme = || request(&[("x-tenant", "acme")]);
     assert_eq!(send(&layer, acme()).await.status(), StatusCode::OK);
-    assert_eq!(send(&layer, acme()).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        send(&layer, acme()).await.status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
 
 #[tokio::test]
 async fn the_cost_of_the_layer_is_spent_by_every_descriptor() {
     let cost = |parts: &http::request::Parts| {
-        let units = parts.headers.get("x-cost").map_or(1, |value| value.to_str().unwrap().parse().unwrap());
+        let units = parts
+            .headers
+            .get("x-cost")
+            .map_or(1, |value| value.to_str().unwrap().parse().unwrap());
         tollgate::Cost::new(units)
     };
-    let layer = RateLimitLayer::builder(on(still(), RULES), Global).cost(cost).build();
+    let layer = RateLimitLayer::builder(on(still(), RULES), Global)
+        .cost(cost)
+        .build();
     let of = |cost| request(&[("x-tenant", "acme"), ("x-cost", cost)]);
-    assert_eq!(header(&send(&layer, of("2")).await, "ratelimit"), Some(r#""tenants";r=1;t=2600"#));
-    assert_eq!(send(&layer, of("2")).await.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(send(&layer, of("4")).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        header(&send(&layer, of("2")).await, "ratelimit"),
+        Some(r#""tenants";r=1;t=2600"#)
+    );
+    assert_eq!(
+        send(&layer, of("2")).await.status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    assert_eq!(
+        send(&layer, of("4")).await.status(),
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
     assert_eq!(send(&layer, of("0")).await.status(), StatusCode::OK);
     assert_eq!(send(&layer, of("1")).await.status(), StatusCode::OK);
     let tested = send(&layer, of("0")).await;
@@ -291,7 +481,9 @@ async fn the_cost_of_the_layer_is_spent_by_every_descriptor() {
 #[tokio::test]
 async fn a_final_cost_refunds_every_descriptor() {
     let limits = on(still(), RULES);
-    let layer = RateLimitLayer::builder(limits, Global).charge_on(|status| status.is_client_error()).build();
+    let layer = RateLimitLayer::builder(limits, Global)
+        .charge_on(|status| status.is_client_error())
+        .build();
     for _ in 0..5 {
         let response = send(&layer, request(&[("x-tenant", "acme"), ("x-route", "/")])).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -323,26 +515,45 @@ async fn a_rule_on_trial_settles_as_an_enforced_one() {
             };
             for status in [200, 401, 200] {
                 let service = service_fn(move |_: Request<()>| async move {
-                    Ok::<_, Infallible>(Response::builder().status(status).body(String::new()).unwrap())
+                    Ok::<_, Infallible>(
+                        Response::builder()
+                            .status(status)
+                            .body(String::new())
+                            .unwrap(),
+                    )
                 });
-                let response = layer.layer(service).oneshot(request(&[("x-tenant", "acme")])).await.unwrap();
+                let response = layer
+                    .layer(service)
+                    .oneshot(request(&[("x-tenant", "acme")]))
+                    .await
+                    .unwrap();
                 assert_eq!(response.status(), status);
             }
             let look = [Descriptor::from([("tenant", "acme")]).with_hits(0)];
             let decision = limiter.check("d", &look, 0).await.unwrap();
-            assert_eq!(decision.verdict().statuses()[0].remaining(), 8, "{trial}, option {option}");
+            assert_eq!(
+                decision.verdict().statuses()[0].remaining(),
+                8,
+                "{trial}, option {option}"
+            );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_its_turn_in_a_leaky_bucket() {
-    let queue = RULES.replace("quota: 1/min", "quota: 1/s burst 3, algorithm: leaky_bucket");
+    let queue = RULES.replace(
+        "quota: 1/min",
+        "quota: 1/s burst 3, algorithm: leaky_bucket",
+    );
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
     let layer = RateLimitLayer::new(on(store, &queue), Global);
     let start = tokio::time::Instant::now();
     for expected in [0, 1, 2] {
-        assert_eq!(send(&layer, request(&[("x-route", "/")])).await.status(), StatusCode::OK);
+        assert_eq!(
+            send(&layer, request(&[("x-route", "/")])).await.status(),
+            StatusCode::OK
+        );
         assert_eq!(start.elapsed().as_secs(), expected);
     }
 }
@@ -352,8 +563,13 @@ async fn an_outage_is_answered_as_the_rule_says() {
     let away = FaultyStore::default();
     away.fail();
     for (answer, status) in [("fail", 503), ("allow", 200), ("local", 200)] {
-        let of_rule = RULES.replace("key: tenant, rate", &format!("key: tenant, on_outage: {answer}, rate"));
-        let layer = RateLimitLayer::builder(on(away.clone(), &of_rule), Global).mark_degraded(true).build();
+        let of_rule = RULES.replace(
+            "key: tenant, rate",
+            &format!("key: tenant, on_outage: {answer}, rate"),
+        );
+        let layer = RateLimitLayer::builder(on(away.clone(), &of_rule), Global)
+            .mark_degraded(true)
+            .build();
         let response = send(&layer, request(&[("x-tenant", "acme")])).await;
         assert_eq!(response.status().as_u16(), status, "{answer}");
     }
@@ -368,7 +584,13 @@ async fn rules_are_one_of_several_tiers() {
     let layer = RateLimitLayer::new(LimiterSource::from(tiers), Global);
     let mut tiered = request(&[("x-tenant", "acme")]);
     tiered.extensions_mut().insert(7_u8);
-    assert_eq!(header(&send(&layer, tiered).await, "ratelimit-policy"), Some(r#""tenants";q=3;w=3600"#));
+    assert_eq!(
+        header(&send(&layer, tiered).await, "ratelimit-policy"),
+        Some(r#""tenants";q=3;w=3600"#)
+    );
     let untiered = send(&layer, request(&[("x-tenant", "acme")])).await;
-    assert_eq!(header(&untiered, "ratelimit-policy"), Some(r#""default";q=9;w=3600"#));
+    assert_eq!(
+        header(&untiered, "ratelimit-policy"),
+        Some(r#""default";q=9;w=3600"#)
+    );
 }

@@ -7,7 +7,8 @@ use tollgate::{
     store::{Check, CheckFuture, Clock, StoreFuture},
 };
 use tollgate_rules::{
-    CheckError, Code, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter, RuleSet, Rules, Unit,
+    CheckError, Code, Compat, Descriptor, GlobalModes, LimitOverride, RequestError, RuleLimiter,
+    RuleSet, Rules, Unit,
 };
 
 use super::{envoy_rules, rules};
@@ -19,12 +20,20 @@ fn on_memory(set: RuleSet) -> (RuleLimiter, Clock) {
 }
 
 fn keys(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
-    keys.iter().map(|key| Descriptor::from([(*key, "x")])).collect()
+    keys.iter()
+        .map(|key| Descriptor::from([(*key, "x")]))
+        .collect()
 }
 
 async fn remaining(limiter: &RuleLimiter, key: &'static str) -> u64 {
     let request = [Descriptor::from([(key, "x")]).with_hits(0)];
-    limiter.check("d", &request, 0).await.unwrap().verdict().statuses()[0].remaining()
+    limiter
+        .check("d", &request, 0)
+        .await
+        .unwrap()
+        .verdict()
+        .statuses()[0]
+        .remaining()
 }
 
 const RULES: &str = "
@@ -44,8 +53,16 @@ async fn a_denied_request_is_free_on_every_descriptor() {
     assert!(limiter.check("d", &request, 1).await.unwrap().is_allowed());
     for _ in 0..5 {
         let decision = limiter.check("d", &request, 1).await.unwrap();
-        let codes: Vec<_> = decision.verdict().statuses().iter().map(|status| status.code()).collect();
-        assert_eq!((decision.is_denied(), codes), (true, vec![Code::Ok, Code::OverLimit]));
+        let codes: Vec<_> = decision
+            .verdict()
+            .statuses()
+            .iter()
+            .map(|status| status.code())
+            .collect();
+        assert_eq!(
+            (decision.is_denied(), codes),
+            (true, vec![Code::Ok, Code::OverLimit])
+        );
         assert_eq!(decision.retry_after(), Some(Duration::from_secs(3_600)));
     }
     assert_eq!(remaining(&limiter, "three").await, 2);
@@ -56,25 +73,67 @@ async fn a_request_of_the_mode_envoy_is_charged_when_it_is_denied() {
     let (limiter, _) = on_memory(envoy_rules(RULES));
     let request = keys(&["three", "one"]);
     for expected in [true, false, false] {
-        assert_eq!(limiter.check("d", &request, 1).await.unwrap().is_allowed(), expected);
+        assert_eq!(
+            limiter.check("d", &request, 1).await.unwrap().is_allowed(),
+            expected
+        );
     }
     assert_eq!(remaining(&limiter, "three").await, 0);
     // Two units do not fit into one, and use it up.
     let (limiter, _) = on_memory(envoy_rules(RULES));
-    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_allowed());
-    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_denied());
-    assert!(limiter.check("d", &keys(&["three"]), 1).await.unwrap().is_denied());
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 2)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 2)
+            .await
+            .unwrap()
+            .is_denied()
+    );
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 1)
+            .await
+            .unwrap()
+            .is_denied()
+    );
     // In native mode the unit is left.
     let (limiter, _) = on_memory(rules(RULES));
-    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_allowed());
-    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_denied());
-    assert!(limiter.check("d", &keys(&["three"]), 1).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 2)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 2)
+            .await
+            .unwrap()
+            .is_denied()
+    );
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 1)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
 }
 
 #[tokio::test]
 async fn a_rule_of_zero_requests_denies_and_the_others_are_refunded() {
     let (limiter, _) = on_memory(rules(RULES));
-    let decision = limiter.check("d", &keys(&["three", "never"]), 1).await.unwrap();
+    let decision = limiter
+        .check("d", &keys(&["three", "never"]), 1)
+        .await
+        .unwrap();
     assert!(decision.is_denied());
     assert_eq!(decision.retry_after(), None, "no wait helps");
     assert_eq!(remaining(&limiter, "three").await, 3);
@@ -88,7 +147,10 @@ async fn more_units_than_a_limit_has_are_denied() {
         let decision = limiter.check("d", &keys(&["three"]), 4).await.unwrap();
         assert!(decision.is_denied());
         assert_eq!(decision.retry_after(), None);
-        assert_eq!(remaining(&limiter, "three").await, if is_envoy { 0 } else { 3 });
+        assert_eq!(
+            remaining(&limiter, "three").await,
+            if is_envoy { 0 } else { 3 }
+        );
     }
 }
 
@@ -99,7 +161,13 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
     for _ in 0..3 {
         assert!(limiter.check("d", &test, 5).await.unwrap().is_allowed());
     }
-    assert!(limiter.check("d", &keys(&["one"]), 1).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("d", &keys(&["one"]), 1)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
     assert!(limiter.check("d", &test, 5).await.unwrap().is_denied());
 }
 
@@ -107,19 +175,42 @@ async fn a_check_of_zero_units_tests_and_spends_nothing() {
 async fn modes_of_rules_and_of_all_rules_pass_requests() {
     let (limiter, _) = on_memory(rules(RULES));
     for _ in 0..3 {
-        assert!(limiter.check("d", &keys(&["shadow"]), 1).await.unwrap().is_allowed());
+        assert!(
+            limiter
+                .check("d", &keys(&["shadow"]), 1)
+                .await
+                .unwrap()
+                .is_allowed()
+        );
     }
     // One of two quota descriptors is over its limit.
-    assert!(limiter.check("d", &keys(&["quota"]), 1).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("d", &keys(&["quota"]), 1)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
     let other = Descriptor::from([("quota", "y")]);
     let both = [Descriptor::from([("quota", "x")]), other];
     assert!(limiter.check("d", &both, 1).await.unwrap().is_allowed());
     assert!(limiter.check("d", &both, 1).await.unwrap().is_denied());
 
-    let modes = GlobalModes { shadow: true, ..GlobalModes::default() };
-    let shadow = RuleLimiter::builder(Rules::new(rules(RULES)), MemoryStore::new()).modes(modes).build();
+    let modes = GlobalModes {
+        shadow: true,
+        ..GlobalModes::default()
+    };
+    let shadow = RuleLimiter::builder(Rules::new(rules(RULES)), MemoryStore::new())
+        .modes(modes)
+        .build();
     for _ in 0..3 {
-        assert!(shadow.check("d", &keys(&["one"]), 1).await.unwrap().is_allowed());
+        assert!(
+            shadow
+                .check("d", &keys(&["one"]), 1)
+                .await
+                .unwrap()
+                .is_allowed()
+        );
     }
 }
 
@@ -130,7 +221,13 @@ async fn several_limits_of_one_descriptor_are_charged_together() {
     let mut passed = 0;
     for _ in 0..4 {
         for _ in 0..5 {
-            passed += u32::from(limiter.check("d", &keys(&["a"]), 1).await.unwrap().is_allowed());
+            passed += u32::from(
+                limiter
+                    .check("d", &keys(&["a"]), 1)
+                    .await
+                    .unwrap()
+                    .is_allowed(),
+            );
         }
         clock.advance(Duration::from_secs(60));
     }
@@ -140,8 +237,16 @@ async fn several_limits_of_one_descriptor_are_charged_together() {
 #[tokio::test]
 async fn a_reload_continues_the_counters() {
     let (limiter, _) = on_memory(rules(RULES));
-    assert!(limiter.check("d", &keys(&["three"]), 2).await.unwrap().is_allowed());
-    limiter.rules().replace(rules(&RULES.replace("requests_per_unit: 3", "requests_per_unit: 5")));
+    assert!(
+        limiter
+            .check("d", &keys(&["three"]), 2)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    limiter.rules().replace(rules(
+        &RULES.replace("requests_per_unit: 3", "requests_per_unit: 5"),
+    ));
     assert_eq!(remaining(&limiter, "three").await, 3);
 }
 
@@ -149,7 +254,8 @@ async fn a_reload_continues_the_counters() {
 async fn an_override_has_its_own_counter_in_native_mode_and_that_of_the_rules_in_envoy_mode() {
     for (set, expected) in [(rules(RULES), 3), (envoy_rules(RULES), 1)] {
         let (limiter, _) = on_memory(set);
-        let request = [Descriptor::from([("three", "x")]).with_limit(LimitOverride::new(9, Unit::Hour))];
+        let request =
+            [Descriptor::from([("three", "x")]).with_limit(LimitOverride::new(9, Unit::Hour))];
         assert!(limiter.check("d", &request, 2).await.unwrap().is_allowed());
         assert_eq!(remaining(&limiter, "three").await, expected);
     }
@@ -159,9 +265,18 @@ async fn an_override_has_its_own_counter_in_native_mode_and_that_of_the_rules_in
 async fn a_wrong_request_is_an_error() {
     let (limiter, _) = on_memory(rules(RULES));
     let error = limiter.check("", &keys(&["one"]), 1).await.unwrap_err();
-    assert!(matches!(error, CheckError::Request(RequestError::EmptyDomain)), "{error}");
+    assert!(
+        matches!(error, CheckError::Request(RequestError::EmptyDomain)),
+        "{error}"
+    );
     // A domain without rules limits nothing.
-    assert!(limiter.check("other", &keys(&["one"]), 1).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("other", &keys(&["one"]), 1)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
 }
 
 /// A store that fails for the policy `bad`.
@@ -169,8 +284,15 @@ struct Failing(MemoryStore);
 
 impl Store for Failing {
     fn check(&self, check: Check<'_>) -> CheckFuture {
-        if check.policies.iter().any(|policy| policy.name().starts_with("bad")) {
-            return StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store is away")));
+        if check
+            .policies
+            .iter()
+            .any(|policy| policy.name().starts_with("bad"))
+        {
+            return StoreFuture::ready(Err(Error::new(
+                ErrorKind::Unavailable,
+                "the store is away",
+            )));
         }
         self.0.check(check)
     }
@@ -195,15 +317,43 @@ descriptors:
   - {key: l, on_outage: local, rate_limit: {name: bad_l, quota: 1/h}}
   - {key: n, rate_limit: {name: bad_n, quota: 1/h}}
 ";
-    let limiter =
-        RuleLimiter::builder(Rules::new(rules(text)), Failing(MemoryStore::new())).on_outage(Outage::Open).build();
+    let limiter = RuleLimiter::builder(Rules::new(rules(text)), Failing(MemoryStore::new()))
+        .on_outage(Outage::Open)
+        .build();
     for _ in 0..3 {
-        assert!(limiter.check("d", &keys(&["a"]), 1).await.unwrap().is_allowed());
-        assert!(limiter.check("d", &keys(&["n"]), 1).await.unwrap().is_allowed());
-        let error = limiter.check("d", &keys(&["good", "f"]), 1).await.unwrap_err();
+        assert!(
+            limiter
+                .check("d", &keys(&["a"]), 1)
+                .await
+                .unwrap()
+                .is_allowed()
+        );
+        assert!(
+            limiter
+                .check("d", &keys(&["n"]), 1)
+                .await
+                .unwrap()
+                .is_allowed()
+        );
+        let error = limiter
+            .check("d", &keys(&["good", "f"]), 1)
+            .await
+            .unwrap_err();
         assert!(matches!(error, CheckError::Store(_)), "{error}");
     }
     assert_eq!(remaining(&limiter, "good").await, 5);
-    assert!(limiter.check("d", &keys(&["l"]), 1).await.unwrap().is_allowed());
-    assert!(limiter.check("d", &keys(&["l"]), 1).await.unwrap().is_denied());
+    assert!(
+        limiter
+            .check("d", &keys(&["l"]), 1)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    assert!(
+        limiter
+            .check("d", &keys(&["l"]), 1)
+            .await
+            .unwrap()
+            .is_denied()
+    );
 }

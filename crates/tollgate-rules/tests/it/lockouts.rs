@@ -24,7 +24,9 @@ fn a_lockout_has_the_times_of_its_file() {
     let set = rules(RULES);
     let descriptor = Descriptor::from([("account", "ann")]);
     let found = set.find("d", &descriptor).unwrap();
-    let Limit::Policies(policies) = found.rule().limit() else { panic!("{found:?}") };
+    let Limit::Policies(policies) = found.rule().limit() else {
+        panic!("{found:?}")
+    };
     let [minute, ten] = [1, 10].map(|minutes| Duration::from_secs(60 * minutes));
     let expected = Policy::lockout("login", Quota::new(3, ten), minute, 4 * minute);
     assert_eq!(policies.iter().collect::<Vec<_>>(), [&expected]);
@@ -33,14 +35,26 @@ fn a_lockout_has_the_times_of_its_file() {
 #[test]
 fn times_that_make_no_sense_are_refused_with_their_value() {
     for (algorithm, words) in [
-        ("lockout", "algorithm \"lockout\" needs its first and its longest time, as in lockout(1m, 1h)"),
-        ("lockout(1m)", "algorithm \"lockout(1m)\" needs its first and its longest time, as in lockout(1m, 1h)"),
+        (
+            "lockout",
+            "algorithm \"lockout\" needs its first and its longest time, as in lockout(1m, 1h)",
+        ),
+        (
+            "lockout(1m)",
+            "algorithm \"lockout(1m)\" needs its first and its longest time, as in lockout(1m, 1h)",
+        ),
         ("lockout(1m, soon)", "period \"soon\""),
-        ("lockout(1h, 1m)", "algorithm \"lockout(1h, 1m)\" must not have a first time above its longest time"),
+        (
+            "lockout(1h, 1m)",
+            "algorithm \"lockout(1h, 1m)\" must not have a first time above its longest time",
+        ),
     ] {
         let text = RULES.replace("lockout(1m, 4m)", algorithm);
         let error = refused(&text).to_string();
-        assert!(error.contains("rate_limit") && error.contains(words), "{algorithm}: {error}");
+        assert!(
+            error.contains("rate_limit") && error.contains(words),
+            "{algorithm}: {error}"
+        );
     }
     let error = refused(&RULES.replace("3/10m", "3/10m burst 5")).to_string();
     assert!(error.contains("burst"), "{error}");
@@ -56,12 +70,23 @@ async fn failures_lock_out_for_twice_the_time_and_a_success_forgives() {
         .clear_on(|status| status.is_success())
         .build();
     let service = layer.layer(service_fn(|request: Request<u16>| async move {
-        Ok::<_, Infallible>(Response::builder().status(*request.body()).body(String::new()).unwrap())
+        Ok::<_, Infallible>(
+            Response::builder()
+                .status(*request.body())
+                .body(String::new())
+                .unwrap(),
+        )
     }));
     let log_in = async |account: &str, answer: u16| {
-        let request = Request::get("/").header("x-account", account).body(answer).unwrap();
+        let request = Request::get("/")
+            .header("x-account", account)
+            .body(answer)
+            .unwrap();
         let response = service.clone().oneshot(request).await.unwrap();
-        let wait = response.headers().get("retry-after").map(|wait| wait.to_str().unwrap().parse().unwrap());
+        let wait = response
+            .headers()
+            .get("retry-after")
+            .map(|wait| wait.to_str().unwrap().parse().unwrap());
         (response.status().as_u16(), wait)
     };
     // Two failures, and a success that forgives them.
@@ -84,5 +109,9 @@ async fn failures_lock_out_for_twice_the_time_and_a_success_forgives() {
     for _ in 0..3 {
         assert_eq!(log_in("ann", 401).await, (401, None));
     }
-    assert_eq!(log_in("ann", 401).await, (429, Some(60)), "the success forgave the lockouts before, too");
+    assert_eq!(
+        log_in("ann", 401).await,
+        (429, Some(60)),
+        "the success forgave the lockouts before, too"
+    );
 }

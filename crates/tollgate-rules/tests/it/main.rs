@@ -39,7 +39,9 @@ fn rules(yaml: &str) -> RuleSet {
 
 /// Parses YAML in the mode of Envoy's service.
 fn envoy_rules(yaml: &str) -> RuleSet {
-    let set = RuleSet::builder().compat(Compat::Envoy).parse(yaml, Format::Yaml);
+    let set = RuleSet::builder()
+        .compat(Compat::Envoy)
+        .parse(yaml, Format::Yaml);
     set.unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -48,7 +50,10 @@ fn refused(yaml: &str) -> RuleErrors {
 }
 
 fn envoy_refused(yaml: &str) -> RuleErrors {
-    RuleSet::builder().compat(Compat::Envoy).parse(yaml, Format::Yaml).expect_err("the rules are wrong")
+    RuleSet::builder()
+        .compat(Compat::Envoy)
+        .parse(yaml, Format::Yaml)
+        .expect_err("the rules are wrong")
 }
 
 /// Waits until a condition holds: less than the 30 s after which files are looked at without an event.
@@ -62,7 +67,11 @@ fn limit(rules: &RuleSet, entries: &[(&'static str, &'static str)]) -> Option<St
     let descriptor: Descriptor<'_> = entries.iter().copied().collect();
     let found = rules.find("d", &descriptor)?;
     let rule = found.rule();
-    Some(
-        rule.name().map_or_else(|| rule.amount().map_or("unlimited".to_owned(), |(n, _)| n.to_string()), str::to_owned),
-    )
+    Some(rule.name().map_or_else(
+        || {
+            rule.amount()
+                .map_or("unlimited".to_owned(), |(n, _)| n.to_string())
+        },
+        str::to_owned,
+    ))
 }

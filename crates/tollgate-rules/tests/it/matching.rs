@@ -5,12 +5,20 @@ use tollgate_rules::{Descriptor, LimitOverride, MatchedBy, Unit};
 use super::{envoy_rules, limit, rules};
 
 fn leaf(key: &str, value: &str, name: &str) -> String {
-    let value = if value.is_empty() { String::new() } else { format!("value: \"{value}\", ") };
-    format!("  - {{key: {key}, {value}rate_limit: {{name: {name}, unit: day, requests_per_unit: 9}}}}\n")
+    let value = if value.is_empty() {
+        String::new()
+    } else {
+        format!("value: \"{value}\", ")
+    };
+    format!(
+        "  - {{key: {key}, {value}rate_limit: {{name: {name}, unit: day, requests_per_unit: 9}}}}\n"
+    )
 }
 
 fn file(leaves: &[(&str, &str, &str)]) -> String {
-    let leaves = leaves.iter().map(|(key, value, name)| leaf(key, value, name));
+    let leaves = leaves
+        .iter()
+        .map(|(key, value, name)| leaf(key, value, name));
     format!("domain: d\ndescriptors:\n{}", leaves.collect::<String>())
 }
 
@@ -31,7 +39,10 @@ fn an_exact_value_comes_before_patterns_in_file_order_before_the_default() {
         assert_eq!(limit(&set, &[("b", "1")]), None);
     }
     let text = file(&[("a", "", "default"), ("a", "x*", "pattern")]);
-    assert_eq!(limit(&rules(&text), &[("a", "y")]).as_deref(), Some("default"));
+    assert_eq!(
+        limit(&rules(&text), &[("a", "y")]).as_deref(),
+        Some("default")
+    );
 }
 
 #[test]
@@ -99,16 +110,28 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: m}]}
 ";
     for set in [rules(text), envoy_rules(text)] {
-        let descriptor = Descriptor::from([("a", "x"), ("no", "rule")]).with_limit(LimitOverride::new(42, Unit::Hour));
+        let descriptor = Descriptor::from([("a", "x"), ("no", "rule")])
+            .with_limit(LimitOverride::new(42, Unit::Hour));
         let found = set.find("d", &descriptor).unwrap();
         let rule = found.rule();
         assert!(found.is_override());
         assert_eq!(rule.amount(), Some((42, Unit::Hour.duration())));
-        assert_eq!((rule.is_shadow(), rule.is_quota(), rule.name(), rule.replaces().len()), (false, false, None, 0));
+        assert_eq!(
+            (
+                rule.is_shadow(),
+                rule.is_quota(),
+                rule.name(),
+                rule.replaces().len()
+            ),
+            (false, false, None, 0)
+        );
         assert!(rule.metadata().is_none());
         assert!(set.find("unknown", &descriptor).is_none());
         let denied = Descriptor::from([("a", "x")]).with_limit(LimitOverride::new(0, Unit::Second));
-        assert_eq!(set.find("d", &denied).unwrap().rule().amount(), Some((0, Unit::Second.duration())));
+        assert_eq!(
+            set.find("d", &denied).unwrap().rule().amount(),
+            Some((0, Unit::Second.duration()))
+        );
     }
 }
 
@@ -129,15 +152,27 @@ fn native_mode_compares_pairs_and_envoy_mode_joined_text() {
 #[test]
 fn an_empty_value_is_the_default_and_in_envoy_mode_also_the_key_with_a_separator() {
     let text = file(&[("a", "", "default"), ("a_", "", "separator")]);
-    assert_eq!(limit(&rules(&text), &[("a", "")]).as_deref(), Some("default"));
-    assert_eq!(limit(&envoy_rules(&text), &[("a", "")]).as_deref(), Some("separator"));
+    assert_eq!(
+        limit(&rules(&text), &[("a", "")]).as_deref(),
+        Some("default")
+    );
+    assert_eq!(
+        limit(&envoy_rules(&text), &[("a", "")]).as_deref(),
+        Some("separator")
+    );
 }
 
 #[test]
 fn the_text_of_a_pattern_matches_exactly_in_envoy_mode_alone() {
     let text = file(&[("a", "*", "first"), ("a", "x*", "second")]);
-    assert_eq!(limit(&rules(&text), &[("a", "x*")]).as_deref(), Some("first"));
-    assert_eq!(limit(&envoy_rules(&text), &[("a", "x*")]).as_deref(), Some("second"));
+    assert_eq!(
+        limit(&rules(&text), &[("a", "x*")]).as_deref(),
+        Some("first")
+    );
+    assert_eq!(
+        limit(&envoy_rules(&text), &[("a", "x*")]).as_deref(),
+        Some("second")
+    );
 }
 
 #[test]
@@ -150,9 +185,15 @@ fn a_pattern_in_a_key_matches_any_key_in_envoy_mode() {
 #[test]
 fn a_pattern_does_not_match_another_key_in_native_mode() {
     let text = file(&[("a", "x*", "pattern")]);
-    assert_eq!(limit(&rules(&text), &[("a", "x1")]).as_deref(), Some("pattern"));
+    assert_eq!(
+        limit(&rules(&text), &[("a", "x1")]).as_deref(),
+        Some("pattern")
+    );
     assert_eq!(limit(&rules(&text), &[("a_x", "1")]), None);
-    assert_eq!(limit(&envoy_rules(&text), &[("a_x", "1")]).as_deref(), Some("pattern"));
+    assert_eq!(
+        limit(&envoy_rules(&text), &[("a_x", "1")]).as_deref(),
+        Some("pattern")
+    );
 }
 
 #[test]
@@ -171,6 +212,9 @@ descriptors:
     let descriptor = Descriptor::from([("a", "1"), ("b", "x1"), ("c", "z")]);
     let found = set.find("d", &descriptor).unwrap();
     let by: Vec<_> = found.matched_by().collect();
-    assert_eq!(by, [MatchedBy::Default, MatchedBy::Pattern, MatchedBy::Value]);
+    assert_eq!(
+        by,
+        [MatchedBy::Default, MatchedBy::Pattern, MatchedBy::Value]
+    );
     assert_eq!(found.rule().line(), Some(8));
 }

@@ -22,10 +22,22 @@ descriptors:
 fn series(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
     let series = snapshotter.snapshot().into_vec().into_iter();
     let rules = series.filter(|(key, ..)| key.key().name().starts_with("tollgate_rule"));
-    let one = |(key, unit, description, value): (metrics_util::CompositeKey, Option<_>, Option<_>, DebugValue)| {
+    let one = |(key, unit, description, value): (
+        metrics_util::CompositeKey,
+        Option<_>,
+        Option<_>,
+        DebugValue,
+    )| {
         let name = key.key().name().trim_start_matches("tollgate_rule");
-        let labels: Vec<_> = key.key().labels().map(|label| format!(" {}={}", label.key(), label.value())).collect();
-        assert!(unit.is_some() && description.is_some(), "{name} is not described");
+        let labels: Vec<_> = key
+            .key()
+            .labels()
+            .map(|label| format!(" {}={}", label.key(), label.value()))
+            .collect();
+        assert!(
+            unit.is_some() && description.is_some(),
+            "{name} is not described"
+        );
         let value = match value {
             DebugValue::Counter(count) => count as f64,
             DebugValue::Gauge(value) => value.into_inner(),
@@ -38,14 +50,18 @@ fn series(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
 
 /// Returns the units of a rule: asked for, within, near, over and in shadow mode.
 fn units(series: &BTreeMap<String, f64>, rule: &str) -> [f64; 5] {
-    ["", "within_", "near_", "over_", "shadow_"].map(|kind| series[&format!("_units_{kind}total rule={rule}")])
+    ["", "within_", "near_", "over_", "shadow_"]
+        .map(|kind| series[&format!("_units_{kind}total rule={rule}")])
 }
 
 /// Runs `work` on one thread, with a recorder of its own.
 fn record<F: Future<Output = ()>>(work: impl FnOnce(Snapshotter) -> F) {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     metrics::with_local_recorder(&recorder, || runtime.block_on(work(snapshotter)));
 }
 
@@ -70,7 +86,12 @@ fn units_are_counted_by_the_rules_of_the_file_and_by_where_they_lie() {
         check(&limiter, Descriptor::from([("free", "x")]), 2).await;
         check(&limiter, Descriptor::from([("unknown", "x")]), 2).await;
         let limit = LimitOverride::new(5, Unit::Day);
-        check(&limiter, Descriptor::from([("ten", "x")]).with_limit(limit), 2).await;
+        check(
+            &limiter,
+            Descriptor::from([("ten", "x")]).with_limit(limit),
+            2,
+        )
+        .await;
 
         let series = series(&snapshotter);
         assert_eq!(units(&series, "d.ten"), [15.0, 12.0, 2.0, 1.0, 0.0]);
@@ -78,7 +99,12 @@ fn units_are_counted_by_the_rules_of_the_file_and_by_where_they_lie() {
         assert_eq!(units(&series, "d.shadow"), [3.0, 1.0, 1.0, 2.0, 2.0]);
         assert_eq!(units(&series, "d.never"), [2.0, 0.0, 0.0, 2.0, 0.0]);
         assert_eq!(units(&series, "override"), [2.0, 2.0, 0.0, 0.0, 0.0]);
-        assert_eq!(series.len(), 5 * 5 + 3, "no other series: {:?}", series.keys());
+        assert_eq!(
+            series.len(),
+            5 * 5 + 3,
+            "no other series: {:?}",
+            series.keys()
+        );
     });
 }
 
@@ -97,7 +123,12 @@ fn rules_keep_their_counters_when_they_are_replaced_and_the_names_are_bounded() 
         }
         handle.replace(rules(&many));
         for number in 0..1_100 {
-            check(&limiter, Descriptor::from([(format!("k{number}"), "x".to_owned())]), 1).await;
+            check(
+                &limiter,
+                Descriptor::from([(format!("k{number}"), "x".to_owned())]),
+                1,
+            )
+            .await;
         }
         handle.replace(rules(RULES));
         check(&limiter, Descriptor::from([("ten", "a")]), 1).await;
@@ -119,7 +150,11 @@ fn loads_are_counted_and_refused_files_show_until_they_are_right() {
         let loads = || {
             let series = series(&snapshotter);
             let load = |name: &str| series[name];
-            [load("_loads_total outcome=succeeded"), load("_loads_total outcome=failed"), load("s_refused")]
+            [
+                load("_loads_total outcome=succeeded"),
+                load("_loads_total outcome=failed"),
+                load("s_refused"),
+            ]
         };
         assert_eq!(loads(), [1.0, 0.0, 0.0]);
         fs::write(&path, "domain: [").unwrap();
@@ -143,8 +178,15 @@ async fn the_keys_that_are_denied_most_are_found_and_those_of_shadow_rules_too()
         check(&limiter, Descriptor::from([("shadow", "x")]), 1).await;
         check(&limiter, Descriptor::from([("never", "x")]), 1).await;
     }
-    let top: Vec<_> = denied_keys.top(10).iter().map(|key| (key.name().to_owned(), key.denials())).collect();
+    let top: Vec<_> = denied_keys
+        .top(10)
+        .iter()
+        .map(|key| (key.name().to_owned(), key.denials()))
+        .collect();
     let expected = [("d,(never,x)", 3), ("d,(shadow,x)", 2), ("d,(ten,a)", 1)];
-    assert_eq!(top, expected.map(|(name, denials)| (name.to_owned(), denials)));
+    assert_eq!(
+        top,
+        expected.map(|(name, denials)| (name.to_owned(), denials))
+    );
     assert_eq!(denied_keys.total(), 6);
 }

@@ -15,7 +15,11 @@ struct Rule {
 
 impl Rule {
     fn composite(&self) -> String {
-        if self.value.is_empty() { self.key.clone() } else { format!("{}_{}", self.key, self.value) }
+        if self.value.is_empty() {
+            self.key.clone()
+        } else {
+            format!("{}_{}", self.key, self.value)
+        }
     }
 
     fn json(&self) -> Value {
@@ -34,8 +38,12 @@ fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => {
-            let Some(text) = text.strip_prefix(start) else { return false };
-            (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(rest, &text[at..]))
+            let Some(text) = text.strip_prefix(start) else {
+                return false;
+            };
+            (0..=text.len())
+                .filter(|at| text.is_char_boundary(*at))
+                .any(|at| matches(rest, &text[at..]))
         }
     }
 }
@@ -53,9 +61,14 @@ fn choose<'r>(compat: Compat, level: &'r [Rule], key: &str, value: &str) -> Opti
         }
         _ => {
             let own = || level.iter().filter(|rule| rule.key == key);
-            let exact = own().find(|rule| !rule.value.is_empty() && !rule.value.contains('*') && rule.value == value);
-            let pattern = || own().find(|rule| rule.value.contains('*') && matches(&rule.value, value));
-            exact.or_else(pattern).or_else(|| own().find(|rule| rule.value.is_empty()))
+            let exact = own().find(|rule| {
+                !rule.value.is_empty() && !rule.value.contains('*') && rule.value == value
+            });
+            let pattern =
+                || own().find(|rule| rule.value.contains('*') && matches(&rule.value, value));
+            exact
+                .or_else(pattern)
+                .or_else(|| own().find(|rule| rule.value.is_empty()))
         }
     }
 }
@@ -71,15 +84,32 @@ fn expected(compat: Compat, rules: &[Rule], entries: &[(String, String)]) -> Opt
 }
 
 fn level(depth: u32) -> BoxedStrategy<Vec<Rule>> {
-    let below = if depth == 0 { Just(Vec::new()).boxed() } else { level(depth - 1) };
-    let rule = ("[ab](_[ab])?", "|[ab_]{1,2}|[ab]{0,2}\\*[ab]{0,1}", prop::option::of(1..1_000_000_u32), below);
-    let rule = rule.prop_map(|(key, value, limit, below)| Rule { key, value, limit, below });
+    let below = if depth == 0 {
+        Just(Vec::new()).boxed()
+    } else {
+        level(depth - 1)
+    };
+    let rule = (
+        "[ab](_[ab])?",
+        "|[ab_]{1,2}|[ab]{0,2}\\*[ab]{0,1}",
+        prop::option::of(1..1_000_000_u32),
+        below,
+    );
+    let rule = rule.prop_map(|(key, value, limit, below)| Rule {
+        key,
+        value,
+        limit,
+        below,
+    });
     prop::collection::vec(rule, 0..14)
         .prop_map(|rules| {
             let mut different: Vec<Rule> = Vec::new();
             for rule in rules {
                 // Different texts are different pairs too.
-                if different.iter().all(|other| other.composite() != rule.composite()) {
+                if different
+                    .iter()
+                    .all(|other| other.composite() != rule.composite())
+                {
                     different.push(rule);
                 }
             }

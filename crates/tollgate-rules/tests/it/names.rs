@@ -23,7 +23,10 @@ descriptors:
 
 fn name(set: &RuleSet) -> String {
     let descriptor = Descriptor::from([("a", "one"), ("b", "two")]);
-    set.find("d", &descriptor).unwrap().metric_name().into_owned()
+    set.find("d", &descriptor)
+        .unwrap()
+        .metric_name()
+        .into_owned()
 }
 
 #[test]
@@ -34,11 +37,26 @@ fn a_metric_is_named_by_the_rule_or_by_the_values_of_the_request() {
         ("", "", "", "d.a.b"),
         ("", "value_to_metric: true", "", "d.a.b_two"),
         ("value_to_metric: true", "", "", "d.a_one.b"),
-        ("value: o*\n    value_to_metric: true", "value: t*", "", "d.a_one.b_t*"),
+        (
+            "value: o*\n    value_to_metric: true",
+            "value: t*",
+            "",
+            "d.a_one.b_t*",
+        ),
         ("", "", "detailed_metric: true", "d.a_one.b_two"),
         ("detailed_metric: true", "", "", "d.a.b"),
-        ("value: o*\n    share_threshold: true\n    value_to_metric: true", "", "", "d.a_o*.b"),
-        ("value: o*\n    share_threshold: true", "", "detailed_metric: true", "d.a_o*.b_two"),
+        (
+            "value: o*\n    share_threshold: true\n    value_to_metric: true",
+            "",
+            "",
+            "d.a_o*.b",
+        ),
+        (
+            "value: o*\n    share_threshold: true",
+            "",
+            "detailed_metric: true",
+            "d.a_o*.b_two",
+        ),
     ] {
         let text = file(first, second, leaf);
         for set in [rules(&text), envoy_rules(&text)] {
@@ -51,22 +69,31 @@ fn a_metric_is_named_by_the_rule_or_by_the_values_of_the_request() {
 fn an_override_is_named_by_the_values_of_the_request() {
     let text = "domain: d\n";
     for set in [rules(text), envoy_rules(text)] {
-        let descriptor =
-            Descriptor::from([("ip", "192.0.2.7"), ("none", "")]).with_limit(LimitOverride::new(1, Unit::Day));
-        assert_eq!(set.find("d", &descriptor).unwrap().metric_name(), "d.ip_192_0_2_7.none");
+        let descriptor = Descriptor::from([("ip", "192.0.2.7"), ("none", "")])
+            .with_limit(LimitOverride::new(1, Unit::Day));
+        assert_eq!(
+            set.find("d", &descriptor).unwrap().metric_name(),
+            "d.ip_192_0_2_7.none"
+        );
     }
 }
 
 #[test]
 fn metadata_is_lost_in_envoy_mode_where_the_metric_has_values_of_requests() {
-    for (second, leaf, is_kept) in
-        [("", "", true), ("value_to_metric: true", "", false), ("", "detailed_metric: true", false)]
-    {
+    for (second, leaf, is_kept) in [
+        ("", "", true),
+        ("value_to_metric: true", "", false),
+        ("", "detailed_metric: true", false),
+    ] {
         let text = file("", second, leaf);
         let descriptor = Descriptor::from([("a", "one"), ("b", "two")]);
         let (native, envoy) = (rules(&text), envoy_rules(&text));
         assert!(native.find("d", &descriptor).unwrap().metadata().is_some());
-        assert_eq!(envoy.find("d", &descriptor).unwrap().metadata().is_some(), is_kept, "{text}");
+        assert_eq!(
+            envoy.find("d", &descriptor).unwrap().metadata().is_some(),
+            is_kept,
+            "{text}"
+        );
     }
 }
 
@@ -97,8 +124,14 @@ descriptors:
   - {key: a_b, rate_limit: {unit: day, requests_per_unit: 1}}
 ";
     let keys = |set: &RuleSet| {
-        let (one, two) = (Descriptor::from([("a", "b_c")]), Descriptor::from([("a_b", "c")]));
-        (set.find("d", &one).unwrap().key(), set.find("d", &two).unwrap().key())
+        let (one, two) = (
+            Descriptor::from([("a", "b_c")]),
+            Descriptor::from([("a_b", "c")]),
+        );
+        (
+            set.find("d", &one).unwrap().key(),
+            set.find("d", &two).unwrap().key(),
+        )
     };
     let (one, two) = keys(&envoy_rules(text));
     assert_eq!(one, two);
@@ -111,8 +144,15 @@ fn a_shared_pattern_in_the_key_names_its_counter_also_for_a_key_of_the_same_text
     let set = envoy_rules(
         "{domain: d, descriptors: [{key: a*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 1}}]}",
     );
-    let key = |key| set.find("d", &Descriptor::from([(key, "v")])).unwrap().envoy_key(0);
-    assert_eq!((key("ab").as_str(), key("a*").as_str()), ("d_ab_a*_0", "d_a*_a*_0"));
+    let key = |key| {
+        set.find("d", &Descriptor::from([(key, "v")]))
+            .unwrap()
+            .envoy_key(0)
+    };
+    assert_eq!(
+        (key("ab").as_str(), key("a*").as_str()),
+        ("d_ab_a*_0", "d_a*_a*_0")
+    );
 }
 
 #[test]

@@ -55,7 +55,9 @@ fn a_thousand_reloads_under_load_lose_no_decision_and_half_of_them_are_refused()
                     let set = rules.current();
                     let of = |tenant| {
                         let descriptor = Descriptor::from([("tenant", tenant)]);
-                        let found = set.find("d", &descriptor).expect("every set has every tenant");
+                        let found = set
+                            .find("d", &descriptor)
+                            .expect("every set has every tenant");
                         found.rule().amount().unwrap().0
                     };
                     let (first, last) = (of("t0"), of("t99"));
@@ -74,14 +76,19 @@ fn a_thousand_reloads_under_load_lose_no_decision_and_half_of_them_are_refused()
             assert_eq!(rules.last_error().is_some(), is_broken);
             assert_eq!(amount(&rules, "t50"), round + 1 - u64::from(is_broken));
         }
-        until("decisions are made", || decisions.load(Ordering::Relaxed) > 1_000);
+        until("decisions are made", || {
+            decisions.load(Ordering::Relaxed) > 1_000
+        });
         stop.store(true, Ordering::Relaxed);
     });
     let loads = rules.loads();
     assert_eq!((loads.succeeded, loads.failed), (501, 500));
     let errors = rules.last_error().unwrap();
     let error = errors.iter().next().unwrap();
-    assert_eq!((error.line(), error.column(), error.field()), (Some(103), Some(24), "descriptors[100].value"));
+    assert_eq!(
+        (error.line(), error.column(), error.field()),
+        (Some(103), Some(24), "descriptors[100].value")
+    );
 }
 
 #[test]
@@ -90,7 +97,13 @@ fn the_rules_stay_when_the_file_is_gone() {
     put(&path, 5, false);
     let rules = Rules::load(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    assert!(rules.reload().unwrap_err().to_string().ends_with("cannot read the file: it does not exist"));
+    assert!(
+        rules
+            .reload()
+            .unwrap_err()
+            .to_string()
+            .ends_with("cannot read the file: it does not exist")
+    );
     fs::create_dir(&path).unwrap();
     assert!(rules.reload().is_err());
     assert_eq!(amount(&rules, "t0"), 5);
@@ -102,7 +115,13 @@ fn rules_are_replaced_by_a_call() {
     rules.replace(super::rules("domain: two\n"));
     assert!(rules.current().has_domain("two"));
     assert!(rules.reload().is_ok());
-    assert!(rules.watch().unwrap_err().to_string().contains("not loaded from a file"));
+    assert!(
+        rules
+            .watch()
+            .unwrap_err()
+            .to_string()
+            .contains("not loaded from a file")
+    );
 }
 
 #[test]
@@ -113,11 +132,18 @@ fn a_file_is_reloaded_when_it_is_replaced_or_written_in_place() {
     let _guard = rules.watch().unwrap();
     put(&path, 2, false);
     until("the file was replaced", || amount(&rules, "t0") == 2);
-    fs::write(&path, "domain: d\ndescriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 3}}]\n")
-        .unwrap();
-    until("the file was written in place", || amount(&rules, "t0") == 3);
+    fs::write(
+        &path,
+        "domain: d\ndescriptors: [{key: tenant, rate_limit: {unit: day, requests_per_unit: 3}}]\n",
+    )
+    .unwrap();
+    until("the file was written in place", || {
+        amount(&rules, "t0") == 3
+    });
     put(&path, 4, true);
-    until("the broken file was refused", || rules.last_error().is_some());
+    until("the broken file was refused", || {
+        rules.last_error().is_some()
+    });
     assert_eq!(amount(&rules, "t0"), 3);
     put(&path, 5, false);
     until("the file was mended", || amount(&rules, "t0") == 5);
@@ -160,7 +186,12 @@ fn a_config_map_is_reloaded_when_its_links_are_swapped() {
         swap(mount.path(), 1);
         let path = mount.path().join("rules.yaml");
         std::os::unix::fs::symlink("..data/rules.yaml", &path).unwrap();
-        let rules = Rules::load(if is_file { path } else { mount.path().to_owned() }).unwrap();
+        let rules = Rules::load(if is_file {
+            path
+        } else {
+            mount.path().to_owned()
+        })
+        .unwrap();
         let _guard = rules.watch().unwrap();
         for version in 2..5 {
             swap(mount.path(), version);
@@ -186,7 +217,9 @@ fn a_directory_behind_a_link_is_reloaded_when_the_link_is_swapped_and_when_its_f
     fs::rename(base.path().join("next"), &link).unwrap();
     until("the link was swapped", || amount(&rules, "t0") == 2);
     put(&base.path().join("v2/rules.yaml"), 9, false);
-    until("a file behind the new link changed", || amount(&rules, "t0") == 9);
+    until("a file behind the new link changed", || {
+        amount(&rules, "t0") == 9
+    });
 }
 
 /// Swaps a link.
@@ -200,7 +233,10 @@ fn link(target: &str, at: &Path) {
 #[test]
 #[cfg(unix)]
 fn a_link_at_any_depth_is_swapped() {
-    for (place, swapped) in [("current/ratelimit/config", "current"), ("root/sub/ratelimit/config", "disk/sub")] {
+    for (place, swapped) in [
+        ("current/ratelimit/config", "current"),
+        ("root/sub/ratelimit/config", "disk/sub"),
+    ] {
         let base = tempfile::tempdir().unwrap();
         let base = base.path();
         fs::create_dir_all(base.join("disk/deep")).unwrap();
@@ -219,7 +255,9 @@ fn a_link_at_any_depth_is_swapped() {
             until("the link was swapped", || amount(&rules, "t0") == version);
         }
         put(&base.join("disk/v3/ratelimit/config/rules.yaml"), 9, false);
-        until("a file behind the link changed", || amount(&rules, "t0") == 9);
+        until("a file behind the link changed", || {
+            amount(&rules, "t0") == 9
+        });
         put(&base.join("disk/v1/ratelimit/config/rules.yaml"), 5, false);
         assert_eq!(rules.loads().succeeded, 4);
     }
@@ -237,7 +275,9 @@ fn a_file_of_a_directory_may_be_a_link_to_another_place() {
     let rules = Rules::load(base.path().join("rules")).unwrap();
     let _guard = rules.watch().unwrap();
     put(&base.path().join("store/shop.yaml"), 2, false);
-    until("the file at the end of the link changed", || amount(&rules, "t0") == 2);
+    until("the file at the end of the link changed", || {
+        amount(&rules, "t0") == 2
+    });
 }
 
 #[test]
@@ -249,8 +289,14 @@ fn a_directory_may_be_deleted_and_made_again_and_appear_later() {
     for version in 1..4 {
         fs::create_dir_all(&config).unwrap();
         put(&config.join("rules.yaml"), version, false);
-        until("the rules appeared", || rules.loads().succeeded == version && amount(&rules, "t0") == version);
-        let gone = if version == 1 { config.clone() } else { base.path().join("late") };
+        until("the rules appeared", || {
+            rules.loads().succeeded == version && amount(&rules, "t0") == version
+        });
+        let gone = if version == 1 {
+            config.clone()
+        } else {
+            base.path().join("late")
+        };
         fs::remove_dir_all(gone).unwrap();
         until("the rules are gone", || rules.last_error().is_some());
     }
@@ -265,7 +311,9 @@ fn no_change_is_loaded_after_the_guard_is_dropped() {
     let other = Rules::load(&path).unwrap();
     let _guard = other.watch().unwrap();
     put(&path, 2, false);
-    until("the other handle sees the change", || amount(&other, "t0") == 2);
+    until("the other handle sees the change", || {
+        amount(&other, "t0") == 2
+    });
     assert_eq!(amount(&rules, "t0"), 1);
 }
 

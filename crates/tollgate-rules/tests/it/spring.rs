@@ -1,7 +1,9 @@
 //! The limits of a Spring Cloud Gateway, as they stand in its file, converted into rules.
 
 use tollgate::{MemoryStore, store::Clock};
-use tollgate_rules::{Descriptor, Format, RuleErrorKind, RuleErrors, RuleLimiter, RuleSet, Rules, spring};
+use tollgate_rules::{
+    Descriptor, Format, RuleErrorKind, RuleErrors, RuleLimiter, RuleSet, Rules, spring,
+};
 
 fn convert(text: &str) -> Result<String, RuleErrors> {
     spring::convert(text, &[], &|_| None)
@@ -37,7 +39,13 @@ fn descriptor<'a>(route: &'a str, key: &'a str) -> Descriptor<'a> {
 fn limit(rules: &RuleSet, route: &str) -> String {
     let descriptor = descriptor(route, "x");
     let found = rules.find("spring", &descriptor).unwrap();
-    found.rule().policies().unwrap().iter().map(|policy| format!("{} {}", policy.algorithm(), policy.quota())).collect()
+    found
+        .rule()
+        .policies()
+        .unwrap()
+        .iter()
+        .map(|policy| format!("{} {}", policy.algorithm(), policy.quota()))
+        .collect()
 }
 
 #[test]
@@ -102,17 +110,34 @@ spring:
 #[test]
 fn what_rules_have_no_field_for_stands_in_a_comment() {
     let text = with_args("redis-rate-limiter: {replenish-rate: 1, burst-capacity: 1}");
-    let comment = |text: &str| converted(text).lines().find(|line| line.starts_with('#')).unwrap().to_owned();
-    let answered = |status: &str| format!("# A request costs 1. Without a key it is answered with {status:?}.");
+    let comment = |text: &str| {
+        converted(text)
+            .lines()
+            .find(|line| line.starts_with('#'))
+            .unwrap()
+            .to_owned()
+    };
+    let answered = |status: &str| {
+        format!("# A request costs 1. Without a key it is answered with {status:?}.")
+    };
     assert_eq!(comment(&text), answered("403"));
-    let status = format!("{text}\nspring.cloud.gateway.filter.request-rate-limiter.empty-key-status-code: not_found");
+    let status = format!(
+        "{text}\nspring.cloud.gateway.filter.request-rate-limiter.empty-key-status-code: not_found"
+    );
     assert_eq!(comment(&status), answered("not_found"));
 
     // The filter's own settings come first.
-    let own = text.replace("redis-rate", "deny-empty-key: true\n      empty-key-status: 401\n      redis-rate");
-    let own = format!("{own}\nspring.cloud.gateway.filter.request-rate-limiter.deny-empty-key: false");
+    let own = text.replace(
+        "redis-rate",
+        "deny-empty-key: true\n      empty-key-status: 401\n      redis-rate",
+    );
+    let own =
+        format!("{own}\nspring.cloud.gateway.filter.request-rate-limiter.deny-empty-key: false");
     assert_eq!(comment(&own), answered("401"));
-    let named = text.replace("redis-rate", "statusCode: 503\n      key-resolver: \"a\\nb\"\n      redis-rate");
+    let named = text.replace(
+        "redis-rate",
+        "statusCode: 503\n      key-resolver: \"a\\nb\"\n      redis-rate",
+    );
     let rest = " A denial is answered with \"503\". The key is that of \"a\\nb\".";
     assert_eq!(comment(&named), answered("403") + rest);
 }
@@ -133,39 +158,76 @@ spring.cloud.gateway:
 #[tokio::test]
 async fn default_filters_limit_every_route_and_join_its_own_filter_in_one_bucket() {
     let text = converted(DEFAULTS);
-    let costs: Vec<_> = text.lines().filter(|line| line.starts_with('#')).map(|line| &line[..20]).collect();
-    assert_eq!(costs, ["# A request costs 1.", "# A request costs 2.", "# A request costs 1."]);
+    let costs: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| &line[..20])
+        .collect();
+    assert_eq!(
+        costs,
+        [
+            "# A request costs 1.",
+            "# A request costs 2.",
+            "# A request costs 1."
+        ]
+    );
     let rules = rules(DEFAULTS);
     assert_eq!(
         ["plain", "own", "gone"].map(|route| limit(&rules, route)),
-        ["token_bucket 5/s burst 8", "token_bucket 1/s burst 4", "token_bucket 5/s burst 8"]
+        [
+            "token_bucket 5/s burst 8",
+            "token_bucket 1/s burst 4",
+            "token_bucket 5/s burst 8"
+        ]
     );
 
     let store = MemoryStore::builder().clock(Clock::manual(0)).build();
     let limiter = RuleLimiter::new(Rules::new(rules), store);
     let mut admitted = Vec::new();
-    for (route, key) in [("plain", "x"), ("plain", "y"), ("own", "x"), ("of java", "x"), ("other", "x")] {
+    for (route, key) in [
+        ("plain", "x"),
+        ("plain", "y"),
+        ("own", "x"),
+        ("of java", "x"),
+        ("other", "x"),
+    ] {
         let mut count = 0;
-        while limiter.check("spring", &[descriptor(route, key)], 1).await.unwrap().is_allowed() {
+        while limiter
+            .check("spring", &[descriptor(route, key)], 1)
+            .await
+            .unwrap()
+            .is_allowed()
+        {
             count += 1;
         }
         admitted.push(count);
     }
-    assert_eq!(admitted, [8, 8, 4, 8, 8], "each route and each key has a bucket");
+    assert_eq!(
+        admitted,
+        [8, 8, 4, 8, 8],
+        "each route and each key has a bucket"
+    );
 }
 
 #[test]
 fn a_rate_above_the_burst_is_a_bucket_that_is_filled_each_second_and_a_burst_of_zero_denies() {
     let args = |numbers: &str| with_args(&format!("redis-rate-limiter: {{{numbers}}}"));
-    assert_eq!(limit(&rules(&args("replenish-rate: 2")), "a"), "interval_bucket 2/s burst 1");
-    let denied = rules(&args("replenish-rate: 1, burst-capacity: 0, requested-tokens: 3"));
+    assert_eq!(
+        limit(&rules(&args("replenish-rate: 2")), "a"),
+        "interval_bucket 2/s burst 1"
+    );
+    let denied = rules(&args(
+        "replenish-rate: 1, burst-capacity: 0, requested-tokens: 3",
+    ));
     assert_eq!(denied.rules().next().unwrap().amount().unwrap().0, 0);
 }
 
 #[test]
 fn requested_tokens_above_the_burst_are_refused_where_they_stand() {
     let args = |tokens: u64| {
-        format!("redis-rate-limiter: {{replenish-rate: 1, burst-capacity: 2, requested-tokens: {tokens}}}")
+        format!(
+            "redis-rate-limiter: {{replenish-rate: 1, burst-capacity: 2, requested-tokens: {tokens}}}"
+        )
     };
     assert_eq!(
         mistake(&with_args(&args(3))),
@@ -201,17 +263,24 @@ fn mistakes_are_reported_with_place_and_field() {
         ),
     ] {
         let found = convert(&with_args(args)).unwrap_err();
-        assert_eq!(found.iter().next().unwrap().to_string(), format!("{base}{expected}"));
+        assert_eq!(
+            found.iter().next().unwrap().to_string(),
+            format!("{base}{expected}")
+        );
     }
     let base = "spring.cloud.gateway.routes[0].filters[0].args.redis-rate-limiter";
     for (numbers, expected) in [
         (
             "{replenish-rate: fast}",
-            format!("line 6, column 44: {base}.replenish-rate: expected an integer from 1 to 2147483647, got \"fast\""),
+            format!(
+                "line 6, column 44: {base}.replenish-rate: expected an integer from 1 to 2147483647, got \"fast\""
+            ),
         ),
         (
             "{replenish-rate: 0, burst-capacity: 1}",
-            format!("line 6, column 44: {base}.replenish-rate: expected an integer from 1 to 2147483647, got \"0\""),
+            format!(
+                "line 6, column 44: {base}.replenish-rate: expected an integer from 1 to 2147483647, got \"0\""
+            ),
         ),
         (
             "{replenish-rate: 010, burst-capacity: 10}",
@@ -221,7 +290,9 @@ fn mistakes_are_reported_with_place_and_field() {
         ),
         (
             "{replenish-rate: 10, burst-capacity: 5}",
-            format!("line 6, column 64: {base}.burst-capacity: must be 0 or at least replenish-rate (10), got 5"),
+            format!(
+                "line 6, column 64: {base}.burst-capacity: must be 0 or at least replenish-rate (10), got 5"
+            ),
         ),
         (
             "{replenish-rate: 10}",
@@ -231,14 +302,21 @@ fn mistakes_are_reported_with_place_and_field() {
         ),
         (
             "{burst-capacity: 10}",
-            format!("line 4, column 5: {base}.replenish-rate: is missing, expected an integer from 1 to 2147483647"),
+            format!(
+                "line 4, column 5: {base}.replenish-rate: is missing, expected an integer from 1 to 2147483647"
+            ),
         ),
         (
             "{replenish-rate: '${RATE}', burst-capacity: 10}",
-            format!("line 6, column 44: {base}.replenish-rate: the placeholder ${{RATE}} has no value and no default"),
+            format!(
+                "line 6, column 44: {base}.replenish-rate: the placeholder ${{RATE}} has no value and no default"
+            ),
         ),
     ] {
-        assert_eq!(mistake(&with_args(&format!("redis-rate-limiter: {numbers}"))), expected);
+        assert_eq!(
+            mistake(&with_args(&format!("redis-rate-limiter: {numbers}"))),
+            expected
+        );
     }
 }
 
@@ -291,18 +369,28 @@ fn a_file_that_would_be_read_wrongly_is_refused() {
     }
     let syntax = convert("spring: [").unwrap_err();
     assert_eq!(syntax.iter().next().unwrap().kind(), RuleErrorKind::Syntax);
-    assert_eq!(converted(""), "domain: spring\ndescriptors: []\n", "an empty file limits nothing");
+    assert_eq!(
+        converted(""),
+        "domain: spring\ndescriptors: []\n",
+        "an empty file limits nothing"
+    );
 }
 
 #[test]
 fn every_mistake_is_collected_with_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("application.yml");
-    std::fs::write(&path, with_args("typo: 1\nredis-rate-limiter: {replenish-rate: x}\ndeny-empty-key: maybe"))
-        .unwrap();
+    std::fs::write(
+        &path,
+        with_args("typo: 1\nredis-rate-limiter: {replenish-rate: x}\ndeny-empty-key: maybe"),
+    )
+    .unwrap();
     let load = |path| spring::convert_file(path, &[], &|_| None);
     let errors = load(path.clone()).unwrap_err();
-    let places: Vec<_> = errors.iter().map(|error| (error.file().unwrap(), error.line().unwrap())).collect();
+    let places: Vec<_> = errors
+        .iter()
+        .map(|error| (error.file().unwrap(), error.line().unwrap()))
+        .collect();
     assert_eq!(places, [6, 7, 8].map(|line| (path.as_path(), line)));
     std::fs::write(&path, DEFAULTS).unwrap();
     assert_eq!(load(path).unwrap(), converted(DEFAULTS));
@@ -316,11 +404,20 @@ fn placeholders_are_resolved_or_refused() {
          redis-rate-limiter.burst-capacity: \"${NONE:${RATE}}0\"\n\
          redis-rate-limiter.requested-tokens: ${NONE:2}",
     );
-    let resolved = |text: &str| spring::convert(text, &[], &|name| (name == "RATE").then(|| "3".to_owned()));
+    let resolved =
+        |text: &str| spring::convert(text, &[], &|name| (name == "RATE").then(|| "3".to_owned()));
     let rules = resolved(&text).unwrap();
-    assert!(rules.contains("costs 2.") && rules.contains("requests_per_unit: 3, burst: 30}"), "{rules}");
-    let error = resolved(&text.replace("${NONE:2}", "${NONE}")).unwrap_err().to_string();
-    assert!(error.ends_with("the placeholder ${NONE} has no value and no default"), "{error}");
+    assert!(
+        rules.contains("costs 2.") && rules.contains("requests_per_unit: 3, burst: 30}"),
+        "{rules}"
+    );
+    let error = resolved(&text.replace("${NONE:2}", "${NONE}"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("the placeholder ${NONE} has no value and no default"),
+        "{error}"
+    );
     let deep = (0..10_000).fold("1".to_owned(), |inner, _| format!("${{A:{inner}}}"));
     assert!(convert(&text.replace("${RATE}", &deep)).is_err());
 }
@@ -341,13 +438,24 @@ spring.config.activate.on-profile: '!stage'
 spring.cloud.gateway.filter.request-rate-limiter.deny-empty-key: false
 ";
     for (profiles, numbers, empty_key) in [
-        (&[] as &[&str], "requests_per_unit: 10, burst: 20", "it passes"),
+        (
+            &[] as &[&str],
+            "requests_per_unit: 10, burst: 20",
+            "it passes",
+        ),
         (&["test"], "requests_per_unit: 1, burst: 2", "it passes"),
-        (&["stage", "other"], "requests_per_unit: 1, burst: 2", "answered with \"401\""),
+        (
+            &["stage", "other"],
+            "requests_per_unit: 1, burst: 2",
+            "answered with \"401\"",
+        ),
     ] {
         let names: Vec<_> = profiles.iter().map(|name| (*name).to_owned()).collect();
         let rules = spring::convert(text, &names, &|_| None).unwrap();
-        assert!(rules.contains(numbers) && rules.contains(empty_key), "{profiles:?}: {rules}");
+        assert!(
+            rules.contains(numbers) && rules.contains(empty_key),
+            "{profiles:?}: {rules}"
+        );
     }
     // An anchor ends with its document.
     assert!(convert(&text.replace("{replenish-rate: 1, burst-capacity: 2}", "*bucket")).is_err());

@@ -28,12 +28,20 @@ struct Counting {
 impl Counting {
     fn new(is_joint: bool, clock: &Clock) -> Self {
         let store = MemoryStore::builder().clock(clock.clone()).build();
-        Self { store, is_joint, checks: Arc::default(), refunds: Arc::default() }
+        Self {
+            store,
+            is_joint,
+            checks: Arc::default(),
+            refunds: Arc::default(),
+        }
     }
 
     /// Returns the checks and the refunds since the last call.
     fn calls(&self) -> (usize, usize) {
-        (self.checks.swap(0, Ordering::Relaxed), self.refunds.swap(0, Ordering::Relaxed))
+        (
+            self.checks.swap(0, Ordering::Relaxed),
+            self.refunds.swap(0, Ordering::Relaxed),
+        )
     }
 }
 
@@ -82,12 +90,19 @@ fn on(store: &Counting) -> RuleLimiter {
 }
 
 fn request(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
-    keys.iter().map(|key| Descriptor::from([(*key, "x")])).collect()
+    keys.iter()
+        .map(|key| Descriptor::from([(*key, "x")]))
+        .collect()
 }
 
 async fn codes(limiter: &RuleLimiter, request: &[Descriptor<'_>]) -> Vec<Code> {
     let decision = limiter.check("d", request, 1).await.expect("a decision");
-    decision.verdict().statuses().iter().map(|status| status.code()).collect()
+    decision
+        .verdict()
+        .statuses()
+        .iter()
+        .map(|status| status.code())
+        .collect()
 }
 
 const OK: Code = Code::Ok;
@@ -104,22 +119,58 @@ async fn descriptors_that_deny_alone_are_one_step_and_a_denied_one_charges_none(
     assert_eq!(store.calls(), (2, 0));
     let denied = limiter.check("d", &request, 1).await.expect("a decision");
     assert!(denied.is_denied());
-    assert_eq!(denied.verdict().statuses().iter().map(|status| status.code()).collect::<Vec<_>>(), [OK, OVER, OK, OK]);
-    assert_eq!(store.calls(), (1, 0), "nothing was charged, so nothing is refunded");
-    let left: Vec<_> = denied.verdict().statuses().iter().map(|status| status.remaining()).collect();
-    assert_eq!(left, [7, 0, 3, 7]);
-    let usage: Vec<_> = denied.verdict().statuses().iter().map(|status| status.usage()).collect();
     assert_eq!(
-        usage.iter().map(|usage| (usage.total, usage.within, usage.over)).collect::<Vec<_>>(),
+        denied
+            .verdict()
+            .statuses()
+            .iter()
+            .map(|status| status.code())
+            .collect::<Vec<_>>(),
+        [OK, OVER, OK, OK]
+    );
+    assert_eq!(
+        store.calls(),
+        (1, 0),
+        "nothing was charged, so nothing is refunded"
+    );
+    let left: Vec<_> = denied
+        .verdict()
+        .statuses()
+        .iter()
+        .map(|status| status.remaining())
+        .collect();
+    assert_eq!(left, [7, 0, 3, 7]);
+    let usage: Vec<_> = denied
+        .verdict()
+        .statuses()
+        .iter()
+        .map(|status| status.usage())
+        .collect();
+    assert_eq!(
+        usage
+            .iter()
+            .map(|usage| (usage.total, usage.within, usage.over))
+            .collect::<Vec<_>>(),
         [(1, 1, 0), (1, 0, 1), (1, 1, 0), (1, 1, 0)]
     );
     // Each decision is that of its descriptor alone.
-    let decisions: Vec<_> = denied.decisions().iter().map(|decision| decision.as_ref().expect("a decision")).collect();
+    let decisions: Vec<_> = denied
+        .decisions()
+        .iter()
+        .map(|decision| decision.as_ref().expect("a decision"))
+        .collect();
     assert_eq!(
-        decisions.iter().map(|one| (one.is_allowed(), one.policies().len())).collect::<Vec<_>>(),
+        decisions
+            .iter()
+            .map(|one| (one.is_allowed(), one.policies().len()))
+            .collect::<Vec<_>>(),
         [(true, 1), (false, 1), (true, 2), (true, 1)]
     );
-    assert!(decisions.iter().all(|one| one.policies().iter().all(|policy| policy.branch() == 1)));
+    assert!(
+        decisions
+            .iter()
+            .all(|one| one.policies().iter().all(|policy| policy.branch() == 1))
+    );
     assert_eq!(denied.retry_after(), decisions[1].retry_after());
 }
 
@@ -131,7 +182,10 @@ async fn a_store_that_cannot_decide_branches_gets_a_step_for_each_and_refunds() 
         assert_eq!(codes(&limiter, &request(&["a", "b"])).await, expected);
     }
     assert_eq!(store.calls(), (6, 1));
-    let decision = limiter.check("d", &request(&["a"]), 1).await.expect("a decision");
+    let decision = limiter
+        .check("d", &request(&["a"]), 1)
+        .await
+        .expect("a decision");
     assert_eq!(decision.verdict().statuses()[0].remaining(), 6);
 }
 
@@ -145,27 +199,60 @@ async fn descriptors_that_do_not_deny_alone_have_steps_of_their_own() {
     assert_eq!(steps(&["a", "b"]).await, 1);
     assert_eq!(steps(&["a", "leased", "b"]).await, 2, "leased or not");
     assert_eq!(steps(&["leased", "out"]).await, 1);
-    assert_eq!(steps(&["leased", "five", "out"]).await, 2, "at most four leased policies");
+    assert_eq!(
+        steps(&["leased", "five", "out"]).await,
+        2,
+        "at most four leased policies"
+    );
     assert_eq!(steps(&["a", "shadow", "b"]).await, 2);
     assert_eq!(steps(&["a", "quota", "b"]).await, 2);
-    assert_eq!(steps(&["a", "open", "b"]).await, 2, "another answer in an outage");
-    assert_eq!(steps(&["a", "a", "b"]).await, 2, "one counter has one place in a step");
-    assert_eq!(steps(&["a", "b", "c", "e", "f"]).await, 2, "a key has four branches");
-    assert_eq!(steps(&["never", "a", "b"]).await, 1, "a rule of 0 requests counts nothing");
+    assert_eq!(
+        steps(&["a", "open", "b"]).await,
+        2,
+        "another answer in an outage"
+    );
+    assert_eq!(
+        steps(&["a", "a", "b"]).await,
+        2,
+        "one counter has one place in a step"
+    );
+    assert_eq!(
+        steps(&["a", "b", "c", "e", "f"]).await,
+        2,
+        "a key has four branches"
+    );
+    assert_eq!(
+        steps(&["never", "a", "b"]).await,
+        1,
+        "a rule of 0 requests counts nothing"
+    );
     // A shadow rule that is over its limit denies no other.
     let store = Counting::new(true, &Clock::manual(0));
     let limiter = on(&store);
     for _ in 0..2 {
-        assert_eq!(codes(&limiter, &request(&["a", "shadow", "b"])).await, [OK; 3]);
+        assert_eq!(
+            codes(&limiter, &request(&["a", "shadow", "b"])).await,
+            [OK; 3]
+        );
     }
     // What the shadow rule has spent comes back when the request is denied.
-    assert_eq!(codes(&limiter, &request(&["a", "shadow", "b"])).await, [OK, OK, OVER]);
+    assert_eq!(
+        codes(&limiter, &request(&["a", "shadow", "b"])).await,
+        [OK, OK, OVER]
+    );
     let _ = store.calls();
     const ENVOY: &str = "{domain: d, descriptors: [
         {key: a, rate_limit: {unit: hour, requests_per_unit: 9}}, {key: b, rate_limit: {unit: day, requests_per_unit: 9}}]}";
     let envoy = RuleLimiter::new(Rules::new(envoy_rules(ENVOY)), store.clone());
-    let _ = envoy.check("d", &request(&["a", "b"]), 1).await.expect("a decision");
-    assert_eq!(store.calls(), (2, 0), "in the mode envoy each is charged alone");
+    let _ = envoy
+        .check("d", &request(&["a", "b"]), 1)
+        .await
+        .expect("a decision");
+    assert_eq!(
+        store.calls(),
+        (2, 0),
+        "in the mode envoy each is charged alone"
+    );
 }
 
 #[tokio::test]
@@ -180,16 +267,29 @@ async fn each_descriptor_of_a_step_has_its_own_units() {
     let left = async || {
         let decision = limiter.check("d", &request, 1).await.expect("a decision");
         let statuses = decision.verdict().statuses();
-        (decision.is_allowed(), statuses.iter().map(|status| status.remaining()).collect::<Vec<_>>())
+        (
+            decision.is_allowed(),
+            statuses
+                .iter()
+                .map(|status| status.remaining())
+                .collect::<Vec<_>>(),
+        )
     };
     assert_eq!(left().await, (true, vec![5, 1, 9]));
     assert_eq!(left().await, (true, vec![1, 0, 9]));
     assert_eq!(left().await, (false, vec![0, 0, 9]));
     assert_eq!(store.calls(), (3, 0));
     // Units that never fit are in a step of their own, and deny the request.
-    let request = [Descriptor::from([("e", "x")]).with_hits(10), Descriptor::from([("f", "x")])];
+    let request = [
+        Descriptor::from([("e", "x")]).with_hits(10),
+        Descriptor::from([("f", "x")]),
+    ];
     assert_eq!(codes(&limiter, &request).await, [OVER, OK]);
-    assert_eq!(store.calls(), (1, 1), "the units that never fit are not sent");
+    assert_eq!(
+        store.calls(),
+        (1, 1),
+        "the units that never fit are not sent"
+    );
 }
 
 #[tokio::test]
@@ -197,14 +297,32 @@ async fn an_error_of_a_step_is_that_of_the_request() {
     let away = FaultyStore::default();
     away.fail();
     let set = || Rules::new(rules(RULES));
-    let closed = RuleLimiter::builder(set(), away.clone()).on_outage(tollgate::Outage::Closed).build();
-    let error = closed.check("d", &request(&["a", "b"]), 1).await.expect_err("no decision");
+    let closed = RuleLimiter::builder(set(), away.clone())
+        .on_outage(tollgate::Outage::Closed)
+        .build();
+    let error = closed
+        .check("d", &request(&["a", "b"]), 1)
+        .await
+        .expect_err("no decision");
     assert!(matches!(error, CheckError::Store(_)), "{error}");
-    let open = RuleLimiter::builder(set(), away.clone()).on_outage(tollgate::Outage::Open).build();
-    let decision = open.check("d", &request(&["a", "b"]), 1).await.expect("a decision");
+    let open = RuleLimiter::builder(set(), away.clone())
+        .on_outage(tollgate::Outage::Open)
+        .build();
+    let decision = open
+        .check("d", &request(&["a", "b"]), 1)
+        .await
+        .expect("a decision");
     assert!(decision.is_allowed());
-    assert!(decision.decisions().iter().flatten().all(|decision| decision.is_degraded()));
-    let local = RuleLimiter::builder(set(), away.clone()).on_outage(tollgate::Outage::local(1)).build();
+    assert!(
+        decision
+            .decisions()
+            .iter()
+            .flatten()
+            .all(|decision| decision.is_degraded())
+    );
+    let local = RuleLimiter::builder(set(), away.clone())
+        .on_outage(tollgate::Outage::local(1))
+        .build();
     for expected in [[OK, OK], [OK, OK], [OK, OVER]] {
         assert_eq!(codes(&local, &request(&["a", "b"])).await, expected);
     }
@@ -252,20 +370,33 @@ descriptors:
     for is_joint in [false, true] {
         for at_once in [1, 2, 16, 64] {
             let clock = Clock::manual(0);
-            let store = Slow { store: Counting::new(is_joint, &clock), clock };
+            let store = Slow {
+                store: Counting::new(is_joint, &clock),
+                clock,
+            };
             let limiter = RuleLimiter::new(Rules::new(rules(TWO)), store);
             assert_eq!(codes(&limiter, &request(&["b"])).await, [OK]);
             for _ in 0..128 / at_once {
-                let denied = (0..at_once).map(|_| async { codes(&limiter, &request(&["a", "b", "c"])).await });
+                let denied = (0..at_once)
+                    .map(|_| async { codes(&limiter, &request(&["a", "b", "c"])).await });
                 for codes in futures_util::future::join_all(denied).await {
                     assert_eq!(codes, [OK, OVER, OK]);
                 }
             }
             for key in ["a", "c"] {
                 let look = [Descriptor::from([(key, "x")]).with_hits(0)];
-                let left = limiter.check("d", &look, 0).await.expect("a decision").verdict().statuses()[0].remaining();
+                let left = limiter
+                    .check("d", &look, 0)
+                    .await
+                    .expect("a decision")
+                    .verdict()
+                    .statuses()[0]
+                    .remaining();
                 // What accrues within the milliseconds of a request is not returned a second time.
-                assert!(left >= 99, "{left} of 100 of {key} are left after {at_once} at once");
+                assert!(
+                    left >= 99,
+                    "{left} of 100 of {key} are left after {at_once} at once"
+                );
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_rules::{
-    Code, Compat, Descriptor, DescriptorOutcome, GlobalModes, LimitHeaders, LimitOverride, Plan, RequestError,
-    Treatment, Unit, Usage,
+    Code, Compat, Descriptor, DescriptorOutcome, GlobalModes, LimitHeaders, LimitOverride, Plan,
+    RequestError, Treatment, Unit, Usage,
 };
 
 use super::{envoy::shops, envoy_rules, rules};
@@ -12,11 +12,25 @@ use super::{envoy::shops, envoy_rules, rules};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn passed(remaining: u64) -> Option<DescriptorOutcome> {
-    Some(DescriptorOutcome::from_count(100, MINUTE, 100 - remaining, 1, Duration::ZERO, Compat::Envoy))
+    Some(DescriptorOutcome::from_count(
+        100,
+        MINUTE,
+        100 - remaining,
+        1,
+        Duration::ZERO,
+        Compat::Envoy,
+    ))
 }
 
 fn failed() -> Option<DescriptorOutcome> {
-    Some(DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::ZERO, Compat::Envoy))
+    Some(DescriptorOutcome::from_count(
+        100,
+        MINUTE,
+        101,
+        1,
+        Duration::ZERO,
+        Compat::Envoy,
+    ))
 }
 
 /// Returns the rules of keys that are limited in different ways.
@@ -36,12 +50,25 @@ descriptors:
 }
 
 fn request(keys: &[&'static str]) -> Vec<Descriptor<'static>> {
-    keys.iter().map(|key| Descriptor::from([(*key, "x")])).collect()
+    keys.iter()
+        .map(|key| Descriptor::from([(*key, "x")]))
+        .collect()
 }
 
-fn codes(plan: &Plan<'_>, outcomes: &[Option<DescriptorOutcome>], modes: GlobalModes) -> (Code, Vec<Code>) {
+fn codes(
+    plan: &Plan<'_>,
+    outcomes: &[Option<DescriptorOutcome>],
+    modes: GlobalModes,
+) -> (Code, Vec<Code>) {
     let verdict = plan.verdict(outcomes, modes);
-    (verdict.code(), verdict.statuses().iter().map(|status| status.code()).collect())
+    (
+        verdict.code(),
+        verdict
+            .statuses()
+            .iter()
+            .map(|status| status.code())
+            .collect(),
+    )
 }
 
 #[test]
@@ -54,18 +81,35 @@ fn a_replaced_limit_is_not_charged() {
         ];
         let plan = rules.plan("shop", &request, 0).unwrap();
         let treatments: Vec<_> = plan.iter().map(|planned| planned.treatment()).collect();
-        assert_eq!(treatments, [Treatment::Replaced, Treatment::Charged, Treatment::NotLimited]);
+        assert_eq!(
+            treatments,
+            [
+                Treatment::Replaced,
+                Treatment::Charged,
+                Treatment::NotLimited
+            ]
+        );
         assert!(plan.iter().next().unwrap().charged().is_none());
 
         let verdict = plan.verdict(&[None, passed(7), None], GlobalModes::default());
         assert_eq!(verdict.code(), Code::Ok);
         assert!(verdict.statuses()[0].limit().is_none());
         let limit = verdict.statuses()[1].limit().unwrap();
-        assert_eq!((limit.requests(), limit.unit(), limit.name()), (20, Some(Unit::Hour), None));
+        assert_eq!(
+            (limit.requests(), limit.unit(), limit.name()),
+            (20, Some(Unit::Hour), None)
+        );
 
         // Alone, the limit applies.
         let alone = rules.plan("shop", &request[..1], 0).unwrap();
-        let name = alone.iter().next().unwrap().charged().unwrap().rule().name();
+        let name = alone
+            .iter()
+            .next()
+            .unwrap()
+            .charged()
+            .unwrap()
+            .rule()
+            .name();
         assert_eq!(name, Some("gold"));
     }
 }
@@ -76,27 +120,51 @@ fn an_unlimited_descriptor_replaces_others_and_is_never_replaced() {
     let request = request(&["plain", "unlimited", "both"]);
     let plan = rules.plan("d", &request, 0).unwrap();
     let treatments: Vec<_> = plan.iter().map(|planned| planned.treatment()).collect();
-    assert_eq!(treatments, [Treatment::Replaced, Treatment::Unlimited, Treatment::Charged]);
+    assert_eq!(
+        treatments,
+        [
+            Treatment::Replaced,
+            Treatment::Unlimited,
+            Treatment::Charged
+        ]
+    );
     let verdict = plan.verdict(&[], GlobalModes::default());
     let unlimited = &verdict.statuses()[1];
-    assert_eq!((unlimited.code(), unlimited.remaining(), unlimited.limit()), (Code::Ok, 4_294_967_295, None));
+    assert_eq!(
+        (unlimited.code(), unlimited.remaining(), unlimited.limit()),
+        (Code::Ok, 4_294_967_295, None)
+    );
 }
 
 #[test]
 fn a_request_without_domain_or_descriptors_is_refused() {
     let rules = ways();
-    assert_eq!(rules.plan("", &request(&["plain"]), 0).unwrap_err(), RequestError::EmptyDomain);
+    assert_eq!(
+        rules.plan("", &request(&["plain"]), 0).unwrap_err(),
+        RequestError::EmptyDomain
+    );
     let error = rules.plan("d", &[], 0).unwrap_err();
-    assert_eq!(error.to_string(), "rate limit descriptors must not be empty");
+    assert_eq!(
+        error.to_string(),
+        "rate limit descriptors must not be empty"
+    );
 }
 
 #[test]
 fn hits_are_those_of_the_descriptor_or_of_the_request_and_at_least_one() {
     let rules = ways();
-    let request = [Descriptor::from([("plain", "x")]), Descriptor::from([("other", "x")]).with_hits(0)];
+    let request = [
+        Descriptor::from([("plain", "x")]),
+        Descriptor::from([("other", "x")]).with_hits(0),
+    ];
     for (hits, expected) in [(0, [1, 0]), (1, [1, 0]), (7, [7, 0])] {
         let plan = rules.plan("d", &request, hits).unwrap();
-        assert_eq!(plan.iter().map(|planned| planned.hits()).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            plan.iter()
+                .map(|planned| planned.hits())
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
 }
 
@@ -106,9 +174,15 @@ fn one_descriptor_over_its_limit_denies_the_request() {
     let request = request(&["plain", "other", "unknown"]);
     let plan = rules.plan("d", &request, 0).unwrap();
     let modes = GlobalModes::default();
-    assert_eq!(codes(&plan, &[passed(1), passed(1), None], modes).0, Code::Ok);
+    assert_eq!(
+        codes(&plan, &[passed(1), passed(1), None], modes).0,
+        Code::Ok
+    );
     let (code, statuses) = codes(&plan, &[passed(1), failed(), None], modes);
-    assert_eq!((code, statuses), (Code::OverLimit, vec![Code::Ok, Code::OverLimit, Code::Ok]));
+    assert_eq!(
+        (code, statuses),
+        (Code::OverLimit, vec![Code::Ok, Code::OverLimit, Code::Ok])
+    );
 }
 
 #[test]
@@ -119,7 +193,15 @@ fn a_rule_in_shadow_mode_passes_and_counts_what_it_would_deny() {
     let verdict = plan.verdict(&[failed()], GlobalModes::default());
     assert_eq!((verdict.code(), verdict.is_shadowed()), (Code::Ok, false));
     let status = &verdict.statuses()[0];
-    assert_eq!((status.code(), status.remaining(), status.usage().shadow, status.usage().over), (Code::Ok, 0, 1, 1));
+    assert_eq!(
+        (
+            status.code(),
+            status.remaining(),
+            status.usage().shadow,
+            status.usage().over
+        ),
+        (Code::Ok, 0, 1, 1)
+    );
 }
 
 #[test]
@@ -127,7 +209,10 @@ fn the_global_shadow_mode_passes_the_request_and_keeps_the_statuses() {
     let rules = ways();
     let request = request(&["plain"]);
     let plan = rules.plan("d", &request, 0).unwrap();
-    let modes = GlobalModes { shadow: true, ..GlobalModes::default() };
+    let modes = GlobalModes {
+        shadow: true,
+        ..GlobalModes::default()
+    };
     let verdict = plan.verdict(&[failed()], modes);
     assert_eq!((verdict.code(), verdict.is_shadowed()), (Code::Ok, true));
     assert_eq!(verdict.statuses()[0].code(), Code::OverLimit);
@@ -140,19 +225,34 @@ fn quota_descriptors_deny_only_together() {
     let request = request(&["quota", "quota", "plain"]);
     let plan = rules.plan("d", &request, 0).unwrap();
     let modes = GlobalModes::default();
-    assert_eq!(codes(&plan, &[failed(), passed(1), passed(1)], modes).0, Code::Ok);
-    assert_eq!(codes(&plan, &[failed(), failed(), passed(1)], modes).0, Code::OverLimit);
-    assert_eq!(codes(&plan, &[passed(1), passed(1), failed()], modes).0, Code::OverLimit);
+    assert_eq!(
+        codes(&plan, &[failed(), passed(1), passed(1)], modes).0,
+        Code::Ok
+    );
+    assert_eq!(
+        codes(&plan, &[failed(), failed(), passed(1)], modes).0,
+        Code::OverLimit
+    );
+    assert_eq!(
+        codes(&plan, &[passed(1), passed(1), failed()], modes).0,
+        Code::OverLimit
+    );
 }
 
 #[test]
 fn in_the_global_quota_mode_a_descriptor_without_a_limit_is_a_quota_that_passed() {
     let rules = ways();
-    let modes = GlobalModes { quota: true, ..GlobalModes::default() };
+    let modes = GlobalModes {
+        quota: true,
+        ..GlobalModes::default()
+    };
     let two = request(&["plain", "other"]);
     let plan = rules.plan("d", &two, 0).unwrap();
     assert_eq!(codes(&plan, &[failed(), passed(1)], modes).0, Code::Ok);
-    assert_eq!(codes(&plan, &[failed(), failed()], modes).0, Code::OverLimit);
+    assert_eq!(
+        codes(&plan, &[failed(), failed()], modes).0,
+        Code::OverLimit
+    );
     let unmatched = request(&["plain", "unknown"]);
     let plan = rules.plan("d", &unmatched, 0).unwrap();
     assert_eq!(codes(&plan, &[failed(), None], modes).0, Code::Ok);
@@ -167,15 +267,24 @@ fn headers_tell_of_the_least_remaining_or_of_the_last_that_denied() {
     let rules = ways();
     let keys = request(&["plain", "other", "quota", "unknown"]);
     let plan = rules.plan("d", &keys, 0).unwrap();
-    let headers = |outcomes: &[Option<DescriptorOutcome>]| plan.verdict(outcomes, GlobalModes::default()).headers();
-    let remaining = |outcomes: &[Option<DescriptorOutcome>]| headers(outcomes).map(|headers| headers.remaining);
+    let headers = |outcomes: &[Option<DescriptorOutcome>]| {
+        plan.verdict(outcomes, GlobalModes::default()).headers()
+    };
+    let remaining =
+        |outcomes: &[Option<DescriptorOutcome>]| headers(outcomes).map(|headers| headers.remaining);
     assert_eq!(
         headers(&[passed(9), passed(5), passed(7), None]),
-        Some(LimitHeaders { limit: 100, remaining: 5, reset_seconds: 60 })
+        Some(LimitHeaders {
+            limit: 100,
+            remaining: 5,
+            reset_seconds: 60
+        })
     );
     assert_eq!(remaining(&[None, None, None, None]), None);
-    let early = DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(20), Compat::Envoy);
-    let late = DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(50), Compat::Envoy);
+    let early =
+        DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(20), Compat::Envoy);
+    let late =
+        DescriptorOutcome::from_count(100, MINUTE, 101, 1, Duration::from_secs(50), Compat::Envoy);
     // Of two that deny, the last; a quota with nothing left does not take precedence over it.
     let denied = headers(&[Some(early), Some(late), failed(), None]).unwrap();
     assert_eq!((denied.remaining, denied.reset_seconds), (0, 10));
@@ -185,8 +294,9 @@ fn headers_tell_of_the_least_remaining_or_of_the_last_that_denied() {
 
 #[test]
 fn a_counter_is_over_its_limit_when_it_is_above_it() {
-    let outcome =
-        |limit, after, hits, compat| DescriptorOutcome::from_count(limit, MINUTE, after, hits, Duration::ZERO, compat);
+    let outcome = |limit, after, hits, compat| {
+        DescriptorOutcome::from_count(limit, MINUTE, after, hits, Duration::ZERO, compat)
+    };
     for compat in [Compat::Native, Compat::Envoy] {
         assert!(!outcome(10, 10, 1, compat).is_over());
         assert!(outcome(10, 11, 1, compat).is_over());
@@ -204,9 +314,14 @@ fn a_counter_is_over_its_limit_when_it_is_above_it() {
 #[test]
 fn the_reset_is_the_end_of_the_window() {
     let reset = |now| {
-        DescriptorOutcome::from_count(1, MINUTE, 1, 1, Duration::from_secs(now), Compat::Envoy).reset_after().as_secs()
+        DescriptorOutcome::from_count(1, MINUTE, 1, 1, Duration::from_secs(now), Compat::Envoy)
+            .reset_after()
+            .as_secs()
     };
-    assert_eq!((reset(0), reset(1), reset(59), reset(60), reset(61)), (60, 59, 1, 60, 59));
+    assert_eq!(
+        (reset(0), reset(1), reset(59), reset(60), reset(61)),
+        (60, 59, 1, 60, 59)
+    );
 }
 
 #[test]
@@ -227,12 +342,23 @@ fn units_are_counted_within_near_and_over_the_limit() {
     ] {
         for compat in [Compat::Native, Compat::Envoy] {
             let usage = Usage::new(limit, after, hits, compat);
-            assert_eq!((usage.over, usage.near, usage.within), (over, near, within), "{limit} {after} {hits}");
+            assert_eq!(
+                (usage.over, usage.near, usage.within),
+                (over, near, within),
+                "{limit} {after} {hits}"
+            );
             assert_eq!(usage.total, hits);
         }
     }
     let remembered = Usage::remembered(4);
-    assert_eq!((remembered.total, remembered.over, remembered.over_from_cache), (4, 4, 4));
+    assert_eq!(
+        (
+            remembered.total,
+            remembered.over,
+            remembered.over_from_cache
+        ),
+        (4, 4, 4)
+    );
 }
 
 #[test]
@@ -266,7 +392,10 @@ descriptors:
         metadata(&[passed(1), passed(1)]),
         serde_json::json!({"who": "a", "deep": {"x": 1, "y": 3}, "only_a": true})
     );
-    assert_eq!(metadata(&[failed(), passed(1)]), serde_json::json!({"who": "b", "deep": {"x": 2, "y": 3}}));
+    assert_eq!(
+        metadata(&[failed(), passed(1)]),
+        serde_json::json!({"who": "b", "deep": {"x": 2, "y": 3}})
+    );
     assert_eq!(metadata(&[failed(), failed()]), serde_json::json!({}));
 }
 
@@ -274,7 +403,8 @@ descriptors:
 fn the_request_is_described_in_the_dynamic_metadata() {
     let rules = ways();
     let request = [
-        Descriptor::from([("plain", "x"), ("route", "/a")]).with_limit(LimitOverride::new(3, Unit::Hour)),
+        Descriptor::from([("plain", "x"), ("route", "/a")])
+            .with_limit(LimitOverride::new(3, Unit::Hour)),
         Descriptor::from([("other", "y")]).with_hits(5),
     ];
     let plan = rules.plan("d", &request, 0).unwrap();

@@ -10,7 +10,10 @@ fn warnings(set: &RuleSet) -> Vec<String> {
 }
 
 fn file(descriptors: &[&str]) -> String {
-    let lines: Vec<_> = descriptors.iter().map(|descriptor| format!("- {{{descriptor}}}\n")).collect();
+    let lines: Vec<_> = descriptors
+        .iter()
+        .map(|descriptor| format!("- {{{descriptor}}}\n"))
+        .collect();
     format!("domain: d\ndescriptors:\n{}", lines.concat())
 }
 
@@ -50,8 +53,19 @@ fn a_rule_that_changes_nothing_is_named() {
     ]);
     for set in [rules(&text), envoy_rules(&text)] {
         let found = set.warnings();
-        assert_eq!(found.iter().map(|warning| warning.line()).collect::<Vec<_>>(), [3, 4], "{found:#?}");
-        assert!(found.iter().all(|warning| warning.kind() == RuleWarningKind::NoEffect));
+        assert_eq!(
+            found
+                .iter()
+                .map(|warning| warning.line())
+                .collect::<Vec<_>>(),
+            [3, 4],
+            "{found:#?}"
+        );
+        assert!(
+            found
+                .iter()
+                .all(|warning| warning.kind() == RuleWarningKind::NoEffect)
+        );
     }
 }
 
@@ -61,7 +75,10 @@ fn a_replaced_name_that_no_limit_of_the_domain_has_is_named() {
         "key: a, rate_limit: {name: one, unit: day, requests_per_unit: 1}",
         "key: b, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: one}, {name: two}]}",
     ]);
-    assert_eq!(warnings(&rules(&text)), ["line 4: replaces \"two\", but no limit of the domain d has that name"]);
+    assert_eq!(
+        warnings(&rules(&text)),
+        ["line 4: replaces \"two\", but no limit of the domain d has that name"]
+    );
 }
 
 #[test]
@@ -86,5 +103,11 @@ fn a_forced_mode_is_that_of_files_which_name_another() {
     let text = "compat: envoy\ndomain: d\ndescriptors: [{key: a*, rate_limit: {unit: day, requests_per_unit: 1}}]";
     assert!(RuleSet::parse(text, Format::Yaml).is_ok());
     let builder = RuleSet::builder().force_compat(tollgate_rules::Compat::Native);
-    assert!(builder.parse(text, Format::Yaml).unwrap_err().to_string().contains("must not contain *"));
+    assert!(
+        builder
+            .parse(text, Format::Yaml)
+            .unwrap_err()
+            .to_string()
+            .contains("must not contain *")
+    );
 }

@@ -51,7 +51,10 @@ impl AsyncRateLimitInterceptor {
     /// a call: a [`LimiterHandle`](tollgate::LimiterHandle), or the limits of tenants.
     #[must_use]
     pub fn new(limiters: impl Into<LimiterSource>, key: impl KeyExtractor) -> Self {
-        Self { limiter: Arc::new(KeyedLimiter::new(limiters.into(), key)), responder: Arc::new(GrpcStatus::new()) }
+        Self {
+            limiter: Arc::new(KeyedLimiter::new(limiters.into(), key)),
+            responder: Arc::new(GrpcStatus::new()),
+        }
     }
 
     /// Sets the options of the status of denied calls.
@@ -74,7 +77,11 @@ impl AsyncInterceptor for AsyncRateLimitInterceptor {
             },
             Err(status) => (Err(status), None),
         };
-        InterceptFuture { request: Some(request), step, responder: Arc::clone(&self.responder) }
+        InterceptFuture {
+            request: Some(request),
+            step,
+            responder: Arc::clone(&self.responder),
+        }
     }
 }
 
@@ -120,14 +127,19 @@ impl Future for InterceptFuture {
                 return Poll::Ready(Err(status));
             }
         }
-        let request = self.request.take().expect("the future was polled after it was ready");
+        let request = self
+            .request
+            .take()
+            .expect("the future was polled after it was ready");
         Poll::Ready(request.map(RequestHead::into_request))
     }
 }
 
 impl fmt::Debug for AsyncRateLimitInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncRateLimitInterceptor").field("limiter", &self.limiter).finish_non_exhaustive()
+        f.debug_struct("AsyncRateLimitInterceptor")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
     }
 }
 

@@ -14,7 +14,10 @@ pub(super) struct KeyedLimiter<L> {
 
 impl<L> KeyedLimiter<L> {
     pub(super) fn new(limiter: L, key: impl KeyExtractor) -> Self {
-        Self { limiter, key: Box::new(key) }
+        Self {
+            limiter,
+            key: Box::new(key),
+        }
     }
 
     pub(super) fn limiter(&self) -> &L {

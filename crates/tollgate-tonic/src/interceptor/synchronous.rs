@@ -88,12 +88,17 @@ impl RateLimitInterceptor {
     /// # Errors
     ///
     /// [`StoreNotInProcess`] when the interceptor would have to wait for the store of the limiter.
-    pub fn new(limiter: impl Into<LimiterHandle>, key: impl KeyExtractor) -> Result<Self, StoreNotInProcess> {
+    pub fn new(
+        limiter: impl Into<LimiterHandle>,
+        key: impl KeyExtractor,
+    ) -> Result<Self, StoreNotInProcess> {
         let limiter = limiter.into();
         if !limiter.load().is_in_process() {
             return Err(StoreNotInProcess(()));
         }
-        Ok(Self::from_source(DecisionSource::Limiter(KeyedLimiter::new(limiter, key))))
+        Ok(Self::from_source(DecisionSource::Limiter(
+            KeyedLimiter::new(limiter, key),
+        )))
     }
 
     /// Creates an interceptor that denies the calls that an outer layer decided to deny. When several outer layers
@@ -129,7 +134,10 @@ impl RateLimitInterceptor {
     }
 
     fn from_source(source: DecisionSource) -> Self {
-        Self { source: Arc::new(source), responder: Arc::new(GrpcStatus::new()) }
+        Self {
+            source: Arc::new(source),
+            responder: Arc::new(GrpcStatus::new()),
+        }
     }
 
     /// Sets the options of the status of denied calls.
@@ -146,9 +154,14 @@ impl Interceptor for RateLimitInterceptor {
             DecisionSource::Limiter(limiter) => limiter,
             DecisionSource::OuterLayers => {
                 let decisions = request.extensions().get::<Decisions>();
-                let denied = decisions.into_iter().flat_map(Decisions::iter).filter(|decision| decision.is_denied());
+                let denied = decisions
+                    .into_iter()
+                    .flat_map(Decisions::iter)
+                    .filter(|decision| decision.is_denied());
                 // A denial that no wait ends comes before all others.
-                return match denied.max_by_key(|decision| (decision.is_blocked(), decision.retry_after())) {
+                return match denied
+                    .max_by_key(|decision| (decision.is_blocked(), decision.retry_after()))
+                {
                     Some(decision) => Err(self.responder.status(decision)),
                     None => Ok(request),
                 };
@@ -156,7 +169,13 @@ impl Interceptor for RateLimitInterceptor {
         };
         let (head, key) = limiter.key_of(request, &self.responder)?;
         if let Some(key) = key {
-            match limiter.limiter().load().check(key).into_future().into_ready() {
+            match limiter
+                .limiter()
+                .load()
+                .check(key)
+                .into_future()
+                .into_ready()
+            {
                 Ok(result) => self.responder.check_result(result)?,
                 // The store claims to be in process, but its check is pending.
                 Err(_) => {
@@ -175,7 +194,9 @@ impl fmt::Debug for RateLimitInterceptor {
             DecisionSource::Limiter(limiter) => Some(limiter.limiter().load().clone()),
             DecisionSource::OuterLayers => None,
         };
-        f.debug_struct("RateLimitInterceptor").field("limiter", &limiter).finish_non_exhaustive()
+        f.debug_struct("RateLimitInterceptor")
+            .field("limiter", &limiter)
+            .finish_non_exhaustive()
     }
 }
 

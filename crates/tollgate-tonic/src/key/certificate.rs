@@ -41,7 +41,9 @@ impl KeyExtractor for ClientCertificate {
             )
         })?;
         let certificates = info.peer_certs().unwrap_or_default();
-        let first = certificates.first().ok_or_else(|| KeyError::missing("the client sent no certificate"))?;
+        let first = certificates
+            .first()
+            .ok_or_else(|| KeyError::missing("the client sent no certificate"))?;
         match subject(first) {
             Some(subject) => Ok(Some(Key::bytes(subject))),
             None => Err(KeyError::missing("the client's certificate has no subject")),
@@ -55,7 +57,10 @@ impl KeyExtractor for ClientCertificate {
 /// The TLS library has verified the certificate already. Extensions are not parsed, because a
 /// certificate with an unusual extension still has a subject.
 fn subject(certificate: &[u8]) -> Option<&[u8]> {
-    let (_, certificate) = X509CertificateParser::new().with_deep_parse_extensions(false).parse(certificate).ok()?;
+    let (_, certificate) = X509CertificateParser::new()
+        .with_deep_parse_extensions(false)
+        .parse(certificate)
+        .ok()?;
     let subject = &certificate.tbs_certificate.subject;
     subject.iter().next().is_some().then(|| subject.as_raw())
 }
@@ -88,16 +93,28 @@ mod tests {
 
     /// Encodes a name with one attribute, the common name.
     fn common_name(name: &str) -> Vec<u8> {
-        let attribute = [element(OBJECT_IDENTIFIER, &[0x55, 4, 3]), element(UTF8_STRING, name.as_bytes())].concat();
+        let attribute = [
+            element(OBJECT_IDENTIFIER, &[0x55, 4, 3]),
+            element(UTF8_STRING, name.as_bytes()),
+        ]
+        .concat();
         element(SEQUENCE, &element(SET, &element(SEQUENCE, &attribute)))
     }
 
     /// Encodes a certificate by RFC 5280, section 4.1, with a signature that is not valid.
     fn certificate(has_version: bool, subject: &[u8]) -> Vec<u8> {
-        let version = if has_version { element(VERSION, &element(INTEGER, &[2])) } else { Vec::new() };
+        let version = if has_version {
+            element(VERSION, &element(INTEGER, &[2]))
+        } else {
+            Vec::new()
+        };
         // Ed25519, RFC 8410.
         let algorithm = element(SEQUENCE, &element(OBJECT_IDENTIFIER, &[0x2b, 0x65, 0x70]));
-        let times = [element(UTC_TIME, b"250101000000Z"), element(UTC_TIME, b"350101000000Z")].concat();
+        let times = [
+            element(UTC_TIME, b"250101000000Z"),
+            element(UTC_TIME, b"350101000000Z"),
+        ]
+        .concat();
         let public_key = [&algorithm[..], &element(BIT_STRING, &[0; 33])].concat();
         let to_be_signed = [
             version,
@@ -109,7 +126,15 @@ mod tests {
             element(SEQUENCE, &public_key),
         ];
         let signature = element(BIT_STRING, &[0; 65]);
-        element(SEQUENCE, &[element(SEQUENCE, &to_be_signed.concat()), algorithm, signature].concat())
+        element(
+            SEQUENCE,
+            &[
+                element(SEQUENCE, &to_be_signed.concat()),
+                algorithm,
+                signature,
+            ]
+            .concat(),
+        )
     }
 
     #[test]

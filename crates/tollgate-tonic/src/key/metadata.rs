@@ -54,7 +54,10 @@ impl Metadata {
     /// build.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name: HeaderName::from_static(name), secret: None }
+        Self {
+            name: HeaderName::from_static(name),
+            secret: None,
+        }
     }
 
     /// Replaces the value by a keyed digest (HMAC), so that the store never holds the value.
@@ -100,7 +103,11 @@ impl KeyExtractor for Metadata {
             if value.contains(&b',') {
                 return Err(self.error("occurs more than once"));
             }
-            Cow::Owned(BASE64.decode(value).map_err(|_| self.error("is not valid base64"))?)
+            Cow::Owned(
+                BASE64
+                    .decode(value)
+                    .map_err(|_| self.error("is not valid base64"))?,
+            )
         } else {
             Cow::Borrowed(value)
         };
@@ -126,16 +133,28 @@ mod tests {
             request = request.header(name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        Metadata::new(name).extract(&parts).map(Option::unwrap).map_err(|error| error.to_string())
+        Metadata::new(name)
+            .extract(&parts)
+            .map(Option::unwrap)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn an_entry_must_occur_once_and_must_not_be_empty() {
         assert_eq!(extract("x-api-key", &["acme"]), Ok(Key::new("acme")));
         assert_eq!(extract("robin", &["//4"]), Ok(Key::new("//4")));
-        assert_eq!(extract("x-api-key", &[]).unwrap_err(), "metadata x-api-key is missing");
-        assert_eq!(extract("x-api-key", &["a", "a"]).unwrap_err(), "metadata x-api-key occurs more than once");
-        assert_eq!(extract("x-api-key", &[" "]).unwrap_err(), "metadata x-api-key is empty");
+        assert_eq!(
+            extract("x-api-key", &[]).unwrap_err(),
+            "metadata x-api-key is missing"
+        );
+        assert_eq!(
+            extract("x-api-key", &["a", "a"]).unwrap_err(),
+            "metadata x-api-key occurs more than once"
+        );
+        assert_eq!(
+            extract("x-api-key", &[" "]).unwrap_err(),
+            "metadata x-api-key is empty"
+        );
     }
 
     #[test]
@@ -143,16 +162,32 @@ mod tests {
         let key = Key::bytes(&[0xff, 0xfe]);
         assert_eq!(extract("id-bin", &["//4"]), Ok(key.clone()));
         assert_eq!(extract("id-bin", &["//4="]), Ok(key));
-        assert_eq!(extract("id-bin", &["%"]).unwrap_err(), "metadata id-bin is not valid base64");
-        assert_eq!(extract("id-bin", &["//4,//4"]).unwrap_err(), "metadata id-bin occurs more than once");
-        assert_eq!(extract("id-bin", &[""]).unwrap_err(), "metadata id-bin is empty");
+        assert_eq!(
+            extract("id-bin", &["%"]).unwrap_err(),
+            "metadata id-bin is not valid base64"
+        );
+        assert_eq!(
+            extract("id-bin", &["//4,//4"]).unwrap_err(),
+            "metadata id-bin occurs more than once"
+        );
+        assert_eq!(
+            extract("id-bin", &[""]).unwrap_err(),
+            "metadata id-bin is empty"
+        );
     }
 
     #[test]
     fn with_a_secret_the_key_is_a_digest_of_the_value() {
         let secret = KeySecret::new(b"secret");
-        let (parts, ()) = Request::builder().header("id-bin", "//4").body(()).unwrap().into_parts();
-        let key = Metadata::new("id-bin").secret(secret.clone()).extract(&parts).unwrap();
+        let (parts, ()) = Request::builder()
+            .header("id-bin", "//4")
+            .body(())
+            .unwrap()
+            .into_parts();
+        let key = Metadata::new("id-bin")
+            .secret(secret.clone())
+            .extract(&parts)
+            .unwrap();
         assert_eq!(key, Some(Key::secret([0xff, 0xfe], &secret)));
     }
 }

@@ -39,4 +39,6 @@ pub use metadata::Metadata;
 pub use method::{Method, Service};
 pub(crate) use request::RequestHead;
 pub use request::key_of;
-pub use tollgate_tower::key::{ForwardedIp, Network, NetworkError, PeerIp, Prefixes, TrustedProxies};
+pub use tollgate_tower::key::{
+    ForwardedIp, Network, NetworkError, PeerIp, Prefixes, TrustedProxies,
+};

@@ -39,7 +39,11 @@ impl RequestHead {
 
     pub(crate) fn into_request(mut self) -> Request<()> {
         self.0.extensions.remove::<PathUnknown>();
-        Request::from_parts(MetadataMap::from_headers(self.0.headers), self.0.extensions, ())
+        Request::from_parts(
+            MetadataMap::from_headers(self.0.headers),
+            self.0.extensions,
+            (),
+        )
     }
 }
 
@@ -69,5 +73,6 @@ impl RequestHead {
 /// ```
 pub fn key_of<T>(request: &Request<T>, key: &impl KeyExtractor) -> Result<Option<Key>, Status> {
     let head = RequestHead::new(request.metadata().clone(), request.extensions().clone());
-    head.extract(key).map_err(|error| GrpcStatus::new().logged_key_error_status(&error))
+    head.extract(key)
+        .map_err(|error| GrpcStatus::new().logged_key_error_status(&error))
 }

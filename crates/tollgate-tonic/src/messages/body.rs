@@ -33,7 +33,14 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(limiter: RequestLimiter, responder: Arc<GrpcStatus>) -> Self {
-        Self { limiter, responder, boundaries: MessageBoundaries::default(), is_paid: true, check: None, denied: None }
+        Self {
+            limiter,
+            responder,
+            boundaries: MessageBoundaries::default(),
+            is_paid: true,
+            check: None,
+            denied: None,
+        }
     }
 
     /// Returns how many of `bytes` may pass. When a message was denied, `denied` is set.
@@ -41,9 +48,15 @@ impl Meter {
         let mut paid = 0;
         while let Some(&flags) = bytes.get(paid) {
             if !self.is_paid && flags & TRAILERS_FLAG == 0 {
-                let check = self.check.get_or_insert_with(|| self.limiter.check(Cost::ONE));
+                let check = self
+                    .check
+                    .get_or_insert_with(|| self.limiter.check(Cost::ONE));
                 let Poll::Ready(result) = Pin::new(check).poll(cx) else {
-                    return if paid > 0 { Poll::Ready(paid) } else { Poll::Pending };
+                    return if paid > 0 {
+                        Poll::Ready(paid)
+                    } else {
+                        Poll::Pending
+                    };
                 };
                 self.check = None;
                 if !self.limiter.admits(&result)
@@ -75,7 +88,9 @@ pub(super) type Denial = Option<oneshot::Receiver<Status>>;
 
 /// Returns the status when a message of the request was denied; otherwise registers the task to be woken.
 pub(super) fn poll_denial(denial: &mut Denial, cx: &mut Context<'_>) -> Option<Status> {
-    let Poll::Ready(status) = Pin::new(denial.as_mut()?).poll(cx) else { return None };
+    let Poll::Ready(status) = Pin::new(denial.as_mut()?).poll(cx) else {
+        return None;
+    };
     *denial = None;
     status.ok()
 }
@@ -96,7 +111,12 @@ pin_project! {
 
 impl<B: Body<Data = Bytes, Error: Into<BoxError>>> ChargedBody<B> {
     pub(super) fn new(body: B, meter: Option<Meter>, direction: Direction) -> Self {
-        Self { body: Some(body), meter, unpaid: Bytes::new(), direction }
+        Self {
+            body: Some(body),
+            meter,
+            unpaid: Bytes::new(),
+            direction,
+        }
     }
 
     /// Ends the body and drops everything that it holds.
@@ -109,7 +129,10 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> ChargedBody<B> {
 
     /// Returns the next frame, or the end when a message was denied. No byte of a message is in a frame before the message is
     /// paid for.
-    fn poll_paid(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_paid(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         loop {
             let mut this = self.as_mut().project();
             if let Some(meter) = this.meter {
@@ -119,11 +142,15 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> ChargedBody<B> {
                 if !this.unpaid.is_empty() {
                     match ready!(meter.poll_paid(cx, this.unpaid)) {
                         0 => continue,
-                        paid => return Poll::Ready(Some(Ok(Frame::data(this.unpaid.split_to(paid))))),
+                        paid => {
+                            return Poll::Ready(Some(Ok(Frame::data(this.unpaid.split_to(paid)))));
+                        }
                     }
                 }
             }
-            let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+            let Some(body) = this.body.as_mut().as_pin_mut() else {
+                return Poll::Ready(None);
+            };
             let frame = match ready!(body.poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
                 end => {
@@ -174,9 +201,15 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ChargedBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         // In gRPC-Web the trailers of the handler look like data. They must not go out before the denial.
-        let is_web = matches!(self.direction, Direction::Sent(Protocol::GrpcWeb | Protocol::GrpcWebText, _));
+        let is_web = matches!(
+            self.direction,
+            Direction::Sent(Protocol::GrpcWeb | Protocol::GrpcWebText, _)
+        );
         if is_web && let Some(status) = self.as_mut().poll_denied(cx) {
             return Poll::Ready(Some(self.deny(status)));
         }
@@ -191,7 +224,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ChargedBody<B> {
 
     fn is_end_stream(&self) -> bool {
         // The bytes of a denied message stay here until the denial was read.
-        let may_be_denied = !self.unpaid.is_empty() || matches!(self.direction, Direction::Sent(_, Some(_)));
+        let may_be_denied =
+            !self.unpaid.is_empty() || matches!(self.direction, Direction::Sent(_, Some(_)));
         !may_be_denied && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 }
@@ -203,7 +237,11 @@ fn last_frame(status: &Status, protocol: Protocol) -> Frame<Bytes> {
         // Cannot happen: our statuses hold only valid header values. If it does, the code is enough.
         trailers.insert(Status::GRPC_STATUS, i32::from(status.code()).into());
     }
-    if protocol == Protocol::Grpc { Frame::trailers(trailers) } else { Frame::data(web_trailers(&trailers)) }
+    if protocol == Protocol::Grpc {
+        Frame::trailers(trailers)
+    } else {
+        Frame::data(web_trailers(&trailers))
+    }
 }
 
 /// Encodes trailers for gRPC-Web, which sends them in the body, in the form of a message.

@@ -37,7 +37,9 @@ impl MessageBoundaries {
     pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut read = 0;
         while self.prefix_read < PREFIX_LENGTH {
-            let Some(&byte) = bytes.get(read) else { return read };
+            let Some(&byte) = bytes.get(read) else {
+                return read;
+            };
             // The flags are read first. The four bytes of the length shift them out.
             self.remaining = self.remaining << 8 | u32::from(byte);
             self.prefix_read += 1;
@@ -74,14 +76,19 @@ mod tests {
 
     /// Returns where messages begin when they arrive in these pieces.
     fn beginnings<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<usize> {
-        let (mut boundaries, mut beginnings, mut at) = (MessageBoundaries::default(), Vec::new(), 0);
+        let (mut boundaries, mut beginnings, mut at) =
+            (MessageBoundaries::default(), Vec::new(), 0);
         for mut piece in pieces {
             while !piece.is_empty() {
                 if boundaries.is_at_start() {
                     beginnings.push(at);
                 }
                 let read = boundaries.advance(piece);
-                assert!((1..=piece.len()).contains(&read), "{read} of {}", piece.len());
+                assert!(
+                    (1..=piece.len()).contains(&read),
+                    "{read} of {}",
+                    piece.len()
+                );
                 at += read;
                 piece = &piece[read..];
             }

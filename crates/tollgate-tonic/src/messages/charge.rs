@@ -51,17 +51,26 @@ enum Charged {
 impl MessageCharge {
     /// Charges the messages that the server receives: the requests of client and bidirectional streams.
     pub fn received() -> Self {
-        Self { direction: Charged::Received, limiter: None }
+        Self {
+            direction: Charged::Received,
+            limiter: None,
+        }
     }
 
     /// Charges the messages that the server sends: the responses of server and bidirectional streams.
     pub fn sent() -> Self {
-        Self { direction: Charged::Sent, limiter: None }
+        Self {
+            direction: Charged::Sent,
+            limiter: None,
+        }
     }
 
     /// Charges the messages in both directions.
     pub fn both() -> Self {
-        Self { direction: Charged::Both, limiter: None }
+        Self {
+            direction: Charged::Both,
+            limiter: None,
+        }
     }
 
     /// Sets the limiter that messages are charged to, so that they have a quota of their own.

@@ -38,7 +38,10 @@ pub struct MessageCounter<F> {
 impl<F: FnMut(u64)> MessageCounter<F> {
     /// Creates a counter that calls `count` for each frame in which messages begin, with their number.
     pub fn new(count: F) -> Self {
-        Self { count, boundaries: MessageBoundaries::default() }
+        Self {
+            count,
+            boundaries: MessageBoundaries::default(),
+        }
     }
 }
 
@@ -66,7 +69,12 @@ mod tests {
     #[test]
     fn messages_are_counted_once_in_pieces_of_any_size_and_trailers_are_not() {
         let mut bytes = Vec::new();
-        for (flags, content) in [(0, "one"), (1, ""), (0, "three"), (TRAILERS_FLAG, "grpc-status:0")] {
+        for (flags, content) in [
+            (0, "one"),
+            (1, ""),
+            (0, "three"),
+            (TRAILERS_FLAG, "grpc-status:0"),
+        ] {
             bytes.push(flags);
             bytes.extend((content.len() as u32).to_be_bytes());
             bytes.extend(content.as_bytes());

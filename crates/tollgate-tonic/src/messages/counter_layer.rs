@@ -61,7 +61,9 @@ impl MessageCounterLayer {
     /// Creates a layer that counts for the policy with this name. A meter without that policy counts nothing.
     #[must_use]
     pub fn for_policy(policy: impl Into<Arc<str>>) -> Self {
-        Self { policy: Some(policy.into()) }
+        Self {
+            policy: Some(policy.into()),
+        }
     }
 }
 
@@ -69,7 +71,10 @@ impl<S> Layer<S> for MessageCounterLayer {
     type Service = MessageCounterService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        MessageCounterService { inner, policy: self.policy.clone() }
+        MessageCounterService {
+            inner,
+            policy: self.policy.clone(),
+        }
     }
 }
 
@@ -97,7 +102,10 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let is_readable = matches!(Protocol::detect(request.headers()), Some(Protocol::Grpc | Protocol::GrpcWeb));
+        let is_readable = matches!(
+            Protocol::detect(request.headers()),
+            Some(Protocol::Grpc | Protocol::GrpcWeb)
+        );
         let meter = request.extensions().get::<Meter>().filter(|_| is_readable);
         let count = meter.and_then(|meter| match &self.policy {
             None => {
@@ -109,7 +117,10 @@ where
                 Some(Box::new(move |messages| counter.add(messages)))
             }
         });
-        CountedResponse { inner: self.inner.call(request), count }
+        CountedResponse {
+            inner: self.inner.call(request),
+            count,
+        }
     }
 }
 

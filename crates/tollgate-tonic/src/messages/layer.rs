@@ -42,7 +42,10 @@ impl<K: KeyExtractor, H> MessageLayer<K, H> {
     pub fn new(builder: RateLimitBuilder<K, GrpcStatus<H>>, charge: MessageCharge) -> Self {
         let responder = builder.responder().without_http();
         let calls = builder.expose_request_limiter(charge.own_limiter()).build();
-        Self { calls, settings: Arc::new(Settings::new(charge, responder)) }
+        Self {
+            calls,
+            settings: Arc::new(Settings::new(charge, responder)),
+        }
     }
 }
 
@@ -50,13 +53,17 @@ impl<S, K, H> Layer<S> for MessageLayer<K, H> {
     type Service = RateLimit<MessageService<S>, K, GrpcStatus<H>>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        self.calls.layer(MessageService::new(inner, Arc::clone(&self.settings)))
+        self.calls
+            .layer(MessageService::new(inner, Arc::clone(&self.settings)))
     }
 }
 
 impl<K, H> Clone for MessageLayer<K, H> {
     fn clone(&self) -> Self {
-        Self { calls: self.calls.clone(), settings: Arc::clone(&self.settings) }
+        Self {
+            calls: self.calls.clone(),
+            settings: Arc::clone(&self.settings),
+        }
     }
 }
 

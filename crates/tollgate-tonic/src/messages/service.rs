@@ -61,31 +61,58 @@ where
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         // A call that no limit applies to has a limiter that charges nothing.
-        let limiter = request.extensions_mut().remove::<RequestLimiter>().filter(|limiter| limiter.limiter().is_some());
+        let limiter = request
+            .extensions_mut()
+            .remove::<RequestLimiter>()
+            .filter(|limiter| limiter.limiter().is_some());
         let (Some(protocol), Some(limiter)) = (Protocol::detect(request.headers()), limiter) else {
-            return ResponseFuture { state: ResponseState::NotCharged { future: self.inner.call(request) } };
+            return ResponseFuture {
+                state: ResponseState::NotCharged {
+                    future: self.inner.call(request),
+                },
+            };
         };
         if protocol == Protocol::GrpcWebText {
             let response = Some(self.settings.reject_base64());
-            return ResponseFuture { state: ResponseState::Rejected { response } };
+            return ResponseFuture {
+                state: ResponseState::Rejected { response },
+            };
         }
-        let Settings { charge, responder, .. } = &*self.settings;
-        let meter = |is_charged: bool| is_charged.then(|| Meter::new(limiter.clone(), Arc::clone(responder)));
+        let Settings {
+            charge, responder, ..
+        } = &*self.settings;
+        let meter = |is_charged: bool| {
+            is_charged.then(|| Meter::new(limiter.clone(), Arc::clone(responder)))
+        };
         let (mut denial, sent) = (None, meter(charge.is_sent()));
         if let Some(received) = meter(charge.is_received()) {
             let (response, denied) = oneshot::channel();
             denial = Some(denied);
             let direction = Direction::Received(Some(response));
-            request = request.map(|body| Q::charged(ChargedBody::new(body, Some(received), direction)));
+            request =
+                request.map(|body| Q::charged(ChargedBody::new(body, Some(received), direction)));
         }
-        let call = Call { denial, sent, protocol };
-        ResponseFuture { state: ResponseState::Charged { future: self.inner.call(request), call: Some(call) } }
+        let call = Call {
+            denial,
+            sent,
+            protocol,
+        };
+        ResponseFuture {
+            state: ResponseState::Charged {
+                future: self.inner.call(request),
+                call: Some(call),
+            },
+        }
     }
 }
 
 impl Settings {
     pub(super) fn new(charge: MessageCharge, responder: GrpcStatus) -> Self {
-        Self { charge, responder: Arc::new(responder), base64_was_logged: false.into() }
+        Self {
+            charge,
+            responder: Arc::new(responder),
+            base64_was_logged: false.into(),
+        }
     }
 
     /// Rejects a call whose messages are encoded in base64, and logs the reason once.
@@ -152,11 +179,15 @@ where
         const POLLED_AGAIN: &str = "the future was polled after it was ready";
         match self.project().state.project() {
             ResponseStateProj::NotCharged { future } => future.poll(cx),
-            ResponseStateProj::Rejected { response } => Poll::Ready(Ok(response.take().expect(POLLED_AGAIN))),
+            ResponseStateProj::Rejected { response } => {
+                Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)))
+            }
             ResponseStateProj::Charged { future, call } => {
                 let response = future.poll(cx);
                 // The response headers are not sent yet, so the status can replace the whole response.
-                let denied = call.as_mut().and_then(|call| Some((poll_denial(&mut call.denial, cx)?, call.protocol)));
+                let denied = call
+                    .as_mut()
+                    .and_then(|call| Some((poll_denial(&mut call.denial, cx)?, call.protocol)));
                 if let Some((status, protocol)) = denied {
                     return Poll::Ready(Ok(protocol.trailers_only(status)));
                 }

@@ -40,13 +40,22 @@ use crate::status::GrpcStatus;
 /// assert!(messages.next().await.is_none());
 /// # }
 /// ```
-pub fn charge_stream<S, T>(messages: S, limiter: Limiter, key: impl Into<Key>) -> ChargedStream<S, T>
+pub fn charge_stream<S, T>(
+    messages: S,
+    limiter: Limiter,
+    key: impl Into<Key>,
+) -> ChargedStream<S, T>
 where
     S: Stream<Item = Result<T, Status>>,
 {
     ChargedStream {
         messages: Some(messages),
-        charge: Charge { limiter, key: key.into(), cost: None, responder: GrpcStatus::new() },
+        charge: Charge {
+            limiter,
+            key: key.into(),
+            cost: None,
+            responder: GrpcStatus::new(),
+        },
         checked: None,
     }
 }
@@ -122,13 +131,17 @@ where
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         if this.checked.is_none() {
-            let Some(messages) = this.messages.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+            let Some(messages) = this.messages.as_mut().as_pin_mut() else {
+                return Poll::Ready(None);
+            };
             match ready!(messages.poll_next(cx)) {
                 Some(Ok(message)) => *this.checked = Some((this.charge.check(&message), message)),
                 other => return Poll::Ready(other),
             }
         }
-        let Some((check, _)) = this.checked else { return Poll::Ready(None) };
+        let Some((check, _)) = this.checked else {
+            return Poll::Ready(None);
+        };
         let result = ready!(Pin::new(check).poll(cx));
         let message = this.checked.take().map(|(_, message)| message);
         if let Err(status) = this.charge.responder.check_result(result) {
@@ -141,6 +154,8 @@ where
 
 impl<S, T> fmt::Debug for ChargedStream<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChargedStream").field("limiter", &self.charge.limiter).finish_non_exhaustive()
+        f.debug_struct("ChargedStream")
+            .field("limiter", &self.charge.limiter)
+            .finish_non_exhaustive()
     }
 }

@@ -32,26 +32,47 @@ use crate::{protocol::Protocol, status::GrpcStatus};
 
 /// Returns a store whose clock does not move.
 fn frozen_store() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
+    MemoryStore::builder()
+        .clock(Clock::manual(1_800_000_000_000_000))
+        .build()
 }
 
 /// Returns the limiter of an allowed call, with this policy for messages.
 async fn limiter(store: impl Store, policy: Policy) -> RequestLimiter {
     let messages = Limiter::new(store, policy);
-    let calls = Limiter::new(MemoryStore::new(), Policy::token_bucket("calls", Quota::per_day(1)));
-    let layer = RateLimitLayer::builder(calls, Global).expose_request_limiter(Some(messages)).build();
+    let calls = Limiter::new(
+        MemoryStore::new(),
+        Policy::token_bucket("calls", Quota::per_day(1)),
+    );
+    let layer = RateLimitLayer::builder(calls, Global)
+        .expose_request_limiter(Some(messages))
+        .build();
     let service = layer.layer(service_fn(|request: Request<String>| async move {
         let mut response = Response::new(String::new());
-        response.extensions_mut().insert(request.extensions().get::<RequestLimiter>().unwrap().clone());
+        response.extensions_mut().insert(
+            request
+                .extensions()
+                .get::<RequestLimiter>()
+                .unwrap()
+                .clone(),
+        );
         Ok::<_, Infallible>(response)
     }));
     let response = service.oneshot(Request::new(String::new())).await.unwrap();
-    response.extensions().get::<RequestLimiter>().unwrap().clone()
+    response
+        .extensions()
+        .get::<RequestLimiter>()
+        .unwrap()
+        .clone()
 }
 
 /// Returns a meter with this many units left for messages.
 async fn meter(store: impl Store, units: u64) -> Option<Meter> {
-    let limiter = limiter(store, Policy::token_bucket("messages", Quota::per_day(units))).await;
+    let limiter = limiter(
+        store,
+        Policy::token_bucket("messages", Quota::per_day(units)),
+    )
+    .await;
     Some(Meter::new(limiter, Arc::new(GrpcStatus::new())))
 }
 
@@ -88,7 +109,13 @@ impl ScriptedBody {
     fn new(steps: impl IntoIterator<Item = Step>) -> (Self, Weak<AtomicUsize>) {
         let polled = Arc::default();
         let count = Arc::downgrade(&polled);
-        (Self { steps: steps.into_iter().collect(), polled }, count)
+        (
+            Self {
+                steps: steps.into_iter().collect(),
+                polled,
+            },
+            count,
+        )
     }
 }
 
@@ -96,9 +123,14 @@ impl Body for ScriptedBody {
     type Data = Bytes;
     type Error = &'static str;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
         self.polled.fetch_add(1, Ordering::Relaxed);
-        let Some(step) = self.steps.pop_front() else { return Poll::Ready(None) };
+        let Some(step) = self.steps.pop_front() else {
+            return Poll::Ready(None);
+        };
         Poll::Ready(Some(match step {
             Step::Data(bytes) => Ok(Frame::data(bytes)),
             Step::Trailers => Ok(Frame::trailers(HeaderMap::from_iter([(
@@ -133,10 +165,19 @@ fn word(next: Poll<Option<Result<Frame<Bytes>, BoxError>>>) -> String {
         Ok(data) if data.first().is_none_or(|flags| *flags == 0) => format!("{} bytes", data.len()),
         Ok(data) => {
             assert_eq!(data[0], 0x80);
-            assert_eq!(u32::from_be_bytes([data[1], data[2], data[3], data[4]]) as usize, data.len() - 5);
+            assert_eq!(
+                u32::from_be_bytes([data[1], data[2], data[3], data[4]]) as usize,
+                data.len() - 5
+            );
             let text = String::from_utf8(data[5..].to_vec()).unwrap();
-            assert!(text.split_terminator("\r\n").all(|line| line.contains(':')), "{text}");
-            assert!(text.ends_with("\r\n") && text.contains("grpc-status:8\r\n"), "{text}");
+            assert!(
+                text.split_terminator("\r\n").all(|line| line.contains(':')),
+                "{text}"
+            );
+            assert!(
+                text.ends_with("\r\n") && text.contains("grpc-status:8\r\n"),
+                "{text}"
+            );
             "denied in data".to_owned()
         }
         Err(frame) => match frame.into_trailers().unwrap()["grpc-status"].as_bytes() {
@@ -164,7 +205,11 @@ fn assert_frames(steps: &[Step], meter: Option<Meter>, direction: Direction, exp
     let mut body = pin!(ChargedBody::new(inner, meter, direction));
     for (at, frame) in expected.iter().enumerate() {
         assert_eq!(poll(body.as_mut()), *frame, "{expected:?}");
-        assert_eq!(polled.upgrade().is_none(), at + 1 == expected.len(), "{expected:?}, at {frame}");
+        assert_eq!(
+            polled.upgrade().is_none(),
+            at + 1 == expected.len(),
+            "{expected:?}, at {frame}"
+        );
     }
     assert_eq!(poll(body.as_mut()), "end", "{expected:?}");
     assert!(body.is_end_stream(), "{expected:?}");
@@ -177,21 +222,47 @@ async fn a_body_ends_as_it_was_made_or_with_the_denial_of_a_message() {
     use Step::{Error, Pending, Trailers};
 
     for (steps, metered, plain) in [
-        (vec![data(&[1]), data(&[2]), Trailers], &["6 bytes", "7 bytes", "trailers", "end"][..], None),
-        (vec![data(&[1, 2, 3]), Trailers], &["13 bytes", "denied"], Some(&["21 bytes", "trailers", "end"][..])),
-        (vec![data(&[1]), Error, Trailers], &["6 bytes", "the handler failed"], None),
-        (vec![Pending, data(&[1])], &["pending", "6 bytes", "end"], None),
+        (
+            vec![data(&[1]), data(&[2]), Trailers],
+            &["6 bytes", "7 bytes", "trailers", "end"][..],
+            None,
+        ),
+        (
+            vec![data(&[1, 2, 3]), Trailers],
+            &["13 bytes", "denied"],
+            Some(&["21 bytes", "trailers", "end"][..]),
+        ),
+        (
+            vec![data(&[1]), Error, Trailers],
+            &["6 bytes", "the handler failed"],
+            None,
+        ),
+        (
+            vec![Pending, data(&[1])],
+            &["pending", "6 bytes", "end"],
+            None,
+        ),
         (vec![data(&[])], &["end"], Some(&["0 bytes", "end"])),
     ] {
         assert_frames(&steps, meter(frozen_store(), 1).await, SENT, metered);
         assert_frames(&steps, None, SENT, plain.unwrap_or(metered));
     }
     let web = Direction::Sent(Protocol::GrpcWeb, None);
-    assert_frames(&[data(&[1, 2, 3])], meter(frozen_store(), 1).await, web, &["13 bytes", "denied in data"]);
+    assert_frames(
+        &[data(&[1, 2, 3])],
+        meter(frozen_store(), 1).await,
+        web,
+        &["13 bytes", "denied in data"],
+    );
     let (sender, mut denial) = oneshot::channel();
     let received = Direction::Received(Some(sender));
     let expected = ["13 bytes", "denied as an error"];
-    assert_frames(&[data(&[1, 2, 3])], meter(frozen_store(), 1).await, received, &expected);
+    assert_frames(
+        &[data(&[1, 2, 3])],
+        meter(frozen_store(), 1).await,
+        received,
+        &expected,
+    );
     assert_eq!(denial.try_recv().unwrap().code(), Code::ResourceExhausted);
 }
 
@@ -199,7 +270,10 @@ async fn a_body_ends_as_it_was_made_or_with_the_denial_of_a_message() {
 fn the_denial_of_a_request_goes_out_after_the_data_and_replaces_every_other_end() {
     let one = || data(&[1]);
     for (steps, expected) in [
-        (vec![one(), one(), Step::Trailers], &["6 bytes", "6 bytes", "denied"][..]),
+        (
+            vec![one(), one(), Step::Trailers],
+            &["6 bytes", "6 bytes", "denied"][..],
+        ),
         (vec![one(), Step::Error], &["6 bytes", "denied"]),
         (vec![one(), Step::Pending, one()], &["6 bytes", "denied"]),
         (vec![Step::Trailers], &["denied"]),
@@ -208,7 +282,12 @@ fn the_denial_of_a_request_goes_out_after_the_data_and_replaces_every_other_end(
         let (sender, receiver) = oneshot::channel();
         deny(sender);
         // The handler's stream is dropped with the denial, not later with the whole response.
-        assert_frames(&steps, None, Direction::Sent(Protocol::Grpc, Some(receiver)), expected);
+        assert_frames(
+            &steps,
+            None,
+            Direction::Sent(Protocol::Grpc, Some(receiver)),
+            expected,
+        );
     }
 }
 
@@ -220,7 +299,14 @@ fn response(
 ) -> (ChargedBody<ScriptedBody>, oneshot::Sender<Status>) {
     let (sender, receiver): (_, oneshot::Receiver<_>) = oneshot::channel();
     let denial: Denial = Some(receiver);
-    (ChargedBody::new(ScriptedBody::new(steps).0, meter, Direction::Sent(protocol, denial)), sender)
+    (
+        ChargedBody::new(
+            ScriptedBody::new(steps).0,
+            meter,
+            Direction::Sent(protocol, denial),
+        ),
+        sender,
+    )
 }
 
 #[tokio::test]
@@ -272,7 +358,10 @@ fn a_denial_wakes_a_response_that_waits_for_the_handler() {
         let (body, sender) = response([Step::Pending, Step::Pending], None, protocol);
         let (mut body, flag) = (pin!(body), Arc::new(Flag::default()));
         let waker = Waker::from(Arc::clone(&flag));
-        assert_eq!(word(body.as_mut().poll_frame(&mut Context::from_waker(&waker))), "pending");
+        assert_eq!(
+            word(body.as_mut().poll_frame(&mut Context::from_waker(&waker))),
+            "pending"
+        );
         assert!(!flag.0.load(Ordering::Relaxed));
         deny(sender);
         assert!(flag.0.load(Ordering::Relaxed), "{protocol:?}");
@@ -282,9 +371,17 @@ fn a_denial_wakes_a_response_that_waits_for_the_handler() {
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_paces_the_messages_of_a_stream() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let limiter = limiter(store, Policy::leaky_bucket("messages", Quota::per_second(10).with_burst(2))).await;
+    let limiter = limiter(
+        store,
+        Policy::leaky_bucket("messages", Quota::per_second(10).with_burst(2)),
+    )
+    .await;
     let meter = Meter::new(limiter, Arc::new(GrpcStatus::new()));
-    let mut body = pin!(ChargedBody::new(ScriptedBody::new(vec![data(&[3]); 5]).0, Some(meter), SENT));
+    let mut body = pin!(ChargedBody::new(
+        ScriptedBody::new(vec![data(&[3]); 5]).0,
+        Some(meter),
+        SENT
+    ));
     let (start, mut times) = (tokio::time::Instant::now(), Vec::new());
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         assert!(frame.is_ok());
@@ -336,7 +433,11 @@ proptest! {
 #[tokio::test]
 async fn the_body_is_not_read_and_not_at_its_end_while_a_check_is_pending() {
     let (inner, polled) = ScriptedBody::new([data(&[1, 2])]);
-    let mut body = pin!(ChargedBody::new(inner, meter(SilentStore::new(true), 10).await, SENT));
+    let mut body = pin!(ChargedBody::new(
+        inner,
+        meter(SilentStore::new(true), 10).await,
+        SENT
+    ));
     assert_eq!(poll(body.as_mut()), "6 bytes");
     for _ in 0..3 {
         assert_eq!(poll(body.as_mut()), "pending");
@@ -350,14 +451,19 @@ async fn an_error_of_the_handler_stays_a_single_frame() {
     let handler = service_fn(|request: Request<tonic::body::Body>| async move {
         let mut response = Status::aborted("aborted by the handler").into_http();
         // Keeps the request, so that a denial may still arrive.
-        response.extensions_mut().insert(Arc::new(std::sync::Mutex::new(request)));
+        response
+            .extensions_mut()
+            .insert(Arc::new(std::sync::Mutex::new(request)));
         Ok::<Response<tonic::body::Body>, Infallible>(response)
     });
     let settings = Settings::new(MessageCharge::both(), GrpcStatus::new());
     let mut service = MessageService::new(handler, Arc::new(settings));
     let mut request = Request::post("/echo.Echo/Client").header("content-type", "application/grpc");
     let policy = Policy::token_bucket("messages", Quota::per_day(1));
-    request.extensions_mut().unwrap().insert(limiter(frozen_store(), policy).await);
+    request
+        .extensions_mut()
+        .unwrap()
+        .insert(limiter(frozen_store(), policy).await);
     let unread = tonic::body::Body::new(ScriptedBody::new([data(&[1])]).0);
     let response = service.call(request.body(unread).unwrap()).await.unwrap();
     assert_eq!(response.headers()["grpc-status"], "10");

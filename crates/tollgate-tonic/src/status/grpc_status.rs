@@ -61,7 +61,11 @@ impl GrpcStatus {
     /// Creates a responder with the default options.
     #[must_use]
     pub const fn new() -> Self {
-        Self { template: StatusTemplate::new(), has_retry_after: false, http: Empty }
+        Self {
+            template: StatusTemplate::new(),
+            has_retry_after: false,
+            http: Empty,
+        }
     }
 }
 
@@ -173,13 +177,21 @@ impl<H> GrpcStatus<H> {
     /// ```
     #[must_use]
     pub fn or_http<H2>(self, http: H2) -> GrpcStatus<H2> {
-        GrpcStatus { template: self.template, has_retry_after: self.has_retry_after, http }
+        GrpcStatus {
+            template: self.template,
+            has_retry_after: self.has_retry_after,
+            http,
+        }
     }
 
     /// Returns the status of a decision, as the function [`status`](crate::status()) does, with these options.
     #[must_use]
     pub fn status(&self, decision: &Decision) -> Status {
-        if decision.is_allowed() { Status::ok("") } else { self.template.denied(decision) }
+        if decision.is_allowed() {
+            Status::ok("")
+        } else {
+            self.template.denied(decision)
+        }
     }
 
     /// Returns the status of a check that failed, as the function [`error_status`](crate::error_status) does, with
@@ -195,7 +207,11 @@ impl<H> GrpcStatus<H> {
 
     /// Returns a responder with the same options for gRPC calls only.
     pub(crate) fn without_http(&self) -> GrpcStatus {
-        GrpcStatus { template: self.template.clone(), has_retry_after: self.has_retry_after, http: Empty }
+        GrpcStatus {
+            template: self.template.clone(),
+            has_retry_after: self.has_retry_after,
+            http: Empty,
+        }
     }
 
     /// Returns `Ok` when a check allowed the call, and the status of the rejection otherwise.
@@ -222,14 +238,21 @@ impl<H> GrpcStatus<H> {
             // The wait of the rejection may be longer than that of the decision: an outer layer, or jitter.
             Reason::Denied(decision) => {
                 let retry_after = rejection.retry_after().unwrap_or_default();
-                self.template.denied_for(decision, rejection.states(), retry_after)
+                self.template
+                    .denied_for(decision, rejection.states(), retry_after)
             }
-            Reason::NoPermit(denied) => self.template.no_permit(denied, rejection.retry_after().unwrap_or_default()),
+            Reason::NoPermit(denied) => self
+                .template
+                .no_permit(denied, rejection.retry_after().unwrap_or_default()),
             Reason::Blocked => self.template.blocked(),
-            Reason::Forbidden => Status::permission_denied("calls from this network are not served"),
+            Reason::Forbidden => {
+                Status::permission_denied("calls from this network are not served")
+            }
             Reason::CostNeverFits(_) => self.template.cost_never_fits(),
             Reason::MissingKey(error) | Reason::Misconfigured(error) => key_error_status(error),
-            Reason::Overloaded(_) => self.template.overloaded(rejection.retry_after().unwrap_or_default()),
+            Reason::Overloaded(_) => self
+                .template
+                .overloaded(rejection.retry_after().unwrap_or_default()),
             _ => self.template.unavailable(),
         }
     }

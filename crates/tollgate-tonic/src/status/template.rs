@@ -24,7 +24,12 @@ pub(super) struct StatusTemplate {
 
 impl StatusTemplate {
     pub(super) const fn new() -> Self {
-        Self { code: Code::ResourceExhausted, domain: Cow::Borrowed("tollgate"), subject: None, pushback: false }
+        Self {
+            code: Code::ResourceExhausted,
+            domain: Cow::Borrowed("tollgate"),
+            subject: None,
+            pushback: false,
+        }
     }
 
     pub(super) fn denied(&self, decision: &Decision) -> Status {
@@ -32,16 +37,27 @@ impl StatusTemplate {
             return self.blocked();
         }
         let states: Vec<_> = decision.states().collect();
-        self.denied_for(decision, &states, decision.retry_after().unwrap_or_default())
+        self.denied_for(
+            decision,
+            &states,
+            decision.retry_after().unwrap_or_default(),
+        )
     }
 
     /// Returns the status of a denial whose caller comes back after `retry_after`. `states` are those of all limits that
     /// deny, and `decision` is the one that the caller waits for.
-    pub(super) fn denied_for(&self, decision: &Decision, states: &[PolicyState<'_>], retry_after: Duration) -> Status {
+    pub(super) fn denied_for(
+        &self,
+        decision: &Decision,
+        states: &[PolicyState<'_>],
+        retry_after: Duration,
+    ) -> Status {
         // A set has at most eight policies, and as many violations fit the header list of any client.
         let exceeded = states.iter().filter(|state| state.is_exceeded()).take(8);
         let violations: Vec<_> = exceeded.map(|state| self.violation(state)).collect();
-        let policy = decision.strictest().map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
+        let policy = decision
+            .strictest()
+            .map(|state| ("policy".to_owned(), state.policy().name().to_owned()));
         let details = [
             ErrorDetail::from(RetryInfo::new(Some(retry_after))),
             QuotaFailure::new(violations).into(),
@@ -53,8 +69,12 @@ impl StatusTemplate {
     /// Returns the status of a call whose key has too many calls in flight. The wait is an estimate.
     pub(super) fn no_permit(&self, denied: &PermitDenied, retry_after: Duration) -> Status {
         let (name, limit) = (denied.name(), denied.limit());
-        let subject = self.subject.as_deref().map_or_else(|| format!("policy:{name}"), str::to_owned);
-        let mut violation = QuotaViolation::new(subject, format!("{name}: {limit} calls at the same time"));
+        let subject = self
+            .subject
+            .as_deref()
+            .map_or_else(|| format!("policy:{name}"), str::to_owned);
+        let mut violation =
+            QuotaViolation::new(subject, format!("{name}: {limit} calls at the same time"));
         "concurrent-requests".clone_into(&mut violation.quota_metric);
         name.clone_into(&mut violation.quota_id);
         violation.quota_value = limit.into();
@@ -64,7 +84,12 @@ impl StatusTemplate {
             QuotaFailure::new([violation]).into(),
             self.error_info("CONCURRENCY_LIMIT_EXCEEDED", policy),
         ];
-        self.status(self.code, "concurrency limit exceeded", details, Some(retry_after))
+        self.status(
+            self.code,
+            "concurrency limit exceeded",
+            details,
+            Some(retry_after),
+        )
     }
 
     /// Returns the status of a call that no wait lets pass.
@@ -75,7 +100,12 @@ impl StatusTemplate {
 
     pub(super) fn cost_never_fits(&self) -> Status {
         let details = [self.error_info("COST_EXCEEDS_LIMIT", HashMap::new())];
-        self.status(self.code, "the call costs more than its rate limit can ever allow", details, None)
+        self.status(
+            self.code,
+            "the call costs more than its rate limit can ever allow",
+            details,
+            None,
+        )
     }
 
     pub(super) fn unavailable(&self) -> Status {
@@ -89,7 +119,12 @@ impl StatusTemplate {
             ErrorDetail::from(RetryInfo::new(Some(retry_after))),
             self.error_info("SERVICE_OVERLOADED", HashMap::new()),
         ];
-        self.status(Code::Unavailable, "service overloaded", details, Some(retry_after))
+        self.status(
+            Code::Unavailable,
+            "service overloaded",
+            details,
+            Some(retry_after),
+        )
     }
 
     /// Returns a status with the entry for retries, if it is on. Without a time, the client does not retry.
@@ -103,7 +138,10 @@ impl StatusTemplate {
         let mut metadata = MetadataMap::new();
         if self.pushback {
             let pushback_ms = retry_after.map_or(DO_NOT_RETRY, pushback_ms);
-            metadata.insert(AsciiMetadataKey::from_static(PUSHBACK), AsciiMetadataValue::from(pushback_ms));
+            metadata.insert(
+                AsciiMetadataKey::from_static(PUSHBACK),
+                AsciiMetadataValue::from(pushback_ms),
+            );
         }
         Status::with_error_details_vec_and_metadata(code, message, details, metadata)
     }
@@ -115,7 +153,10 @@ impl StatusTemplate {
         if quota.burst() != quota.amount() {
             description += &format!(", {} at once", quota.burst());
         }
-        let subject = self.subject.as_deref().map_or_else(|| format!("policy:{name}"), str::to_owned);
+        let subject = self
+            .subject
+            .as_deref()
+            .map_or_else(|| format!("policy:{name}"), str::to_owned);
         let mut violation = QuotaViolation::new(subject, description);
         "requests".clone_into(&mut violation.quota_metric);
         name.clone_into(&mut violation.quota_id);

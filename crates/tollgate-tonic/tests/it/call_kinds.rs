@@ -9,7 +9,11 @@ use crate::support::*;
 #[tokio::test]
 async fn a_call_of_each_kind_is_charged_once_when_it_is_opened() {
     let limiter = limiter(MANY);
-    let mut client = client_behind(tollgate_tonic::layer(limiter.clone(), Metadata::new("x-api-key"))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        limiter.clone(),
+        Metadata::new("x-api-key"),
+    ))
+    .await;
     for result in call_each_method(&mut client).await {
         result.unwrap();
     }
@@ -18,44 +22,87 @@ async fn a_call_of_each_kind_is_charged_once_when_it_is_opened() {
 
 #[tokio::test]
 async fn a_call_of_each_kind_is_denied_with_details() {
-    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), Metadata::new("x-api-key"))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        limiter(TWO),
+        Metadata::new("x-api-key"),
+    ))
+    .await;
     codes(&mut client, "acme", 2).await;
     for result in call_each_method(&mut client).await {
         let status = result.unwrap_err();
-        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "rate limit exceeded"));
-        assert_eq!(status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs(), 30);
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::ResourceExhausted, "rate limit exceeded")
+        );
+        assert_eq!(
+            status
+                .get_details_retry_info()
+                .unwrap()
+                .retry_delay
+                .unwrap()
+                .as_secs(),
+            30
+        );
         let violations = status.get_details_quota_failure().unwrap().violations;
         assert_eq!(violations.len(), 1);
         assert_eq!(violations[0].quota_id, "two");
         let info = status.get_details_error_info().unwrap();
-        assert_eq!((info.reason.as_str(), info.domain.as_str()), ("RATE_LIMIT_EXCEEDED", "tollgate"));
+        assert_eq!(
+            (info.reason.as_str(), info.domain.as_str()),
+            ("RATE_LIMIT_EXCEEDED", "tollgate")
+        );
         assert!(!status.metadata().contains_key("grpc-retry-pushback-ms"));
     }
 }
 
 #[tokio::test]
 async fn a_closed_limiter_is_unavailable_during_an_outage() {
-    let mut client = client_behind(tollgate_tonic::layer(unavailable_limiter(), Metadata::new("x-api-key"))).await;
-    let status = client.unary(request_from("acme", message("hello"))).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::Unavailable, "rate limiter unavailable"));
-    assert_eq!(status.get_details_error_info().unwrap().reason, "LIMITER_UNAVAILABLE");
+    let mut client = client_behind(tollgate_tonic::layer(
+        unavailable_limiter(),
+        Metadata::new("x-api-key"),
+    ))
+    .await;
+    let status = client
+        .unary(request_from("acme", message("hello")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Unavailable, "rate limiter unavailable")
+    );
+    assert_eq!(
+        status.get_details_error_info().unwrap().reason,
+        "LIMITER_UNAVAILABLE"
+    );
 }
 
 #[tokio::test]
 async fn a_missing_key_is_an_invalid_argument_that_names_the_entry() {
-    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), Metadata::new("x-api-key"))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        limiter(TWO),
+        Metadata::new("x-api-key"),
+    ))
+    .await;
     let status = client.unary(message("hello")).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::InvalidArgument, "metadata x-api-key is missing")
+    );
 }
 
 #[tokio::test]
 async fn a_wrong_set_up_is_an_internal_error_without_a_reason() {
     let key = tollgate_tower::key_fn(|_| {
-        Err::<tollgate::Key, _>(tollgate_tower::key::KeyError::misconfigured("the secret layer is missing"))
+        Err::<tollgate::Key, _>(tollgate_tower::key::KeyError::misconfigured(
+            "the secret layer is missing",
+        ))
     });
     let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), key)).await;
     let status = client.unary(message("hello")).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::Internal, "internal error"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Internal, "internal error")
+    );
 }
 
 #[tokio::test]
@@ -64,10 +111,20 @@ async fn a_cost_that_never_fits_tells_the_client_not_to_retry() {
         .cost(|_| tollgate::Cost::new(3))
         .respond_with(tollgate_tonic::GrpcStatus::new().pushback(true))
         .build();
-    let status = client_behind(layer).await.unary(request_from("acme", message("hello"))).await.unwrap_err();
+    let status = client_behind(layer)
+        .await
+        .unary(request_from("acme", message("hello")))
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.get_details_error_info().unwrap().reason, "COST_EXCEEDS_LIMIT");
+    assert_eq!(
+        status.get_details_error_info().unwrap().reason,
+        "COST_EXCEEDS_LIMIT"
+    );
     assert!(status.get_details_retry_info().is_none());
-    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "-1");
+    assert_eq!(
+        status.metadata().get("grpc-retry-pushback-ms").unwrap(),
+        "-1"
+    );
     assert!(!status.metadata().contains_key("retry-after"));
 }

@@ -72,7 +72,10 @@ fn layer(by: By) -> tollgate_tower::RateLimitLayer<By, tollgate_tonic::GrpcStatu
     };
     builder
         .cost(|parts| {
-            let cost = parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+            let cost = parts
+                .headers
+                .get("x-cost")
+                .and_then(|cost| cost.to_str().ok()?.parse().ok());
             Cost::new(cost.unwrap_or(1))
         })
         .build()
@@ -90,7 +93,12 @@ struct Call {
 impl Call {
     fn new() -> Self {
         let (path, content_type) = ("/echo.Echo/Unary".to_owned(), "application/grpc");
-        Self { path, metadata: Vec::new(), content_type, has_authority: true }
+        Self {
+            path,
+            metadata: Vec::new(),
+            content_type,
+            has_authority: true,
+        }
     }
 
     fn with(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
@@ -99,12 +107,20 @@ impl Call {
     }
 
     fn to(path: &str) -> Self {
-        Self { path: path.to_owned(), ..Self::new() }
+        Self {
+            path: path.to_owned(),
+            ..Self::new()
+        }
     }
 
     fn request(&self, server: SocketAddr) -> Request<()> {
-        let origin = if self.has_authority { format!("http://{server}") } else { String::new() };
-        let mut request = Request::post(format!("{origin}{}", self.path)).header("content-type", self.content_type);
+        let origin = if self.has_authority {
+            format!("http://{server}")
+        } else {
+            String::new()
+        };
+        let mut request = Request::post(format!("{origin}{}", self.path))
+            .header("content-type", self.content_type);
         for (name, value) in &self.metadata {
             request = request.header(*name, HeaderValue::from_bytes(value).unwrap());
         }
@@ -114,7 +130,10 @@ impl Call {
 
 /// Makes a call. Returns the gRPC status, or the HTTP status, or `REFUSED`; and the headers and trailers.
 async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
-    let (response, mut body) = http2(server).await.send_request(call.request(server), false).unwrap();
+    let (response, mut body) = http2(server)
+        .await
+        .send_request(call.request(server), false)
+        .unwrap();
     // Fails when the server has refused the call already.
     let _ = body.send_data(Bytes::from_static(&[0; 5]), true);
     let mut response = match response.await {
@@ -122,14 +141,30 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
         Err(_) => return (REFUSED.to_owned(), HeaderMap::new()),
     };
     while let Some(Ok(data)) = response.body_mut().data().await {
-        let _ = response.body_mut().flow_control().release_capacity(data.len());
+        let _ = response
+            .body_mut()
+            .flow_control()
+            .release_capacity(data.len());
     }
     let mut headers = response.headers().clone();
-    headers.extend(response.body_mut().trailers().await.ok().flatten().unwrap_or_default());
-    let status = match headers.get("grpc-status").map(|status| status.to_str().unwrap()) {
+    headers.extend(
+        response
+            .body_mut()
+            .trailers()
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default(),
+    );
+    let status = match headers
+        .get("grpc-status")
+        .map(|status| status.to_str().unwrap())
+    {
         Some(EXHAUSTED) if !has_retry_info(&headers) => NEVER_FITS.to_owned(),
         Some(status) => status.to_owned(),
-        None if response.status() == http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => REFUSED.to_owned(),
+        None if response.status() == http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            REFUSED.to_owned()
+        }
         None => format!("HTTP {}", response.status().as_u16()),
     };
     (status, headers)
@@ -137,7 +172,8 @@ async fn outcome(server: SocketAddr, call: &Call) -> (String, HeaderMap) {
 
 /// Returns whether the status in these headers says when to retry.
 fn has_retry_info(headers: &HeaderMap) -> bool {
-    tonic::Status::from_header_map(headers).is_some_and(|status| status.get_details_retry_info().is_some())
+    tonic::Status::from_header_map(headers)
+        .is_some_and(|status| status.get_details_retry_info().is_some())
 }
 
 /// The name of an input, the key extractor, the calls one after the other, and the status of each.
@@ -150,28 +186,83 @@ fn rows() -> Vec<Row> {
 
 fn ascii() -> Vec<Row> {
     let key = |value: &[u8]| Call::new().with("x-api-key", value);
-    let long = |bytes: usize, last: &str| key(format!("{}{last}", "x".repeat(bytes - 1)).as_bytes());
+    let long =
+        |bytes: usize, last: &str| key(format!("{}{last}", "x".repeat(bytes - 1)).as_bytes());
     let planted = |bytes: &[u8]| key(&[SECRET.as_bytes(), bytes].concat());
     vec![
         ("no metadata", By::Ascii, vec![Call::new()], vec![INVALID]),
         ("an empty value", By::Ascii, vec![key(b"")], vec![INVALID]),
-        ("a blank value", By::Ascii, vec![key(b" \t ")], vec![INVALID]),
-        ("a value in two entries", By::Ascii, vec![key(b"a").with("x-api-key", "a")], vec![INVALID]),
-        ("two values in one entry", By::Ascii, vec![key(b"a,b"), key(b"a")], DIFFERENT_KEYS.into()),
-        ("blanks around a value", By::Ascii, vec![key(b" a "), key(b"a")], SAME_KEY.into()),
+        (
+            "a blank value",
+            By::Ascii,
+            vec![key(b" \t ")],
+            vec![INVALID],
+        ),
+        (
+            "a value in two entries",
+            By::Ascii,
+            vec![key(b"a").with("x-api-key", "a")],
+            vec![INVALID],
+        ),
+        (
+            "two values in one entry",
+            By::Ascii,
+            vec![key(b"a,b"), key(b"a")],
+            DIFFERENT_KEYS.into(),
+        ),
+        (
+            "blanks around a value",
+            By::Ascii,
+            vec![key(b" a "), key(b"a")],
+            SAME_KEY.into(),
+        ),
         (
             "no UTF-8",
             By::Ascii,
-            vec![planted(b"\xff\xfe"), planted(b"\xff\xfe"), planted(b"\xff\xff")],
+            vec![
+                planted(b"\xff\xfe"),
+                planted(b"\xff\xfe"),
+                planted(b"\xff\xff"),
+            ],
             vec![OK, EXHAUSTED, OK],
         ),
-        ("braces", By::Ascii, vec![key(b"{}"), key(b"{"), key(b"}{"), key(b"{}")], vec![OK, OK, OK, EXHAUSTED]),
-        ("a tab inside", By::Ascii, vec![key(b"a\tb"), key(b"a b")], DIFFERENT_KEYS.into()),
-        ("64 bytes", By::Ascii, vec![long(64, "a"), long(64, "a"), long(64, "b")], vec![OK, EXHAUSTED, OK]),
-        ("65 bytes", By::Ascii, vec![long(65, "a"), long(65, "a"), long(65, "b")], vec![OK, EXHAUSTED, OK]),
-        ("8 KiB", By::Ascii, vec![long(8 << 10, "a"), long(8 << 10, "a"), long(8 << 10, "b")], vec![OK, EXHAUSTED, OK]),
+        (
+            "braces",
+            By::Ascii,
+            vec![key(b"{}"), key(b"{"), key(b"}{"), key(b"{}")],
+            vec![OK, OK, OK, EXHAUSTED],
+        ),
+        (
+            "a tab inside",
+            By::Ascii,
+            vec![key(b"a\tb"), key(b"a b")],
+            DIFFERENT_KEYS.into(),
+        ),
+        (
+            "64 bytes",
+            By::Ascii,
+            vec![long(64, "a"), long(64, "a"), long(64, "b")],
+            vec![OK, EXHAUSTED, OK],
+        ),
+        (
+            "65 bytes",
+            By::Ascii,
+            vec![long(65, "a"), long(65, "a"), long(65, "b")],
+            vec![OK, EXHAUSTED, OK],
+        ),
+        (
+            "8 KiB",
+            By::Ascii,
+            vec![long(8 << 10, "a"), long(8 << 10, "a"), long(8 << 10, "b")],
+            vec![OK, EXHAUSTED, OK],
+        ),
         // The server accepts at most 16 KiB of headers.
-        ("64 KiB", By::Ascii, vec![long(64 << 10, "a")], vec![REFUSED]),
+        (
+            "64 KiB",
+            By::Ascii,
+            vec![long(64 << 10, "a")],
+            vec![REFUSED],
+        ),
     ]
 }
 
@@ -179,32 +270,92 @@ fn binary() -> Vec<Row> {
     let id = |value: &str| Call::new().with("id-bin", value);
     let two = |one: &str, other: &str| Call::new().with("x-api-key", one).with("id-bin", other);
     vec![
-        ("binary metadata, with and without padding", By::Binary, vec![id("//4="), id("//4")], SAME_KEY.into()),
-        ("trailing bits that make no byte", By::Binary, vec![id("//4"), id("//5"), id("//8")], vec![OK, EXHAUSTED, OK]),
-        ("other bytes", By::Binary, vec![id("AAAA"), id("AAAB")], DIFFERENT_KEYS.into()),
-        ("control bytes", By::Binary, vec![id("AAoN"), id("AAoN"), id("AAoO")], vec![OK, EXHAUSTED, OK]),
+        (
+            "binary metadata, with and without padding",
+            By::Binary,
+            vec![id("//4="), id("//4")],
+            SAME_KEY.into(),
+        ),
+        (
+            "trailing bits that make no byte",
+            By::Binary,
+            vec![id("//4"), id("//5"), id("//8")],
+            vec![OK, EXHAUSTED, OK],
+        ),
+        (
+            "other bytes",
+            By::Binary,
+            vec![id("AAAA"), id("AAAB")],
+            DIFFERENT_KEYS.into(),
+        ),
+        (
+            "control bytes",
+            By::Binary,
+            vec![id("AAoN"), id("AAoN"), id("AAoO")],
+            vec![OK, EXHAUSTED, OK],
+        ),
         ("no base64", By::Binary, vec![id("%")], vec![INVALID]),
-        ("base64 for URLs", By::Binary, vec![id("__4")], vec![INVALID]),
+        (
+            "base64 for URLs",
+            By::Binary,
+            vec![id("__4")],
+            vec![INVALID],
+        ),
         ("empty base64", By::Binary, vec![id("")], vec![INVALID]),
-        ("two values in one entry of bytes", By::Binary, vec![id("AAAA,AAAA")], vec![INVALID]),
+        (
+            "two values in one entry of bytes",
+            By::Binary,
+            vec![id("AAAA,AAAA")],
+            vec![INVALID],
+        ),
         (
             "the text of the bytes is another key",
             By::Two,
             vec![two("//4", "AAAA"), two("AAAA", "//4")],
             DIFFERENT_KEYS.into(),
         ),
-        ("a delimiter in a part", By::Two, vec![two("a", "Yjpj"), two("a:b", "Yw")], DIFFERENT_KEYS.into()),
+        (
+            "a delimiter in a part",
+            By::Two,
+            vec![two("a", "Yjpj"), two("a:b", "Yw")],
+            DIFFERENT_KEYS.into(),
+        ),
     ]
 }
 
 fn paths() -> Vec<Row> {
     let mut rows = vec![
-        ("one method", By::Method, vec![Call::new(), Call::new()], SAME_KEY.to_vec()),
-        ("another method", By::Service, vec![Call::new(), Call::to("/echo.Echo/Server")], SAME_KEY.into()),
-        ("a query", By::Method, vec![Call::new(), Call::to("/echo.Echo/Unary?a=b")], SAME_KEY.into()),
+        (
+            "one method",
+            By::Method,
+            vec![Call::new(), Call::new()],
+            SAME_KEY.to_vec(),
+        ),
+        (
+            "another method",
+            By::Service,
+            vec![Call::new(), Call::to("/echo.Echo/Server")],
+            SAME_KEY.into(),
+        ),
+        (
+            "a query",
+            By::Method,
+            vec![Call::new(), Call::to("/echo.Echo/Unary?a=b")],
+            SAME_KEY.into(),
+        ),
         ("no service", By::Method, vec![Call::to("/")], vec![INVALID]),
-        ("no method", By::Method, vec![Call::to("/echo.Echo")], vec![INVALID]),
-        ("an empty method", By::Method, vec![Call::to("/echo.Echo/")], vec![INVALID]),
+        (
+            "no method",
+            By::Method,
+            vec![Call::to("/echo.Echo")],
+            vec![INVALID],
+        ),
+        (
+            "an empty method",
+            By::Method,
+            vec![Call::to("/echo.Echo/")],
+            vec![INVALID],
+        ),
     ];
     // These paths are not equal to the path of the method, so no handler is called.
     for (input, path) in [
@@ -214,7 +365,12 @@ fn paths() -> Vec<Row> {
         ("an escape", "/echo.Echo/%55nary"),
         ("a dot", "/./echo.Echo/Unary"),
     ] {
-        rows.push((input, By::Peer, vec![Call::to(path), Call::new()], vec![UNKNOWN_METHOD, EXHAUSTED]));
+        rows.push((
+            input,
+            By::Peer,
+            vec![Call::to(path), Call::new()],
+            vec![UNKNOWN_METHOD, EXHAUSTED],
+        ));
     }
     rows
 }
@@ -226,22 +382,56 @@ fn others() -> Vec<Row> {
     let mut json = Call::new();
     json.content_type = "application/json";
     vec![
-        ("no authority", By::Peer, vec![without_authority.clone(), without_authority.clone()], SAME_KEY.into()),
-        ("no authority and no key", By::Ascii, vec![without_authority], vec![INVALID]),
+        (
+            "no authority",
+            By::Peer,
+            vec![without_authority.clone(), without_authority.clone()],
+            SAME_KEY.into(),
+        ),
+        (
+            "no authority and no key",
+            By::Ascii,
+            vec![without_authority],
+            vec![INVALID],
+        ),
         (
             "forwarding headers",
             By::Peer,
-            vec![Call::new(), Call::new().with("x-forwarded-for", "203.0.113.7")],
+            vec![
+                Call::new(),
+                Call::new().with("x-forwarded-for", "203.0.113.7"),
+            ],
             SAME_KEY.into(),
         ),
         ("no gRPC", By::Ascii, vec![json], vec!["HTTP 400"]),
-        ("a cost of 0", By::Cost, vec![cost("5"), cost("0"), cost("1")], vec![OK, OK, EXHAUSTED]),
-        ("a cost above the burst", By::Cost, vec![cost("6"), cost("5")], vec![NEVER_FITS, OK]),
-        ("the greatest cost", By::Cost, vec![cost("18446744073709551615")], vec![NEVER_FITS]),
+        (
+            "a cost of 0",
+            By::Cost,
+            vec![cost("5"), cost("0"), cost("1")],
+            vec![OK, OK, EXHAUSTED],
+        ),
+        (
+            "a cost above the burst",
+            By::Cost,
+            vec![cost("6"), cost("5")],
+            vec![NEVER_FITS, OK],
+        ),
+        (
+            "the greatest cost",
+            By::Cost,
+            vec![cost("18446744073709551615")],
+            vec![NEVER_FITS],
+        ),
         (
             "values that are not a cost",
             By::Cost,
-            vec![cost("18446744073709551616"), cost("-1"), cost("nan"), cost("2"), cost("1")],
+            vec![
+                cost("18446744073709551616"),
+                cost("-1"),
+                cost("nan"),
+                cost("2"),
+                cost("1"),
+            ],
             vec![OK, OK, OK, OK, EXHAUSTED],
         ),
     ]
@@ -252,7 +442,12 @@ async fn every_input_ends_with_the_status_in_the_table() {
     let rows = rows();
     let mut wrong = Vec::new();
     for (input, by, calls, expected) in &rows {
-        let server = serve(Server::builder().layer(layer(*by)).add_service(EchoServer::new(Echoing))).await;
+        let server = serve(
+            Server::builder()
+                .layer(layer(*by))
+                .add_service(EchoServer::new(Echoing)),
+        )
+        .await;
         let mut statuses = Vec::new();
         for call in calls {
             let (status, headers) = outcome(server, call).await;
@@ -269,7 +464,13 @@ async fn every_input_ends_with_the_status_in_the_table() {
         }
     }
     println!("{} rows", rows.len());
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        rows.len(),
+        wrong.join("\n")
+    );
 }
 
 #[tokio::test]
@@ -277,21 +478,48 @@ async fn a_peer_address_on_a_unix_socket_is_an_internal_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let incoming = UnixListenerStream::new(UnixListener::bind(&path).unwrap());
-    let server = Server::builder().layer(layer(By::Peer)).add_service(EchoServer::new(Echoing));
+    let server = Server::builder()
+        .layer(layer(By::Peer))
+        .add_service(EchoServer::new(Echoing));
     tokio::spawn(server.serve_with_incoming(incoming));
-    let channel = Endpoint::from_shared(format!("unix://{}", path.display())).unwrap().connect().await.unwrap();
-    let status = EchoClient::new(channel).unary(message("hello")).await.unwrap_err();
+    let channel = Endpoint::from_shared(format!("unix://{}", path.display()))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    let status = EchoClient::new(channel)
+        .unary(message("hello"))
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), tonic::Code::Internal);
     assert_eq!(status.message(), "internal error");
 }
 
 #[tokio::test]
 async fn a_key_from_a_closure_may_be_any_bytes() {
-    let key = key_fn(|parts| parts.headers.get("authorization").map(|value| Key::bytes(value.as_bytes())));
+    let key = key_fn(|parts| {
+        parts
+            .headers
+            .get("authorization")
+            .map(|value| Key::bytes(value.as_bytes()))
+    });
     let limiter = limiter(Policy::token_bucket("one", Quota::per_hour(1)));
-    let server = Server::builder().layer(tollgate_tonic::layer(limiter, key)).add_service(EchoServer::new(Echoing));
+    let server = Server::builder()
+        .layer(tollgate_tonic::layer(limiter, key))
+        .add_service(EchoServer::new(Echoing));
     let server = serve(server).await;
-    for (value, expected) in [(&b"\xff"[..], OK), (b"\xff", EXHAUSTED), (b"\xfe", OK), (b"{\xff}", OK)] {
-        assert_eq!(outcome(server, &Call::new().with("authorization", value)).await.0, expected, "{value:?}");
+    for (value, expected) in [
+        (&b"\xff"[..], OK),
+        (b"\xff", EXHAUSTED),
+        (b"\xfe", OK),
+        (b"{\xff}", OK),
+    ] {
+        assert_eq!(
+            outcome(server, &Call::new().with("authorization", value))
+                .await
+                .0,
+            expected,
+            "{value:?}"
+        );
     }
 }

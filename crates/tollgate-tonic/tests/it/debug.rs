@@ -27,29 +27,59 @@ fn assert_words(value: &impl Debug, words: &[&str]) {
 
 #[test]
 fn responders_name_their_options() {
-    let responder = GrpcStatus::new().code(Code::Unavailable).domain("greeter.example.com").pushback(true);
-    let words = ["GrpcStatus", "Unavailable", "greeter.example.com", "pushback: true", "retry_after: false"];
+    let responder = GrpcStatus::new()
+        .code(Code::Unavailable)
+        .domain("greeter.example.com")
+        .pushback(true);
+    let words = [
+        "GrpcStatus",
+        "Unavailable",
+        "greeter.example.com",
+        "pushback: true",
+        "retry_after: false",
+    ];
     assert_words(&responder, &words);
-    assert_words(&GrpcStatus::new().retry_after(true), &["GrpcStatus", "ResourceExhausted", "retry_after: true"]);
+    assert_words(
+        &GrpcStatus::new().retry_after(true),
+        &["GrpcStatus", "ResourceExhausted", "retry_after: true"],
+    );
 }
 
 #[test]
 fn interceptors_name_their_limiter() {
     let interceptor = RateLimitInterceptor::new(limiter(TWO), Metadata::new("x-api-key")).unwrap();
     assert_words(&interceptor, &["RateLimitInterceptor", "two: TokenBucket"]);
-    assert_words(&RateLimitInterceptor::after_layer(), &["RateLimitInterceptor", "None"]);
+    assert_words(
+        &RateLimitInterceptor::after_layer(),
+        &["RateLimitInterceptor", "None"],
+    );
 
     let mut interceptor = AsyncRateLimitInterceptor::new(limiter(TWO), Metadata::new("x-api-key"));
-    assert_words(&interceptor, &["AsyncRateLimitInterceptor", "two: TokenBucket"]);
-    assert_words(&interceptor.call(request_from("acme", ())), &["InterceptFuture"]);
+    assert_words(
+        &interceptor,
+        &["AsyncRateLimitInterceptor", "two: TokenBucket"],
+    );
+    assert_words(
+        &interceptor.call(request_from("acme", ())),
+        &["InterceptFuture"],
+    );
 }
 
 #[test]
 fn tables_and_layers_name_their_limiters() {
-    let methods = MethodLimiters::new(limiter(TWO)).service("echo.Echo", limiter(MANY)).exempt("other.Service");
+    let methods = MethodLimiters::new(limiter(TWO))
+        .service("echo.Echo", limiter(MANY))
+        .exempt("other.Service");
     assert_words(
         &methods,
-        &["MethodLimiters", "two: TokenBucket", "echo.Echo", "many: TokenBucket", "other.Service", "None"],
+        &[
+            "MethodLimiters",
+            "two: TokenBucket",
+            "echo.Echo",
+            "many: TokenBucket",
+            "other.Service",
+            "None",
+        ],
     );
 
     let builder = tollgate_tonic::builder(limiter(TWO), Metadata::new("x-api-key"));
@@ -61,6 +91,10 @@ fn tables_and_layers_name_their_limiters() {
 
 #[test]
 fn a_charged_stream_names_its_limiter() {
-    let stream = charge_stream(tokio_stream::iter([Ok::<_, Status>("acme")]), limiter(TWO), "acme");
+    let stream = charge_stream(
+        tokio_stream::iter([Ok::<_, Status>("acme")]),
+        limiter(TWO),
+        "acme",
+    );
     assert_words(&stream, &["ChargedStream", "two: TokenBucket"]);
 }

@@ -27,27 +27,58 @@ async fn with_a_store_in_process_an_interceptor_limits_calls() {
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
-    let status = client.unary(request_from("acme", message("hello"))).await.unwrap_err();
-    assert_eq!(status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs(), 30);
+    let status = client
+        .unary(request_from("acme", message("hello")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        status
+            .get_details_retry_info()
+            .unwrap()
+            .retry_delay
+            .unwrap()
+            .as_secs(),
+        30
+    );
     let status = client.unary(message("hello")).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::InvalidArgument, "metadata x-api-key is missing")
+    );
 }
 
 #[tokio::test]
 async fn an_interceptor_and_a_layer_raise_the_events_of_their_limiter() {
     let observed = || {
         let (observer, events) = events::channel(10);
-        (Limiter::builder(frozen_store()).policies(TWO).observer(observer).build(), events)
+        (
+            Limiter::builder(frozen_store())
+                .policies(TWO)
+                .observer(observer)
+                .build(),
+            events,
+        )
     };
     let (in_interceptor, by_interceptor) = observed();
     let (in_layer, by_layer) = observed();
     let key = || Metadata::new("x-api-key");
     let interceptor = RateLimitInterceptor::new(in_interceptor, key()).unwrap();
-    let intercepted = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
-    let layered = Server::builder().layer(tollgate_tonic::layer(in_layer, key())).add_service(EchoServer::new(Echoing));
-    for (server, mut events) in [(serve(intercepted).await, by_interceptor), (serve(layered).await, by_layer)] {
-        assert_eq!(codes(&mut client(server).await, "acme", 3).await, TWO_OF_THREE);
-        let names: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(|event| event.name()).collect();
+    let intercepted =
+        Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
+    let layered = Server::builder()
+        .layer(tollgate_tonic::layer(in_layer, key()))
+        .add_service(EchoServer::new(Echoing));
+    for (server, mut events) in [
+        (serve(intercepted).await, by_interceptor),
+        (serve(layered).await, by_layer),
+    ] {
+        assert_eq!(
+            codes(&mut client(server).await, "acme", 3).await,
+            TWO_OF_THREE
+        );
+        let names: Vec<_> = std::iter::from_fn(|| events.try_recv())
+            .map(|event| event.name())
+            .collect();
         assert_eq!(names, ["near_limit", "denied"]);
     }
 }
@@ -55,8 +86,15 @@ async fn an_interceptor_and_a_layer_raise_the_events_of_their_limiter() {
 #[tokio::test]
 async fn a_limiter_over_redis_is_refused_and_the_error_names_the_alternatives() {
     let limiter = Limiter::new(RedisStore::open("redis://127.0.0.1:1/").unwrap(), TWO);
-    let error = RateLimitInterceptor::new(limiter, Global).unwrap_err().to_string();
-    for alternative in ["tollgate_tonic::layer", "named_layer", "AsyncRateLimitInterceptor", "after_layer"] {
+    let error = RateLimitInterceptor::new(limiter, Global)
+        .unwrap_err()
+        .to_string();
+    for alternative in [
+        "tollgate_tonic::layer",
+        "named_layer",
+        "AsyncRateLimitInterceptor",
+        "after_layer",
+    ] {
         assert!(error.contains(alternative), "{error}");
     }
 }
@@ -69,28 +107,46 @@ async fn behind_a_layer_an_interceptor_enforces_the_decisions_of_the_layer() {
         .header_format(HeaderFormat::None)
         .build();
     let interceptor = RateLimitInterceptor::after_layer();
-    let server = Server::builder().layer(layer).add_service(EchoServer::with_interceptor(Echoing, interceptor));
+    let server = Server::builder()
+        .layer(layer)
+        .add_service(EchoServer::with_interceptor(Echoing, interceptor));
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-    let status = client.unary(request_from("acme", message("hello"))).await.unwrap_err();
-    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "two");
+    let status = client
+        .unary(request_from("acme", message("hello")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        status.get_details_quota_failure().unwrap().violations[0].quota_id,
+        "two"
+    );
 }
 
 /// Makes three calls behind two layers in shadow, of which `outer` is the outer one. Returns the result of the last call.
 async fn third_call_behind_layers(outer: Policy, inner: Policy) -> Result<(), Status> {
     let layer = |policy| {
         let key = Metadata::new("x-api-key");
-        tollgate_tonic::builder(limiter(policy), key).shadow(true).expose_decisions(true).build()
+        tollgate_tonic::builder(limiter(policy), key)
+            .shadow(true)
+            .expose_decisions(true)
+            .build()
     };
     let service = EchoServer::with_interceptor(Echoing, RateLimitInterceptor::after_layer());
-    let server = Server::builder().layer(layer(outer)).layer(layer(inner)).add_service(service);
+    let server = Server::builder()
+        .layer(layer(outer))
+        .layer(layer(inner))
+        .add_service(service);
     let mut client = client(serve(server).await).await;
     codes(&mut client, "acme", 2).await;
-    client.unary(request_from("acme", message("hello"))).await.map(drop)
+    client
+        .unary(request_from("acme", message("hello")))
+        .await
+        .map(drop)
 }
 
 #[tokio::test]
-async fn behind_several_layers_an_interceptor_denies_what_any_of_them_denied_with_the_longest_wait() {
+async fn behind_several_layers_an_interceptor_denies_what_any_of_them_denied_with_the_longest_wait()
+{
     const SLOW: Policy = Policy::token_bucket("slow", Quota::per_hour(2));
     for (outer, inner, expected) in [
         (TWO, MANY, Some(("two", 30))),
@@ -101,10 +157,24 @@ async fn behind_several_layers_an_interceptor_denies_what_any_of_them_denied_wit
     ] {
         let result = third_call_behind_layers(outer.clone(), inner.clone()).await;
         let denial = result.err().map(|status| {
-            let violation = status.get_details_quota_failure().unwrap().violations.remove(0);
-            (violation.quota_id, status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs())
+            let violation = status
+                .get_details_quota_failure()
+                .unwrap()
+                .violations
+                .remove(0);
+            (
+                violation.quota_id,
+                status
+                    .get_details_retry_info()
+                    .unwrap()
+                    .retry_delay
+                    .unwrap()
+                    .as_secs(),
+            )
         });
-        let denial = denial.as_ref().map(|(policy, seconds)| (policy.as_str(), *seconds));
+        let denial = denial
+            .as_ref()
+            .map(|(policy, seconds)| (policy.as_str(), *seconds));
         assert_eq!(denial, expected, "{} around {}", outer.name(), inner.name());
     }
 }
@@ -121,11 +191,21 @@ fn logged(work: impl FnOnce()) -> String {
 fn a_wrong_set_up_of_an_interceptor_or_a_handler_is_logged_and_a_missing_key_is_not() {
     use tonic::service::Interceptor;
     let intercept = |request, key: Box<dyn KeyExtractor>| {
-        RateLimitInterceptor::new(limiter(TWO), key).unwrap().call(request).unwrap_err().code()
+        RateLimitInterceptor::new(limiter(TWO), key)
+            .unwrap()
+            .call(request)
+            .unwrap_err()
+            .code()
     };
     let wrong = logged(|| {
-        assert_eq!(intercept(Request::new(()), Box::new(Method)), Code::Internal);
-        assert_eq!(key_of(&Request::new(()), &Method).unwrap_err().code(), Code::Internal);
+        assert_eq!(
+            intercept(Request::new(()), Box::new(Method)),
+            Code::Internal
+        );
+        assert_eq!(
+            key_of(&Request::new(()), &Method).unwrap_err().code(),
+            Code::Internal
+        );
     });
     let reason = "interceptors and handlers cannot read the method of a call";
     assert_eq!(wrong.matches("ERROR").count(), 2, "{wrong}");
@@ -133,8 +213,14 @@ fn a_wrong_set_up_of_an_interceptor_or_a_handler_is_logged_and_a_missing_key_is_
 
     let missing = logged(|| {
         let key = || Metadata::new("x-api-key");
-        assert_eq!(intercept(Request::new(()), Box::new(key())), Code::InvalidArgument);
-        assert_eq!(key_of(&Request::new(()), &key()).unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(
+            intercept(Request::new(()), Box::new(key())),
+            Code::InvalidArgument
+        );
+        assert_eq!(
+            key_of(&Request::new(()), &key()).unwrap_err().code(),
+            Code::InvalidArgument
+        );
     });
     assert_eq!(missing, "");
 }
@@ -145,27 +231,42 @@ fn a_store_that_claims_to_be_in_process_and_waits_is_an_internal_error_that_is_l
     let mut interceptor = RateLimitInterceptor::new(pending_limiter(TWO), Global).unwrap();
     let log = logged(|| {
         let status = interceptor.call(Request::new(())).unwrap_err();
-        assert_eq!((status.code(), status.message()), (Code::Internal, "internal error"));
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::Internal, "internal error")
+        );
     });
     assert_eq!(log.matches("ERROR").count(), 1, "{log}");
-    assert!(log.contains("the store of this limiter is not in process"), "{log}");
+    assert!(
+        log.contains("the store of this limiter is not in process"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
 async fn an_async_interceptor_waits_for_a_remote_store() {
-    let interceptor = AsyncRateLimitInterceptor::new(remote_limiter(TWO), Metadata::new("x-api-key"));
-    let server = Server::builder().layer(async_interceptor(interceptor)).add_service(EchoServer::new(Echoing));
+    let interceptor =
+        AsyncRateLimitInterceptor::new(remote_limiter(TWO), Metadata::new("x-api-key"));
+    let server = Server::builder()
+        .layer(async_interceptor(interceptor))
+        .add_service(EchoServer::new(Echoing));
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     let status = client.unary(message("hello")).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "metadata x-api-key is missing"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::InvalidArgument, "metadata x-api-key is missing")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_async_interceptor_delays_calls_in_a_leaky_bucket() {
     use tonic_async_interceptor::AsyncInterceptor;
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let limiter = Limiter::new(store, Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(3)));
+    let limiter = Limiter::new(
+        store,
+        Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(3)),
+    );
     let mut interceptor = AsyncRateLimitInterceptor::new(limiter.clone(), Global);
     let start = tokio::time::Instant::now();
     for second in 0..3 {
@@ -190,15 +291,28 @@ async fn the_status_of_an_interceptor_has_the_options_of_its_responder() {
     use tonic::service::Interceptor;
     use tonic_async_interceptor::AsyncInterceptor;
     let responder = || GrpcStatus::new().pushback(true);
-    let mut interceptor = RateLimitInterceptor::new(limiter(TWO), Global).unwrap().respond_with(responder());
-    let mut asynchronous = AsyncRateLimitInterceptor::new(limiter(TWO), Global).respond_with(responder());
+    let mut interceptor = RateLimitInterceptor::new(limiter(TWO), Global)
+        .unwrap()
+        .respond_with(responder());
+    let mut asynchronous =
+        AsyncRateLimitInterceptor::new(limiter(TWO), Global).respond_with(responder());
     for _ in 0..2 {
         assert!(interceptor.call(Request::new(())).is_ok());
         assert!(asynchronous.call(Request::new(())).await.is_ok());
     }
-    let denied = [interceptor.call(Request::new(())), asynchronous.call(Request::new(())).await];
+    let denied = [
+        interceptor.call(Request::new(())),
+        asynchronous.call(Request::new(())).await,
+    ];
     for result in denied {
-        assert_eq!(result.unwrap_err().metadata().get("grpc-retry-pushback-ms").unwrap(), "30000");
+        assert_eq!(
+            result
+                .unwrap_err()
+                .metadata()
+                .get("grpc-retry-pushback-ms")
+                .unwrap(),
+            "30000"
+        );
     }
 }
 
@@ -206,7 +320,8 @@ async fn the_status_of_an_interceptor_has_the_options_of_its_responder() {
 #[should_panic(expected = "the future was polled after it was ready")]
 async fn a_decided_interception_cannot_be_polled_again() {
     use tonic_async_interceptor::AsyncInterceptor;
-    let mut decided = AsyncRateLimitInterceptor::new(remote_limiter(TWO), Global).call(Request::new(()));
+    let mut decided =
+        AsyncRateLimitInterceptor::new(remote_limiter(TWO), Global).call(Request::new(()));
     assert!((&mut decided).await.is_ok());
     let _ = decided.await;
 }
@@ -215,8 +330,15 @@ async fn a_decided_interception_cannot_be_polled_again() {
 async fn an_interceptor_that_keys_by_method_is_an_internal_error() {
     let interceptor = RateLimitInterceptor::new(limiter(TWO), Method).unwrap();
     let server = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
-    let status = client(serve(server).await).await.unary(message("hello")).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::Internal, "internal error"));
+    let status = client(serve(server).await)
+        .await
+        .unary(message("hello"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Internal, "internal error")
+    );
 }
 
 #[test]
@@ -229,7 +351,10 @@ fn a_handler_that_keys_by_method_is_an_internal_error() {
 fn a_call_that_no_route_matches_is_unimplemented() {
     let key = key_fn(|_| -> Extraction { Err(KeyError::no_route("no route matches the request")) });
     let status = key_of(&Request::new(()), &key).unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::Unimplemented, "no route matches the request"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Unimplemented, "no route matches the request")
+    );
 }
 
 #[tokio::test]
@@ -238,7 +363,8 @@ async fn an_interceptor_passes_the_request_on_unchanged() {
     let mut request = request_from("acme", ());
     request.extensions_mut().insert("an extension");
     let before = format!("{request:?}");
-    let mut interceptor = RateLimitInterceptor::new(limiter(TWO), Metadata::new("x-api-key")).unwrap();
+    let mut interceptor =
+        RateLimitInterceptor::new(limiter(TWO), Metadata::new("x-api-key")).unwrap();
     assert_eq!(format!("{:?}", interceptor.call(request).unwrap()), before);
 }
 
@@ -247,20 +373,38 @@ async fn over_redis_an_async_interceptor_and_an_interceptor_behind_a_layer_limit
     let redis = RedisServer::start();
     let limiter = async || {
         let store = RedisStore::connect(redis.url()).await.unwrap();
-        Limiter::builder(store).policies(TWO).deadline(Duration::from_secs(30)).build()
+        Limiter::builder(store)
+            .policies(TWO)
+            .deadline(Duration::from_secs(30))
+            .build()
     };
     // The fourth call is denied from the cache of denials in process.
-    let expected = [Code::Ok, Code::Ok, Code::ResourceExhausted, Code::ResourceExhausted];
+    let expected = [
+        Code::Ok,
+        Code::Ok,
+        Code::ResourceExhausted,
+        Code::ResourceExhausted,
+    ];
 
     let layer = tollgate_tonic::builder(limiter().await, Metadata::new("x-api-key"));
     let layer = layer.shadow(true).expose_decisions(true).build();
     let interceptor = RateLimitInterceptor::after_layer();
-    let server = Server::builder().layer(layer).add_service(EchoServer::with_interceptor(Echoing, interceptor));
-    assert_eq!(codes(&mut client(serve(server).await).await, "acme", 4).await, expected);
+    let server = Server::builder()
+        .layer(layer)
+        .add_service(EchoServer::with_interceptor(Echoing, interceptor));
+    assert_eq!(
+        codes(&mut client(serve(server).await).await, "acme", 4).await,
+        expected
+    );
 
     let interceptor = AsyncRateLimitInterceptor::new(limiter().await, Metadata::new("x-api-key"));
-    let server = Server::builder().layer(async_interceptor(interceptor)).add_service(EchoServer::new(Echoing));
-    assert_eq!(codes(&mut client(serve(server).await).await, "other", 4).await, expected);
+    let server = Server::builder()
+        .layer(async_interceptor(interceptor))
+        .add_service(EchoServer::new(Echoing));
+    assert_eq!(
+        codes(&mut client(serve(server).await).await, "other", 4).await,
+        expected
+    );
 }
 
 /// Compiles for a future that a task of a runtime with several threads may await.
@@ -270,7 +414,10 @@ fn futures_of_calls(
     mut interceptor: AsyncRateLimitInterceptor,
     mut charged: tollgate_tonic::messages::MessageService<EchoServer<Echoing>>,
     mut counted: tollgate_tonic::messages::MessageCounterService<EchoServer<Echoing>>,
-    (first, second): (http::Request<tonic::body::Body>, http::Request<tonic::body::Body>),
+    (first, second): (
+        http::Request<tonic::body::Body>,
+        http::Request<tonic::body::Body>,
+    ),
 ) {
     use tonic_async_interceptor::AsyncInterceptor;
     use tower::Service;

@@ -23,7 +23,8 @@ const MANY_CALLS: usize = 10_000;
 const MESSAGE: &[u8] = b"\0\0\0\0\x05\x0a\x03Ada";
 
 /// The fields of a call: `:method` and `:scheme` by their numbers, then `:path`, `content-type` and `te` (RFC 7541).
-const FIELDS: &[u8] = b"\x83\x86\x04\x10/echo.Echo/Unary\x0f\x10\x10application/grpc\x00\x02te\x08trailers";
+const FIELDS: &[u8] =
+    b"\x83\x86\x04\x10/echo.Echo/Unary\x0f\x10\x10application/grpc\x00\x02te\x08trailers";
 
 // Kinds of frames, a reason and flags (RFC 9113).
 const DATA: u8 = 0;
@@ -61,7 +62,12 @@ impl Connection {
         // The frames are short, and follow each other.
         stream.set_nodelay(true).unwrap();
         let mut connection = Self(BufReader::new(stream));
-        connection.0.get_mut().write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        connection
+            .0
+            .get_mut()
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await
+            .unwrap();
         connection.send(SETTINGS, 0, 0, b"").await.unwrap();
         connection
     }
@@ -78,7 +84,12 @@ impl Connection {
         let [a, b, c, kind, flags, stream @ ..] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.0.read_exact(&mut payload).await?;
-        Ok(Frame { kind, flags, stream: u32::from_be_bytes(stream), payload })
+        Ok(Frame {
+            kind,
+            flags,
+            stream: u32::from_be_bytes(stream),
+            payload,
+        })
     }
 
     /// Sends the head of a call, and its message after the status. Sets the end if there is no status.
@@ -119,14 +130,27 @@ async fn denials_with_late_messages(server: SocketAddr, calls: usize) -> Denials
 /// Makes denied unary calls, one after the other. The server takes the message of each, which follows its status.
 async fn call_with_late_messages(server: SocketAddr, calls: usize) {
     let denials = denials_with_late_messages(server, calls).await;
-    assert_eq!(denials, Denials { answered: calls, ..Denials::default() });
+    assert_eq!(
+        denials,
+        Denials {
+            answered: calls,
+            ..Denials::default()
+        }
+    );
 }
 
 /// Returns a limiter of a frozen quota that is spent, without and with a store that is pending at first.
 async fn spent_limiters() -> [Limiter; 2] {
     let limiters = [limiter(TWO), remote_limiter(TWO)];
     for limiter in &limiters {
-        assert!(limiter.check("all").cost(Cost::new(2)).await.unwrap().is_allowed());
+        assert!(
+            limiter
+                .check("all")
+                .cost(Cost::new(2))
+                .await
+                .unwrap()
+                .is_allowed()
+        );
     }
     limiters
 }
@@ -135,7 +159,12 @@ async fn spent_limiters() -> [Limiter; 2] {
 async fn the_connection_of_a_tonic_server_survives_messages_that_come_after_their_denial() {
     for (limiter, calls) in spent_limiters().await.into_iter().zip([MANY_CALLS, CALLS]) {
         let layer = tollgate_tonic::layer(limiter, Global);
-        let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
+        let server = serve(
+            Server::builder()
+                .layer(layer)
+                .add_service(EchoServer::new(Echoing)),
+        )
+        .await;
         call_with_late_messages(server, calls).await;
     }
 }
@@ -152,31 +181,44 @@ async fn the_connection_of_an_axum_server_survives_messages_that_come_after_thei
 
 /// The documented set-up: a layer outside reads the messages that an interceptor does not reach.
 #[tokio::test]
-async fn the_connection_survives_messages_that_come_after_an_interceptor_denied_them_behind_a_layer_that_drains() {
+async fn the_connection_survives_messages_that_come_after_an_interceptor_denied_them_behind_a_layer_that_drains()
+ {
     let [local, remote] = spent_limiters().await;
     let interceptor = RateLimitInterceptor::new(local, Global).unwrap();
     let mut server = Server::builder().layer(DrainLayer::new());
-    let server = serve(server.add_service(EchoServer::with_interceptor(Echoing, interceptor))).await;
+    let server =
+        serve(server.add_service(EchoServer::with_interceptor(Echoing, interceptor))).await;
     call_with_late_messages(server, MANY_CALLS).await;
 
-    let checked = tollgate_tonic::builder(remote.clone(), Global).shadow(true).expose_decisions(true).build();
+    let checked = tollgate_tonic::builder(remote.clone(), Global)
+        .shadow(true)
+        .expose_decisions(true)
+        .build();
     let mut server = Server::builder().layer(DrainLayer::new()).layer(checked);
     let service = EchoServer::with_interceptor(Echoing, RateLimitInterceptor::after_layer());
     call_with_late_messages(serve(server.add_service(service)).await, CALLS).await;
 
     let interceptor = AsyncRateLimitInterceptor::new(remote, Global);
-    let mut server = Server::builder().layer(DrainLayer::new()).layer(async_interceptor(interceptor));
-    call_with_late_messages(serve(server.add_service(EchoServer::new(Echoing))).await, CALLS).await;
+    let mut server = Server::builder()
+        .layer(DrainLayer::new())
+        .layer(async_interceptor(interceptor));
+    call_with_late_messages(
+        serve(server.add_service(EchoServer::new(Echoing))).await,
+        CALLS,
+    )
+    .await;
 }
 
 /// The other documented set-up: a connection survives one late message for each 512 bytes of its window.
 #[tokio::test]
-async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_holds_as_many_late_messages() {
+async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_holds_as_many_late_messages()
+ {
     let [limiter, _] = spent_limiters().await;
     let denials = async |window| {
         let interceptor = RateLimitInterceptor::new(limiter.clone(), Global).unwrap();
         let mut server = Server::builder().initial_connection_window_size(window);
-        let server = serve(server.add_service(EchoServer::with_interceptor(Echoing, interceptor))).await;
+        let server =
+            serve(server.add_service(EchoServer::with_interceptor(Echoing, interceptor))).await;
         denials_with_late_messages(server, MANY_CALLS).await
     };
     let Denials { answered, end, .. } = denials(Some(512 * MANY_CALLS as u32)).await;
@@ -184,7 +226,12 @@ async fn behind_an_interceptor_alone_the_documented_window_of_the_connection_hol
     // So the window is what holds them. With the least one, nearly each connection ends before: how the server's frames and
     // the client's messages cross decides when.
     for _ in 0..10 {
-        if let Denials { answered, end: Some(reason), .. } = denials(Some(65_535)).await {
+        if let Denials {
+            answered,
+            end: Some(reason),
+            ..
+        } = denials(Some(65_535)).await
+        {
             assert!(answered < MANY_CALLS, "{answered}");
             assert_eq!(reason, ENHANCE_YOUR_CALM);
             return;

@@ -36,19 +36,35 @@ fn tenants(default: Limiter, outage: SourceOutage) -> LimiterSource {
             _ => Ok(Selection::Default),
         }
     };
-    let tenants = TenantLimiters::builder(default, fetch).on_outage(outage).build();
-    LimiterSource::by_tenant(tenants, |parts| Some(parts.headers.get("x-api-key")?.to_str().ok()?.to_owned()))
+    let tenants = TenantLimiters::builder(default, fetch)
+        .on_outage(outage)
+        .build();
+    LimiterSource::by_tenant(tenants, |parts| {
+        Some(parts.headers.get("x-api-key")?.to_str().ok()?.to_owned())
+    })
 }
 
 /// Asserts what each caller gets where the default allows one call.
 async fn assert_limits_of_tenants(client: &mut EchoClient<tonic::transport::Channel>) {
     assert_eq!(codes(client, "acme", 3).await, TWO_OF_THREE);
-    assert_eq!(codes(client, "other", 2).await, [Code::Ok, Code::ResourceExhausted]);
+    assert_eq!(
+        codes(client, "other", 2).await,
+        [Code::Ok, Code::ResourceExhausted]
+    );
     assert_eq!(codes(client, "staff", 3).await, [Code::Ok; 3]);
     assert_eq!(codes(client, "away", 2).await, [Code::Unavailable; 2]);
-    let status = client.unary(request_from("acme", message("hello"))).await.unwrap_err();
-    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "two");
-    let status = client.unary(request_from("away", message("hello"))).await.unwrap_err();
+    let status = client
+        .unary(request_from("acme", message("hello")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        status.get_details_quota_failure().unwrap().violations[0].quota_id,
+        "two"
+    );
+    let status = client
+        .unary(request_from("away", message("hello")))
+        .await
+        .unwrap_err();
     assert!(!status.message().contains("database"), "{status:?}");
 }
 
@@ -63,8 +79,11 @@ async fn a_layer_limits_each_tenant_by_its_own_quota() {
 #[tokio::test]
 async fn an_asynchronous_interceptor_limits_each_tenant_by_its_own_quota() {
     for default in [limiter(ONE), remote_limiter(ONE)] {
-        let interceptor = AsyncRateLimitInterceptor::new(tenants(default, SourceOutage::Closed), key());
-        let server = Server::builder().layer(async_interceptor(interceptor)).add_service(EchoServer::new(Echoing));
+        let interceptor =
+            AsyncRateLimitInterceptor::new(tenants(default, SourceOutage::Closed), key());
+        let server = Server::builder()
+            .layer(async_interceptor(interceptor))
+            .add_service(EchoServer::new(Echoing));
         assert_limits_of_tenants(&mut client(serve(server).await).await).await;
     }
 }
@@ -72,14 +91,31 @@ async fn an_asynchronous_interceptor_limits_each_tenant_by_its_own_quota() {
 #[tokio::test]
 async fn a_table_of_methods_takes_limits_that_are_looked_up() {
     let handle = LimiterHandle::new(limiter(ONE));
-    let methods =
-        MethodLimiters::new(tenants(limiter(ONE), SourceOutage::Default)).method("/echo.Echo/Server", handle.clone());
+    let methods = MethodLimiters::new(tenants(limiter(ONE), SourceOutage::Default))
+        .method("/echo.Echo/Server", handle.clone());
     let mut client = client_behind(tollgate_tonic::layer(methods, key())).await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-    assert!(client.server(request_from("acme", message(1))).await.is_ok());
-    assert_eq!(client.server(request_from("acme", message(1))).await.unwrap_err().code(), Code::ResourceExhausted);
+    assert!(
+        client
+            .server(request_from("acme", message(1)))
+            .await
+            .is_ok()
+    );
+    assert_eq!(
+        client
+            .server(request_from("acme", message(1)))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::ResourceExhausted
+    );
     handle.replace_policies(MANY);
-    assert!(client.server(request_from("acme", message(1))).await.is_ok());
+    assert!(
+        client
+            .server(request_from("acme", message(1)))
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test]
@@ -88,7 +124,10 @@ async fn a_synchronous_interceptor_follows_a_handle() {
     let interceptor = RateLimitInterceptor::new(handle.clone(), key()).unwrap();
     let server = Server::builder().add_service(EchoServer::with_interceptor(Echoing, interceptor));
     let mut client = client(serve(server).await).await;
-    assert_eq!(codes(&mut client, "acme", 2).await, [Code::Ok, Code::ResourceExhausted]);
+    assert_eq!(
+        codes(&mut client, "acme", 2).await,
+        [Code::Ok, Code::ResourceExhausted]
+    );
     handle.replace_policies(MANY);
     assert_eq!(codes(&mut client, "acme", 2).await, [Code::Ok; 2]);
 }
@@ -97,10 +136,16 @@ async fn a_synchronous_interceptor_follows_a_handle() {
 async fn messages_are_charged_to_the_limiter_of_the_tenant() {
     let calls = tollgate_tonic::builder(tenants(limiter(ONE), SourceOutage::Default), key());
     let layer = MessageLayer::new(calls, MessageCharge::sent());
-    let server = Server::builder().layer(layer).add_service(EchoServer::new(Echoing));
+    let server = Server::builder()
+        .layer(layer)
+        .add_service(EchoServer::new(Echoing));
     let mut client = client(serve(server).await).await;
     // The call pays for the first message, and its quota for one more.
-    let mut stream = client.server(request_from("acme", message(5))).await.unwrap().into_inner();
+    let mut stream = client
+        .server(request_from("acme", message(5)))
+        .await
+        .unwrap()
+        .into_inner();
     let mut received = 0;
     let status = loop {
         match stream.message().await {
@@ -110,5 +155,8 @@ async fn messages_are_charged_to_the_limiter_of_the_tenant() {
         }
     };
     assert_eq!((received, status.code()), (2, Code::ResourceExhausted));
-    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "two");
+    assert_eq!(
+        status.get_details_quota_failure().unwrap().violations[0].quota_id,
+        "two"
+    );
 }

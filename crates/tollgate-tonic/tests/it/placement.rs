@@ -31,14 +31,22 @@ use crate::support::*;
 
 #[tokio::test]
 async fn the_whole_server_is_limited() {
-    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), Metadata::new("x-api-key"))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        limiter(TWO),
+        Metadata::new("x-api-key"),
+    ))
+    .await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
     assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
 async fn the_whole_server_is_limited_by_a_remote_store() {
-    let mut client = client_behind(tollgate_tonic::layer(remote_limiter(TWO), Metadata::new("x-api-key"))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        remote_limiter(TWO),
+        Metadata::new("x-api-key"),
+    ))
+    .await;
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
 }
 
@@ -49,7 +57,10 @@ async fn a_denied_network_is_not_permitted() {
         .networks(denied.clone(), |parts| PeerIp::new().address(parts))
         .build();
     let mut client = client_behind(layer).await;
-    assert_eq!(codes(&mut client, "acme", 2).await, [Code::PermissionDenied; 2]);
+    assert_eq!(
+        codes(&mut client, "acme", 2).await,
+        [Code::PermissionDenied; 2]
+    );
     denied.replace([], []).unwrap();
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
 }
@@ -64,7 +75,10 @@ async fn one_service_of_many_is_limited_and_keeps_its_name() {
 
     let (_, health) = tonic_health::server::health_reporter();
     let address = serve(Server::builder().add_service(health).add_service(echo)).await;
-    assert_eq!(codes(&mut client(address).await, "acme", 3).await, TWO_OF_THREE);
+    assert_eq!(
+        codes(&mut client(address).await, "acme", 3).await,
+        TWO_OF_THREE
+    );
     let mut health = HealthClient::new(channel(address).await);
     for _ in 0..3 {
         assert!(health.check(HealthCheckRequest::default()).await.is_ok());
@@ -74,13 +88,24 @@ async fn one_service_of_many_is_limited_and_keeps_its_name() {
 #[tokio::test]
 async fn health_checks_can_be_exempted() {
     let (_, health) = tonic_health::server::health_reporter();
-    let layer = tollgate_tonic::builder(limiter(TWO), Global).exempt(health_and_reflection()).build();
-    let address = serve(Server::builder().layer(layer).add_service(health).add_service(EchoServer::new(Echoing))).await;
+    let layer = tollgate_tonic::builder(limiter(TWO), Global)
+        .exempt(health_and_reflection())
+        .build();
+    let address = serve(
+        Server::builder()
+            .layer(layer)
+            .add_service(health)
+            .add_service(EchoServer::new(Echoing)),
+    )
+    .await;
     let mut health = HealthClient::new(channel(address).await);
     for _ in 0..5 {
         assert!(health.check(HealthCheckRequest::default()).await.is_ok());
     }
-    assert_eq!(codes(&mut client(address).await, "acme", 3).await, TWO_OF_THREE);
+    assert_eq!(
+        codes(&mut client(address).await, "acme", 3).await,
+        TWO_OF_THREE
+    );
 }
 
 #[tokio::test]
@@ -94,28 +119,65 @@ async fn each_method_has_its_own_quota_from_the_table() {
         .service("echo.Echo", limiter(TWO))
         .method("/echo.Echo/Server", limiter(one))
         .exempt("/echo.Echo/Client");
-    let mut client = client_behind(tollgate_tonic::layer(methods, Metadata::new("x-api-key"))).await;
+    let mut client =
+        client_behind(tollgate_tonic::layer(methods, Metadata::new("x-api-key"))).await;
 
     assert_eq!(codes(&mut client, "acme", 3).await, TWO_OF_THREE);
-    assert!(client.server(request_from("acme", message(1))).await.is_ok());
-    assert_eq!(client.server(request_from("acme", message(1))).await.unwrap_err().code(), TWO_OF_THREE[2]);
+    assert!(
+        client
+            .server(request_from("acme", message(1)))
+            .await
+            .is_ok()
+    );
+    assert_eq!(
+        client
+            .server(request_from("acme", message(1)))
+            .await
+            .unwrap_err()
+            .code(),
+        TWO_OF_THREE[2]
+    );
     for _ in 0..5 {
-        assert!(client.client(request_from("acme", tokio_stream::iter([message(1)]))).await.is_ok());
+        assert!(
+            client
+                .client(request_from("acme", tokio_stream::iter([message(1)])))
+                .await
+                .is_ok()
+        );
     }
     assert_eq!(codes(&mut client, "other", 3).await, TWO_OF_THREE);
 }
 
 #[tokio::test]
 async fn a_tuple_gives_each_caller_a_quota_for_each_method_or_service() {
-    let mut client =
-        client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp::new(), Metadata::new("x-api-key"), Method))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        limiter(TWO),
+        (PeerIp::new(), Metadata::new("x-api-key"), Method),
+    ))
+    .await;
     for caller in ["acme", "other"] {
         assert_eq!(codes(&mut client, caller, 3).await, TWO_OF_THREE);
-        assert!(client.server(request_from(caller, message(1))).await.is_ok());
+        assert!(
+            client
+                .server(request_from(caller, message(1)))
+                .await
+                .is_ok()
+        );
     }
-    let mut client = client_behind(tollgate_tonic::layer(limiter(TWO), (PeerIp::new(), Service))).await;
+    let mut client = client_behind(tollgate_tonic::layer(
+        limiter(TWO),
+        (PeerIp::new(), Service),
+    ))
+    .await;
     assert_eq!(codes(&mut client, "acme", 2).await, TWO_OF_THREE[..2]);
-    assert_eq!(client.server(request_from("other", message(1))).await.unwrap_err().code(), TWO_OF_THREE[2]);
+    assert_eq!(
+        client
+            .server(request_from("other", message(1)))
+            .await
+            .unwrap_err()
+            .code(),
+        TWO_OF_THREE[2]
+    );
 }
 
 #[tokio::test]
@@ -132,31 +194,50 @@ pub(crate) fn one_port() -> Router {
         .header_format(HeaderFormat::Ietf08)
         .build();
     let grpc = Routes::new(EchoServer::new(Echoing)).into_axum_router();
-    Router::new().route("/", get(|| async { "hello" })).merge(grpc).layer(layer)
+    Router::new()
+        .route("/", get(|| async { "hello" }))
+        .merge(grpc)
+        .layer(layer)
 }
 
 /// Sends a request to the router in process: a gRPC call when it has a content type, else `POST /`.
 pub(crate) async fn send(router: &Router, content_type: Option<&str>) -> http::Response<Body> {
-    let mut request = Request::post(if content_type.is_some() { "/echo.Echo/Unary" } else { "/" });
+    let mut request = Request::post(if content_type.is_some() {
+        "/echo.Echo/Unary"
+    } else {
+        "/"
+    });
     request = request.header("x-api-key", "acme");
     if let Some(content_type) = content_type {
         request = request.header(header::CONTENT_TYPE, content_type);
     }
-    router.clone().oneshot(request.body(Body::from(&[0; 5][..])).unwrap()).await.unwrap()
+    router
+        .clone()
+        .oneshot(request.body(Body::from(&[0; 5][..])).unwrap())
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
 async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
     let router = one_port();
     for _ in 0..2 {
-        assert!(send(&router, Some("application/grpc")).await.headers().contains_key("ratelimit"));
+        assert!(
+            send(&router, Some("application/grpc"))
+                .await
+                .headers()
+                .contains_key("ratelimit")
+        );
     }
 
     for (sent, received) in [
         ("application/grpc", "application/grpc"),
         ("application/grpc+proto", "application/grpc"),
         ("application/grpc-web", "application/grpc-web+proto"),
-        ("application/grpc-web-text", "application/grpc-web-text+proto"),
+        (
+            "application/grpc-web-text",
+            "application/grpc-web-text+proto",
+        ),
     ] {
         let denied = send(&router, Some(sent)).await;
         assert_eq!(denied.status(), StatusCode::OK);
@@ -165,7 +246,15 @@ async fn on_one_port_each_client_is_denied_in_its_own_protocol() {
         assert!(!denied.headers().contains_key("retry-after"));
         assert!(!denied.headers().contains_key("cache-control"));
         assert_eq!(denied.headers()["ratelimit"], r#""two";r=0;t=30"#);
-        assert!(denied.into_body().collect().await.unwrap().to_bytes().is_empty());
+        assert!(
+            denied
+                .into_body()
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes()
+                .is_empty()
+        );
     }
 
     for content_type in [None, Some("application/json"), Some("application/grpcurl")] {
@@ -195,16 +284,25 @@ impl Respond<Body> for OwnForm {
 
 #[tokio::test]
 async fn an_http_responder_can_keep_retry_after_off_its_responses() {
-    let responder = GrpcStatus::new().retry_after(true).or_http(Arc::new(OwnForm));
-    let layer = tollgate_tonic::builder(limiter(TWO), Global).respond_with(responder).build();
-    let router: Router = Router::new().route("/echo.Echo/Unary", post(|| async {})).route("/", post(|| async {}));
+    let responder = GrpcStatus::new()
+        .retry_after(true)
+        .or_http(Arc::new(OwnForm));
+    let layer = tollgate_tonic::builder(limiter(TWO), Global)
+        .respond_with(responder)
+        .build();
+    let router: Router = Router::new()
+        .route("/echo.Echo/Unary", post(|| async {}))
+        .route("/", post(|| async {}));
     let router = router.layer(layer);
     for _ in 0..2 {
         send(&router, None).await;
     }
     let http = send(&router, None).await;
     assert_eq!(http.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(!http.headers().contains_key("retry-after") && !http.headers().contains_key("cache-control"));
+    assert!(
+        !http.headers().contains_key("retry-after")
+            && !http.headers().contains_key("cache-control")
+    );
     let grpc = send(&router, Some("application/grpc")).await;
     assert_eq!(grpc.headers()["retry-after"], "30");
 }
@@ -213,7 +311,13 @@ async fn an_http_responder_can_keep_retry_after_off_its_responses() {
 async fn without_an_http_responder_http_clients_receive_the_plain_status() {
     let layer = tollgate_tonic::layer(limiter(TWO), Global);
     let router: Router = Router::new().route("/", get(|| async {})).layer(layer);
-    let get_root = async || router.clone().oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+    let get_root = async || {
+        router
+            .clone()
+            .oneshot(Request::get("/").body(Body::empty()).unwrap())
+            .await
+            .unwrap()
+    };
     assert_eq!(get_root().await.status(), StatusCode::OK);
     assert!(!get_root().await.headers().contains_key("ratelimit"));
     let denied = get_root().await;

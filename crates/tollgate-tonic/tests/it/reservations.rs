@@ -27,13 +27,18 @@ fn limiter() -> Limiter {
 
 fn reserving(limiter: &Limiter) -> ReservationLayer<Metadata, GrpcStatus> {
     let builder = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key"));
-    builder.reserve(|_| [("calls", 1), ("messages", 100)]).build()
+    builder
+        .reserve(|_| [("calls", 1), ("messages", 100)])
+        .build()
 }
 
 /// Starts an echo server that reserves 100 messages, and returns a client of it.
 async fn reserving_client(limiter: &Limiter) -> EchoClient<Channel> {
     let counter = MessageCounterLayer::for_policy("messages");
-    let server = Server::builder().layer(reserving(limiter)).layer(counter).add_service(EchoServer::new(Echoing));
+    let server = Server::builder()
+        .layer(reserving(limiter))
+        .layer(counter)
+        .add_service(EchoServer::new(Echoing));
     client(serve(server).await).await
 }
 
@@ -53,24 +58,45 @@ async fn until_charged(limiter: &Limiter, expected: (u64, u64)) {
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
-    assert!(waited.is_ok(), "{:?} are charged instead of {expected:?}", charged(limiter).await);
+    assert!(
+        waited.is_ok(),
+        "{:?} are charged instead of {expected:?}",
+        charged(limiter).await
+    );
 }
 
 #[tokio::test]
 async fn calls_cost_the_messages_that_the_server_sent() {
     let limiter = limiter();
     let mut client = reserving_client(&limiter).await;
-    let (all, status) = texts(client.server(request_from("acme", message(250))).await.unwrap().into_inner()).await;
+    let (all, status) = texts(
+        client
+            .server(request_from("acme", message(250)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.is_none()), (250, true));
     until_charged(&limiter, (1, 250)).await;
 
     assert_eq!(codes(&mut client, "acme", 1).await, [Code::Ok]);
     until_charged(&limiter, (2, 251)).await;
-    assert_eq!(client.client(request_from("acme", messages(20))).await.unwrap().into_inner().text, "20");
+    assert_eq!(
+        client
+            .client(request_from("acme", messages(20)))
+            .await
+            .unwrap()
+            .into_inner()
+            .text,
+        "20"
+    );
     until_charged(&limiter, (3, 252)).await;
 
     // A call that fails has sent no message.
-    let failed = client.server(request_from("acme", message("no number"))).await;
+    let failed = client
+        .server(request_from("acme", message("no number")))
+        .await;
     assert_eq!(failed.unwrap_err().code(), Code::InvalidArgument);
     until_charged(&limiter, (4, 252)).await;
 }
@@ -96,14 +122,31 @@ async fn a_client_that_hangs_up_pays_the_messages_that_were_sent() {
 async fn a_handler_counts_with_the_meter_of_its_request_and_a_full_quota_denies() {
     let limiter = limiter();
     let counting = |request: Request<()>| {
-        request.extensions().get::<Meter>().unwrap().counter("messages").unwrap().set(950);
+        request
+            .extensions()
+            .get::<Meter>()
+            .unwrap()
+            .counter("messages")
+            .unwrap()
+            .set(950);
         Ok(request)
     };
     let echo = EchoServer::with_interceptor(Echoing, counting);
-    let mut client = client(serve(Server::builder().layer(reserving(&limiter)).add_service(echo)).await).await;
+    let mut client = client(
+        serve(
+            Server::builder()
+                .layer(reserving(&limiter))
+                .add_service(echo),
+        )
+        .await,
+    )
+    .await;
     assert_eq!(codes(&mut client, "acme", 1).await, [Code::Ok]);
     until_charged(&limiter, (1, 950)).await;
-    assert_eq!(codes(&mut client, "acme", 1).await, [Code::ResourceExhausted]);
+    assert_eq!(
+        codes(&mut client, "acme", 1).await,
+        [Code::ResourceExhausted]
+    );
     assert_eq!(charged(&limiter).await, (1, 950));
 }
 
@@ -111,12 +154,23 @@ async fn a_handler_counts_with_the_meter_of_its_request_and_a_full_quota_denies(
 async fn the_meter_of_an_exempt_call_counts_nothing() {
     let limiter = limiter();
     let counting = |request: Request<()>| {
-        request.extensions().get::<Meter>().unwrap().counter("messages").unwrap().set(950);
+        request
+            .extensions()
+            .get::<Meter>()
+            .unwrap()
+            .counter("messages")
+            .unwrap()
+            .set(950);
         Ok(request)
     };
-    let builder = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).exempt(|_| true);
-    let layer = builder.reserve(|_| [("calls", 1), ("messages", 100)]).build();
-    let mut server = Server::builder().layer(layer).layer(MessageCounterLayer::for_policy("messages"));
+    let builder =
+        tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).exempt(|_| true);
+    let layer = builder
+        .reserve(|_| [("calls", 1), ("messages", 100)])
+        .build();
+    let mut server = Server::builder()
+        .layer(layer)
+        .layer(MessageCounterLayer::for_policy("messages"));
     let server = server.add_service(EchoServer::with_interceptor(Echoing, counting));
     let mut client = client(serve(server).await).await;
     assert_eq!(codes(&mut client, "acme", 2).await, [Code::Ok; 2]);
@@ -125,19 +179,34 @@ async fn the_meter_of_an_exempt_call_counts_nothing() {
 
 #[tokio::test]
 async fn a_counter_without_a_policy_counts_for_all_and_a_wrong_name_counts_nothing() {
-    for (counter, cost) in [(MessageCounterLayer::new(), 7), (MessageCounterLayer::for_policy("bytes"), 3)] {
+    for (counter, cost) in [
+        (MessageCounterLayer::new(), 7),
+        (MessageCounterLayer::for_policy("bytes"), 3),
+    ] {
         let limiter = Limiter::new(frozen_store(), MESSAGES);
         let builder = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key"));
         let reserve = builder.reserve(|_| Cost::new(3)).build();
-        let server = Server::builder().layer(reserve).layer(counter).add_service(EchoServer::new(Echoing));
+        let server = Server::builder()
+            .layer(reserve)
+            .layer(counter)
+            .add_service(EchoServer::new(Echoing));
         let mut client = client(serve(server).await).await;
-        texts(client.server(request_from("acme", message(7))).await.unwrap().into_inner()).await;
+        texts(
+            client
+                .server(request_from("acme", message(7)))
+                .await
+                .unwrap()
+                .into_inner(),
+        )
+        .await;
         let wait = async {
             while remaining(&limiter, "acme").await != 1_000 - cost {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(30), wait)
+            .await
+            .unwrap();
     }
 }
 
@@ -148,16 +217,33 @@ async fn a_stream_holds_its_permit_until_it_ends() {
         .headers(false)
         .respond_with(GrpcStatus::new())
         .build();
-    let mut client = client(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await;
+    let mut client = client(
+        serve(
+            Server::builder()
+                .layer(layer)
+                .add_service(EchoServer::new(Echoing)),
+        )
+        .await,
+    )
+    .await;
     let (sender, receiver) = mpsc::channel(1);
     let call = client.bidi(request_from("acme", ReceiverStream::new(receiver)));
     sender.send(message("one")).await.unwrap();
     let mut echoes = call.await.unwrap().into_inner();
     assert_eq!(echoes.message().await.unwrap().unwrap().text, "one");
 
-    let denied = client.unary(request_from("acme", message("hello"))).await.unwrap_err();
-    assert_eq!((denied.code(), denied.message()), (Code::ResourceExhausted, "concurrency limit exceeded"));
-    assert_eq!(denied.get_details_error_info().unwrap().reason, "CONCURRENCY_LIMIT_EXCEEDED");
+    let denied = client
+        .unary(request_from("acme", message("hello")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (denied.code(), denied.message()),
+        (Code::ResourceExhausted, "concurrency limit exceeded")
+    );
+    assert_eq!(
+        denied.get_details_error_info().unwrap().reason,
+        "CONCURRENCY_LIMIT_EXCEEDED"
+    );
     assert_eq!(codes(&mut client, "other", 1).await, [Code::Ok]);
 
     drop(sender);
@@ -167,6 +253,8 @@ async fn a_stream_holds_its_permit_until_it_ends() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("the permit is given back");
+    tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .expect("the permit is given back");
     assert_eq!(codes(&mut client, "acme", 1).await, [Code::Ok]);
 }

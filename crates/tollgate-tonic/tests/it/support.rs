@@ -36,7 +36,9 @@ pub(crate) const TWO_OF_THREE: [Code; 3] = [Code::Ok, Code::Ok, Code::ResourceEx
 
 /// Returns a store in process whose clock does not move.
 pub(crate) fn frozen_store() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build()
+    MemoryStore::builder()
+        .clock(Clock::manual(1_800_000_000_000_000))
+        .build()
 }
 
 /// Returns a limiter with a frozen store.
@@ -77,7 +79,10 @@ pub(crate) fn unavailable_limiter() -> Limiter {
     struct UnavailableStore;
 
     fn unavailable<T>() -> StoreFuture<T> {
-        StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "the store at 10.0.0.7 does not answer")))
+        StoreFuture::ready(Err(Error::new(
+            ErrorKind::Unavailable,
+            "the store at 10.0.0.7 does not answer",
+        )))
     }
 
     impl Store for UnavailableStore {
@@ -94,7 +99,10 @@ pub(crate) fn unavailable_limiter() -> Limiter {
         }
     }
 
-    Limiter::builder(UnavailableStore).policies(TWO).on_outage(Outage::Closed).build()
+    Limiter::builder(UnavailableStore)
+        .policies(TWO)
+        .on_outage(Outage::Closed)
+        .build()
 }
 
 /// Returns a limiter whose store claims to be in process, although its checks are pending.
@@ -104,7 +112,14 @@ pub(crate) fn pending_limiter(policy: Policy) -> Limiter {
 
 /// Returns the units that a key has left in the first policy of a limiter.
 pub(crate) async fn remaining(limiter: &Limiter, key: &str) -> u64 {
-    limiter.peek(key).await.unwrap().states().next().unwrap().remaining()
+    limiter
+        .peek(key)
+        .await
+        .unwrap()
+        .states()
+        .next()
+        .unwrap()
+        .remaining()
 }
 
 /// Returns the messages that it receives.
@@ -122,12 +137,20 @@ impl Echo for Echoing {
     type ServerStream = MessageStream;
 
     async fn server(&self, request: Request<Message>) -> Result<Response<MessageStream>, Status> {
-        let count: u32 =
-            request.into_inner().text.parse().map_err(|_| Status::invalid_argument("the text is not a number"))?;
-        Ok(Response::new(Box::pin(tokio_stream::iter((0..count).map(|at| Ok(message(at)))))))
+        let count: u32 = request
+            .into_inner()
+            .text
+            .parse()
+            .map_err(|_| Status::invalid_argument("the text is not a number"))?;
+        Ok(Response::new(Box::pin(tokio_stream::iter(
+            (0..count).map(|at| Ok(message(at))),
+        ))))
     }
 
-    async fn client(&self, request: Request<Streaming<Message>>) -> Result<Response<Message>, Status> {
+    async fn client(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<Message>, Status> {
         let mut messages = request.into_inner();
         let mut count = 0;
         while messages.next().await.transpose()?.is_some() {
@@ -138,14 +161,19 @@ impl Echo for Echoing {
 
     type BidiStream = MessageStream;
 
-    async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<MessageStream>, Status> {
+    async fn bidi(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<MessageStream>, Status> {
         Ok(Response::new(Box::pin(request.into_inner())))
     }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "numbers and texts alike")]
 pub(crate) fn message(text: impl ToString) -> Message {
-    Message { text: text.to_string() }
+    Message {
+        text: text.to_string(),
+    }
 }
 
 /// Returns a stream of `count` messages.
@@ -168,7 +196,9 @@ pub(crate) async fn texts(mut messages: Streaming<Message>) -> (Vec<String>, Opt
 /// Returns a request with an API key.
 pub(crate) fn request_from<T>(api_key: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    request.metadata_mut().insert("x-api-key", api_key.parse().unwrap());
+    request
+        .metadata_mut()
+        .insert("x-api-key", api_key.parse().unwrap());
     request
 }
 
@@ -177,7 +207,8 @@ pub(crate) async fn serve_axum(router: axum::Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     // Short frames follow each other: without this, each waits for the acknowledgement of the former.
-    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| stream.set_nodelay(true).unwrap());
+    let listener =
+        axum::serve::ListenerExt::tap_io(listener, |stream| stream.set_nodelay(true).unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
     address
 }
@@ -186,12 +217,18 @@ pub(crate) async fn serve_axum(router: axum::Router) -> SocketAddr {
 pub(crate) async fn serve<L, B>(router: Router<L>) -> SocketAddr
 where
     L: tower::Layer<tonic::service::Routes> + Clone + Send + 'static,
-    L::Service: tower::Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + 'static,
-    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    L::Service:
+        tower::Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static,
     <L::Service as tower::Service<http::Request<Body>>>::Future: Send,
-    <L::Service as tower::Service<http::Request<Body>>>::Error: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    <L::Service as tower::Service<http::Request<Body>>>::Error:
+        Into<Box<dyn std::error::Error + Send + Sync>> + Send,
 {
-    let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).unwrap().with_nodelay(Some(true));
+    let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into())
+        .unwrap()
+        .with_nodelay(Some(true));
     let address = incoming.local_addr().unwrap();
     tokio::spawn(router.serve_with_incoming(incoming));
     address
@@ -204,7 +241,15 @@ pub(crate) async fn client_behind<K>(
 where
     K: tollgate_tower::KeyExtractor,
 {
-    client(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await
+    client(
+        serve(
+            Server::builder()
+                .layer(layer)
+                .add_service(EchoServer::new(Echoing)),
+        )
+        .await,
+    )
+    .await
 }
 
 /// Returns a client of the server at `address`.
@@ -213,11 +258,19 @@ pub(crate) async fn client(address: SocketAddr) -> EchoClient<Channel> {
 }
 
 pub(crate) async fn channel(address: SocketAddr) -> Channel {
-    Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+    Endpoint::from_shared(format!("http://{address}"))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap()
 }
 
 /// Makes `count` unary calls one after the other, and returns their codes.
-pub(crate) async fn codes(client: &mut EchoClient<Channel>, api_key: &str, count: usize) -> Vec<Code> {
+pub(crate) async fn codes(
+    client: &mut EchoClient<Channel>,
+    api_key: &str,
+    count: usize,
+) -> Vec<Code> {
     let mut codes = Vec::new();
     for _ in 0..count {
         let result = client.unary(request_from(api_key, message("hello"))).await;
@@ -240,12 +293,16 @@ pub(crate) async fn call_each_method(client: &mut EchoClient<Channel>) -> [Resul
     [
         unary.map(|it| assert_eq!(it.into_inner().text, "hello")),
         match server {
-            Ok(messages) => texts(messages).await.map(|it| assert_eq!(it, ["0", "1", "2"])),
+            Ok(messages) => texts(messages)
+                .await
+                .map(|it| assert_eq!(it, ["0", "1", "2"])),
             Err(status) => Err(status),
         },
         client_streaming.map(|it| assert_eq!(it.into_inner().text, "3")),
         match bidi {
-            Ok(messages) => texts(messages).await.map(|it| assert_eq!(it, ["1", "2", "3"])),
+            Ok(messages) => texts(messages)
+                .await
+                .map(|it| assert_eq!(it, ["1", "2", "3"])),
             Err(status) => Err(status),
         },
     ]
@@ -261,7 +318,8 @@ pub(crate) async fn http2(server: SocketAddr) -> SendRequest<Bytes> {
 
 pub(crate) type WebClient = EchoClient<GrpcWebClientService<WebService>>;
 
-type WebService = BoxCloneService<http::Request<GrpcWebCall<Body>>, http::Response<Body>, Infallible>;
+type WebService =
+    BoxCloneService<http::Request<GrpcWebCall<Body>>, http::Response<Body>, Infallible>;
 
 /// Returns a gRPC-Web client of a service in process.
 pub(crate) fn web_client<S>(service: S) -> WebClient
@@ -272,6 +330,7 @@ where
         + 'static,
     S::Future: Send + 'static,
 {
-    let service = service.map_request(|request: http::Request<GrpcWebCall<Body>>| request.map(Body::new));
+    let service =
+        service.map_request(|request: http::Request<GrpcWebCall<Body>>| request.map(Body::new));
     EchoClient::new(GrpcWebClientService::new(service.boxed_clone()))
 }

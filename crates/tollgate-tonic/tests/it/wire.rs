@@ -34,12 +34,19 @@ async fn denied(server: SocketAddr) -> HeaderMap {
     }
     let denied = call(server).await;
     assert_eq!(denied.status(), 200);
-    assert!(denied.body().is_end_stream(), "the denial has more than one frame");
+    assert!(
+        denied.body().is_end_stream(),
+        "the denial has more than one frame"
+    );
     denied.into_parts().0.headers
 }
 
 fn names(headers: &HeaderMap) -> Vec<&str> {
-    let mut names: Vec<_> = headers.keys().map(http::HeaderName::as_str).filter(|name| *name != "date").collect();
+    let mut names: Vec<_> = headers
+        .keys()
+        .map(http::HeaderName::as_str)
+        .filter(|name| *name != "date")
+        .collect();
     names.sort_unstable();
     names
 }
@@ -47,19 +54,50 @@ fn names(headers: &HeaderMap) -> Vec<&str> {
 #[tokio::test]
 async fn a_denial_around_the_server_is_trailers_only() {
     let layer = tollgate_tonic::layer(limiter(TWO), Global);
-    let headers = denied(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await;
+    let headers = denied(
+        serve(
+            Server::builder()
+                .layer(layer)
+                .add_service(EchoServer::new(Echoing)),
+        )
+        .await,
+    )
+    .await;
     assert_eq!(headers["grpc-status"], "8");
     assert_eq!(headers["grpc-message"], "rate%20limit%20exceeded");
     assert_eq!(headers["content-type"], "application/grpc");
-    assert!(!headers["grpc-status-details-bin"].as_bytes().contains(&b'='), "the details are sent with base64 padding");
-    assert_eq!(names(&headers), ["content-type", "grpc-message", "grpc-status", "grpc-status-details-bin"]);
+    assert!(
+        !headers["grpc-status-details-bin"]
+            .as_bytes()
+            .contains(&b'='),
+        "the details are sent with base64 padding"
+    );
+    assert_eq!(
+        names(&headers),
+        [
+            "content-type",
+            "grpc-message",
+            "grpc-status",
+            "grpc-status-details-bin"
+        ]
+    );
 }
 
 #[tokio::test]
 async fn a_denial_carries_retry_after_when_it_is_turned_on() {
     let responder = GrpcStatus::new().retry_after(true);
-    let layer = tollgate_tonic::builder(limiter(TWO), Global).respond_with(responder).build();
-    let headers = denied(serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await).await;
+    let layer = tollgate_tonic::builder(limiter(TWO), Global)
+        .respond_with(responder)
+        .build();
+    let headers = denied(
+        serve(
+            Server::builder()
+                .layer(layer)
+                .add_service(EchoServer::new(Echoing)),
+        )
+        .await,
+    )
+    .await;
     assert_eq!(
         (&headers["retry-after"], &headers["cache-control"]),
         (&"30".parse().unwrap(), &"no-store".parse().unwrap())
@@ -69,7 +107,9 @@ async fn a_denial_carries_retry_after_when_it_is_turned_on() {
 
 #[tokio::test]
 async fn a_denial_around_one_service_is_trailers_only() {
-    let layer = tollgate_tonic::builder(limiter(TWO), Global).respond_with(GrpcStatus::new().pushback(true)).build();
+    let layer = tollgate_tonic::builder(limiter(TWO), Global)
+        .respond_with(GrpcStatus::new().pushback(true))
+        .build();
     let server = Server::builder().add_service(layer.named_layer(EchoServer::new(Echoing)));
     let headers = denied(serve(server).await).await;
     assert_eq!(headers["grpc-status"], "8");

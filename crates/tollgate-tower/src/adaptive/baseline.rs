@@ -113,7 +113,9 @@ impl Baseline {
         step: impl FnOnce(f64, f64) -> f64,
     ) -> f64 {
         let limit = window.limit();
-        let Some(latency) = window.latency() else { return limit * backoff };
+        let Some(latency) = window.latency() else {
+            return limit * backoff;
+        };
         let (baseline, latency) = match self.measure(window, latency) {
             Measured::Probe(limit) => return limit,
             Measured::Latency { baseline, latency } => (baseline, latency),
@@ -131,7 +133,11 @@ impl Baseline {
     fn measure(&mut self, window: &SampleWindow, latency: Duration) -> Measured {
         let latency = latency.as_secs_f64().max(SHORTEST);
         let baseline = *self.seconds.get_or_insert(latency);
-        self.recent = if self.recent == 0.0 { latency } else { moved(self.recent, latency, RECENT) };
+        self.recent = if self.recent == 0.0 {
+            latency
+        } else {
+            moved(self.recent, latency, RECENT)
+        };
         if let Some(probe) = &mut self.probe {
             probe.windows_left -= 1;
             let is_measured = f64::from(window.in_flight()) <= window.limit();
@@ -141,9 +147,17 @@ impl Baseline {
             let limit = probe.limit;
             (self.probe, self.unmeasured) = (None, 0);
             if is_measured {
-                self.seconds = Some(if latency < baseline { latency } else { moved(baseline, latency, PROBED) });
+                self.seconds = Some(if latency < baseline {
+                    latency
+                } else {
+                    moved(baseline, latency, PROBED)
+                });
                 let is_surprise = (latency - baseline).abs() > SURPRISE * baseline;
-                self.row = if is_surprise && self.row < ROW { self.row + 1 } else { 0 };
+                self.row = if is_surprise && self.row < ROW {
+                    self.row + 1
+                } else {
+                    0
+                };
                 if self.row > 0 {
                     self.unmeasured = self.probe_after.saturating_sub(SETTLING);
                 }
@@ -168,7 +182,10 @@ impl Baseline {
             next = (0.9 * next).max(self.recent);
         }
         self.seconds = Some(next);
-        Measured::Latency { baseline: next, latency }
+        Measured::Latency {
+            baseline: next,
+            latency,
+        }
     }
 
     /// Returns the limit for the next window: `limit`, or a third of it when a probe is due.
@@ -176,7 +193,10 @@ impl Baseline {
         if self.unmeasured < self.probe_after {
             return limit;
         }
-        self.probe = Some(Probe { limit, windows_left: PROBE_WINDOWS });
+        self.probe = Some(Probe {
+            limit,
+            windows_left: PROBE_WINDOWS,
+        });
         (limit / 3.0).max(f64::from(window.lowest_limit()))
     }
 }
@@ -228,7 +248,10 @@ mod tests {
     fn the_windows_of_a_baseline_are_the_weight_of_each_in_its_mean() {
         let mut baseline = Baseline::new(600, 500).windows(3);
         let mut after = |millis| {
-            let window = SampleWindow { in_flight: 1, ..SampleWindow::new(10.0, 1) };
+            let window = SampleWindow {
+                in_flight: 1,
+                ..SampleWindow::new(10.0, 1)
+            };
             match baseline.measure(&window, Duration::from_millis(millis)) {
                 Measured::Latency { baseline, .. } => (baseline * 1e3).round() as u64,
                 Measured::Probe(_) => panic!("no probe is due"),

@@ -32,7 +32,15 @@ pub enum Latency {
 impl AdaptiveBuilder {
     pub(super) fn new(limiter: AdaptiveLimiter) -> Self {
         let gate = GateOptions::new(Duration::from_secs(1));
-        Self { shared: Shared { limiter, class: None, signal: None, latency: Latency::Head, gate } }
+        Self {
+            shared: Shared {
+                limiter,
+                class: None,
+                signal: None,
+                latency: Latency::Head,
+                gate,
+            },
+        }
     }
 }
 
@@ -70,7 +78,10 @@ impl<R> AdaptiveBuilder<R> {
     ///     .build();
     /// # let _ = layer;
     /// ```
-    pub fn signal(mut self, signal: impl Fn(&Outcome<'_>) -> Signal + Send + Sync + 'static) -> Self {
+    pub fn signal(
+        mut self,
+        signal: impl Fn(&Outcome<'_>) -> Signal + Send + Sync + 'static,
+    ) -> Self {
         self.shared.signal = Some(Box::new(signal));
         self
     }
@@ -96,13 +107,29 @@ impl<R> AdaptiveBuilder<R> {
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> AdaptiveBuilder<R2> {
-        let Shared { limiter, class, signal, latency, gate } = self.shared;
-        AdaptiveBuilder { shared: Shared { limiter, class, signal, latency, gate: gate.respond_with(responder) } }
+        let Shared {
+            limiter,
+            class,
+            signal,
+            latency,
+            gate,
+        } = self.shared;
+        AdaptiveBuilder {
+            shared: Shared {
+                limiter,
+                class,
+                signal,
+                latency,
+                gate: gate.respond_with(responder),
+            },
+        }
     }
 }
 
 impl<R> fmt::Debug for AdaptiveBuilder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveBuilder").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+        f.debug_struct("AdaptiveBuilder")
+            .field("limiter", &self.shared.limiter)
+            .finish_non_exhaustive()
     }
 }

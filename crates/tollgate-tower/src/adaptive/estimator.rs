@@ -40,7 +40,14 @@ impl Estimator {
         let limit = limit.clamp(*bounds.start(), *bounds.end());
         let window = SampleWindow::new(limit.into(), *bounds.start());
         let length_us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-        Self { algorithm, bounds, length_us, min_samples: min_samples.into(), window, closes_at_us: None }
+        Self {
+            algorithm,
+            bounds,
+            length_us,
+            min_samples: min_samples.into(),
+            window,
+            closes_at_us: None,
+        }
     }
 
     /// Returns the limit in force.
@@ -60,7 +67,9 @@ impl Estimator {
             Signal::Ignore => return None,
         }
         window.in_flight = window.in_flight.max(sample.in_flight);
-        let closes_at_us = *self.closes_at_us.get_or_insert(now_us.saturating_add(self.length_us));
+        let closes_at_us = *self
+            .closes_at_us
+            .get_or_insert(now_us.saturating_add(self.length_us));
         if now_us < closes_at_us || window.samples + window.overloads < self.min_samples {
             return None;
         }
@@ -84,11 +93,18 @@ impl Estimator {
         if !next.is_nan() {
             window.limit = next;
         }
-        window.limit = window.limit.clamp((*self.bounds.start()).into(), (*self.bounds.end()).into());
+        window.limit = window
+            .limit
+            .clamp((*self.bounds.start()).into(), (*self.bounds.end()).into());
         let (limit, lowest_limit) = (window.limit, window.lowest_limit);
         *window = SampleWindow::new(limit, lowest_limit);
         self.closes_at_us = Some(now_us.saturating_add(self.length_us));
-        let latency_us = latency.map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
-        Estimate { limit: self.limit(), latency_us, in_flight }
+        let latency_us =
+            latency.map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+        Estimate {
+            limit: self.limit(),
+            latency_us,
+            in_flight,
+        }
     }
 }

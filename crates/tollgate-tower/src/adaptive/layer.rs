@@ -95,7 +95,9 @@ impl<R> AdaptiveBuilder<R> {
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> AdaptiveLayer<R> {
-        AdaptiveLayer { shared: Arc::new(self.shared) }
+        AdaptiveLayer {
+            shared: Arc::new(self.shared),
+        }
     }
 }
 
@@ -109,13 +111,17 @@ impl<S, R> Layer<S> for AdaptiveLayer<R> {
 
 impl<R> Clone for AdaptiveLayer<R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<R> fmt::Debug for AdaptiveLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptiveLayer").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+        f.debug_struct("AdaptiveLayer")
+            .field("limiter", &self.shared.limiter)
+            .finish_non_exhaustive()
     }
 }
 

@@ -97,10 +97,19 @@ impl AdaptiveLimiter {
                 if !shared.has_shed.load(Ordering::Relaxed) {
                     shared.has_shed.store(true, Ordering::Relaxed);
                 }
-                return Err(Overload { in_flight, limit, retry_after: shared.retry_after() });
+                return Err(Overload {
+                    in_flight,
+                    limit,
+                    retry_after: shared.retry_after(),
+                });
             }
             let next = in_flight + 1;
-            match shared.in_flight.compare_exchange_weak(in_flight, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match shared.in_flight.compare_exchange_weak(
+                in_flight,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Ok(next),
                 Err(current) => in_flight = current,
             }
@@ -157,15 +166,25 @@ impl AdaptiveLimiter {
         if shared.has_shed.swap(false, Ordering::Relaxed) {
             estimator.add_shed();
         }
-        let Some(estimate) = estimator.add(now_us, sample) else { return };
+        let Some(estimate) = estimator.add(now_us, sample) else {
+            return;
+        };
         let before = shared.limit.swap(estimate.limit, Ordering::Relaxed);
         if let Some(latency_us) = estimate.latency_us {
-            shared.latency_us.store(latency_us.max(1), Ordering::Relaxed);
+            shared
+                .latency_us
+                .store(latency_us.max(1), Ordering::Relaxed);
         }
         drop(estimator);
-        shared.metrics.record(estimate.limit, estimate.in_flight, estimate.latency_us);
+        shared
+            .metrics
+            .record(estimate.limit, estimate.in_flight, estimate.latency_us);
         if before != estimate.limit {
-            tracing::trace!(limit = estimate.limit, latency_us = estimate.latency_us, "concurrency limit changed");
+            tracing::trace!(
+                limit = estimate.limit,
+                latency_us = estimate.latency_us,
+                "concurrency limit changed"
+            );
         }
     }
 }
@@ -182,7 +201,9 @@ impl Shared {
     }
 
     fn retry_after(&self) -> Duration {
-        self.window.max(Duration::from_micros(self.latency_us.load(Ordering::Relaxed)))
+        self.window.max(Duration::from_micros(
+            self.latency_us.load(Ordering::Relaxed),
+        ))
     }
 }
 
@@ -190,7 +211,13 @@ impl AdaptiveLimiterBuilder {
     /// Builds the limiter.
     #[must_use]
     pub fn build(self) -> AdaptiveLimiter {
-        let estimator = Estimator::new(self.algorithm, self.limits, self.initial_limit, self.window, self.min_samples);
+        let estimator = Estimator::new(
+            self.algorithm,
+            self.limits,
+            self.initial_limit,
+            self.window,
+            self.min_samples,
+        );
         AdaptiveLimiter {
             shared: Arc::new(Shared {
                 in_flight: AtomicU32::new(0),
@@ -274,8 +301,16 @@ impl AdaptiveLimiterBuilder {
     ///
     /// Panics if the lowest limit is 0, or if it is above the highest one.
     pub fn limits(mut self, limits: RangeInclusive<u32>) -> Self {
-        assert!(*limits.start() > 0, "the lowest limit must be at least 1, got 0");
-        assert!(!limits.is_empty(), "the lowest limit {} is above the highest one {}", limits.start(), limits.end());
+        assert!(
+            *limits.start() > 0,
+            "the lowest limit must be at least 1, got 0"
+        );
+        assert!(
+            !limits.is_empty(),
+            "the lowest limit {} is above the highest one {}",
+            limits.start(),
+            limits.end()
+        );
         self.limits = limits;
         self
     }
@@ -318,7 +353,10 @@ impl AdaptiveLimiterBuilder {
         let shares = shares.into();
         assert!(!shares.is_empty(), "the list of shares is empty");
         for share in &shares {
-            assert!(*share > 0.0 && *share <= 1.0, "a share must be above 0 and at most 1, got {share}");
+            assert!(
+                *share > 0.0 && *share <= 1.0,
+                "a share must be above 0 and at most 1, got {share}"
+            );
         }
         assert!(
             shares.is_sorted_by(|more, less| more >= less),

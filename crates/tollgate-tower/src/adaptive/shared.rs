@@ -27,7 +27,10 @@ type SignalOf = Box<dyn Fn(&Outcome<'_>) -> Signal + Send + Sync>;
 pub type AdaptiveBody<B> = GuardedBody<B, Slot>;
 
 /// Holds the slot of a request while the service works on it.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
 pub struct HeldSlot<R> {
     slot: Slot,
     shared: Arc<Shared<R>>,
@@ -39,9 +42,15 @@ impl<R> Shared<R> {
         if self.gate.is_exempt(parts) {
             return Ok(None);
         }
-        let class = self.class.as_ref().map_or(Class::CRITICAL, |class| class(parts));
+        let class = self
+            .class
+            .as_ref()
+            .map_or(Class::CRITICAL, |class| class(parts));
         let slot = self.limiter.try_acquire(class)?;
-        Ok(Some(HeldSlot { slot, shared: Arc::clone(self) }))
+        Ok(Some(HeldSlot {
+            slot,
+            shared: Arc::clone(self),
+        }))
     }
 
     /// Builds the response to a request that is shed.
@@ -60,7 +69,9 @@ impl<R> Shared<R> {
     }
 
     fn signal_of(&self, outcome: &Outcome<'_>) -> Signal {
-        self.signal.as_ref().map_or_else(|| Signal::of(outcome), |signal| signal(outcome))
+        self.signal
+            .as_ref()
+            .map_or_else(|| Signal::of(outcome), |signal| signal(outcome))
     }
 }
 

@@ -63,9 +63,9 @@ impl Signal {
 
     pub(super) fn of_head(status: StatusCode, headers: &HeaderMap) -> Self {
         match status {
-            StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                Self::Overload
-            }
+            StatusCode::REQUEST_TIMEOUT
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Self::Overload,
             StatusCode::TOO_MANY_REQUESTS => Self::Ignore,
             _ if status.is_server_error() => Self::Ignore,
             _ => Self::of_grpc_status(headers),

@@ -38,7 +38,12 @@ impl AdaptiveLimiter {
 
 impl Slot {
     pub(super) fn new(limiter: AdaptiveLimiter, started_us: u64, in_flight: u32) -> Self {
-        Self { limiter, started_us, in_flight, is_recorded: false }
+        Self {
+            limiter,
+            started_us,
+            in_flight,
+            is_recorded: false,
+        }
     }
 
     /// Ends the request, and reports its signal to the limiter.
@@ -61,7 +66,14 @@ impl Slot {
 
     fn add(&self, now_us: u64, signal: Signal) {
         let latency_us = now_us.saturating_sub(self.started_us);
-        self.limiter.record(now_us, Sample { signal, latency_us, in_flight: self.in_flight });
+        self.limiter.record(
+            now_us,
+            Sample {
+                signal,
+                latency_us,
+                in_flight: self.in_flight,
+            },
+        );
     }
 
     fn cancel(&mut self) {
@@ -71,7 +83,11 @@ impl Slot {
         self.is_recorded = true;
         let now_us = self.limiter.now_us();
         let latency_us = u128::from(now_us.saturating_sub(self.started_us));
-        if self.limiter.latency().is_some_and(|mean| latency_us > mean.as_micros()) {
+        if self
+            .limiter
+            .latency()
+            .is_some_and(|mean| latency_us > mean.as_micros())
+        {
             self.add(now_us, Signal::Success);
         }
     }

@@ -21,14 +21,24 @@ const OVERLOADED_PERCENT: u64 = 5;
 
 impl SampleWindow {
     pub(super) fn new(limit: f64, lowest_limit: u32) -> Self {
-        Self { samples: 0, overloads: 0, latency_sum_us: 0, in_flight: 0, has_shed: false, limit, lowest_limit }
+        Self {
+            samples: 0,
+            overloads: 0,
+            latency_sum_us: 0,
+            in_flight: 0,
+            has_shed: false,
+            limit,
+            lowest_limit,
+        }
     }
 
     /// Returns the mean latency, in whole microseconds. Requests that met an [overload](Signal::Overload) are left out,
     /// because an error is often fast. `None` when no other request ended.
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
-        self.latency_sum_us.checked_div(self.samples).map(Duration::from_micros)
+        self.latency_sum_us
+            .checked_div(self.samples)
+            .map(Duration::from_micros)
     }
 
     /// Returns the greatest number of requests in flight, counted when each request was admitted.

@@ -55,7 +55,10 @@ struct LastGuard<G: BodyGuard> {
 
 impl<G: BodyGuard> LastGuard<G> {
     const fn new(guard: Option<G>) -> Self {
-        Self { guard, on_drop: BodyEnd::Dropped }
+        Self {
+            guard,
+            on_drop: BodyEnd::Dropped,
+        }
     }
 
     /// Ends the guard, unless it has ended.
@@ -90,7 +93,10 @@ impl<G: BodyGuard> Drop for LastGuard<G> {
 /// assert_eq!(receiver.recv().unwrap(), BodyEnd::Complete);
 /// # }
 /// ```
-pub fn guard_response<B: Body, G: BodyGuard>(response: Response<B>, guard: G) -> Response<GuardedBody<B, G>> {
+pub fn guard_response<B: Body, G: BodyGuard>(
+    response: Response<B>,
+    guard: G,
+) -> Response<GuardedBody<B, G>> {
     let length = response.headers().get(header::CONTENT_LENGTH);
     let missing = length.and_then(|length| length.to_str().ok()?.parse().ok());
     // A response to HEAD announces a length that its body does not have: no byte has to pass before the end.
@@ -110,7 +116,12 @@ impl<B: Body, G: BodyGuard> GuardedBody<B, G> {
         if body.is_end_stream() {
             guard.finish(BodyEnd::Complete);
         }
-        Self { body, guard, missing: None, is_polled: false }
+        Self {
+            body,
+            guard,
+            missing: None,
+            is_polled: false,
+        }
     }
 }
 
@@ -118,7 +129,12 @@ impl<B, G: BodyGuard> GuardedBody<B, G> {
     /// Wraps a body without a guard, for a function that returns bodies with and without one.
     #[must_use]
     pub fn unguarded(body: B) -> Self {
-        Self { body, guard: LastGuard::new(None), missing: None, is_polled: false }
+        Self {
+            body,
+            guard: LastGuard::new(None),
+            missing: None,
+            is_polled: false,
+        }
     }
 
     /// Returns the guard, until the body ends.
@@ -138,7 +154,10 @@ impl<B: Body, G: BodyGuard> Body for GuardedBody<B, G> {
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
         *this.is_polled = true;
         let next = this.body.as_mut().poll_frame(cx);
@@ -147,10 +166,14 @@ impl<B: Body, G: BodyGuard> Body for GuardedBody<B, G> {
         let end = match &next {
             Some(Ok(frame)) => {
                 if let (Some(data), Some(guard)) = (frame.data_ref(), this.guard.guard.as_mut()) {
-                    *this.missing = this.missing.map(|missing| missing.saturating_sub(data.remaining() as u64));
+                    *this.missing = this
+                        .missing
+                        .map(|missing| missing.saturating_sub(data.remaining() as u64));
                     guard.on_data(data);
                 }
-                if let (Some(trailers), Some(guard)) = (frame.trailers_ref(), this.guard.guard.as_mut()) {
+                if let (Some(trailers), Some(guard)) =
+                    (frame.trailers_ref(), this.guard.guard.as_mut())
+                {
                     guard.on_trailers(trailers);
                 }
                 // Trailers are the last frame (RFC 9110, section 6.5).

@@ -37,7 +37,10 @@ pub(super) fn hold(limiter: &ConcurrencyLimiter, permit: Permit) -> (HeldPermit,
             Err(lost) => lost,
         }
     };
-    (HeldPermit::Watched { _permit: permit }, Some(Watch(Box::pin(lost))))
+    (
+        HeldPermit::Watched { _permit: permit },
+        Some(Watch(Box::pin(lost))),
+    )
 }
 
 impl Watch {
@@ -68,17 +71,27 @@ pin_project! {
 impl<B> PermitBody<B> {
     /// Wraps a body without a permit.
     pub(super) fn unguarded(body: B) -> Self {
-        Self { body: Some(GuardedBody::unguarded(body)), watch: None }
+        Self {
+            body: Some(GuardedBody::unguarded(body)),
+            watch: None,
+        }
     }
 }
 
 impl<B: Body> PermitBody<B> {
     /// Gives a permit to the body of a response.
-    pub(super) fn guard(response: Response<B>, permit: HeldPermit, watch: Option<Watch>) -> Response<Self> {
+    pub(super) fn guard(
+        response: Response<B>,
+        permit: HeldPermit,
+        watch: Option<Watch>,
+    ) -> Response<Self> {
         guard_response(response, permit).map(|body| {
             // An empty body has given the permit back already.
             let watch = watch.filter(|_| body.guard().is_some());
-            Self { body: Some(body), watch }
+            Self {
+                body: Some(body),
+                watch,
+            }
         })
     }
 }
@@ -91,7 +104,10 @@ where
     type Data = B::Data;
     type Error = Box<dyn Error + Send + Sync>;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, Self::Error>>> {
         let mut this = self.project();
         if let Some(watch) = this.watch
             && let Poll::Ready(lost) = watch.poll_lost(cx)
@@ -100,7 +116,9 @@ where
             this.body.set(None);
             return Poll::Ready(Some(Err(lost.into())));
         }
-        let Some(mut body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let Some(mut body) = this.body.as_mut().as_pin_mut() else {
+            return Poll::Ready(None);
+        };
         let frame = ready!(body.as_mut().poll_frame(cx));
         if body.guard().is_none() {
             *this.watch = None;
@@ -113,7 +131,9 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), GuardedBody::size_hint)
+        self.body
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), GuardedBody::size_hint)
     }
 }
 
@@ -133,6 +153,8 @@ impl<B: Default> Default for PermitBody<B> {
 
 impl<B: fmt::Debug> fmt::Debug for PermitBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitBody").field("body", &self.body).finish_non_exhaustive()
+        f.debug_struct("PermitBody")
+            .field("body", &self.body)
+            .finish_non_exhaustive()
     }
 }

@@ -76,7 +76,9 @@ impl<K, R> ConcurrencyBuilder<K, R> {
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> ConcurrencyLayer<K, R> {
-        ConcurrencyLayer { shared: Arc::new(Shared::new(self)) }
+        ConcurrencyLayer {
+            shared: Arc::new(Shared::new(self)),
+        }
     }
 }
 
@@ -90,13 +92,17 @@ impl<S, K, R> Layer<S> for ConcurrencyLayer<K, R> {
 
 impl<K, R> Clone for ConcurrencyLayer<K, R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<K, R> fmt::Debug for ConcurrencyLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyLayer").field("limiter", &self.shared.limiter).finish_non_exhaustive()
+        f.debug_struct("ConcurrencyLayer")
+            .field("limiter", &self.shared.limiter)
+            .finish_non_exhaustive()
     }
 }
 
@@ -170,7 +176,13 @@ pub struct ConcurrencyBuilder<K, R = Problem> {
 
 impl<K> ConcurrencyBuilder<K> {
     pub(super) fn new(limiter: ConcurrencyLimiter, key: K) -> Self {
-        Self { limiter, key, gate: GateOptions::new(Duration::ZERO), is_unavailable: false, has_headers: true }
+        Self {
+            limiter,
+            key,
+            gate: GateOptions::new(Duration::ZERO),
+            is_unavailable: false,
+            has_headers: true,
+        }
     }
 }
 
@@ -216,13 +228,27 @@ impl<K, R> ConcurrencyBuilder<K, R> {
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> ConcurrencyBuilder<K, R2> {
-        let Self { limiter, key, gate, is_unavailable, has_headers } = self;
-        ConcurrencyBuilder { limiter, key, gate: gate.respond_with(responder), is_unavailable, has_headers }
+        let Self {
+            limiter,
+            key,
+            gate,
+            is_unavailable,
+            has_headers,
+        } = self;
+        ConcurrencyBuilder {
+            limiter,
+            key,
+            gate: gate.respond_with(responder),
+            is_unavailable,
+            has_headers,
+        }
     }
 }
 
 impl<K, R> fmt::Debug for ConcurrencyBuilder<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyBuilder").field("limiter", &self.limiter).finish_non_exhaustive()
+        f.debug_struct("ConcurrencyBuilder")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
     }
 }

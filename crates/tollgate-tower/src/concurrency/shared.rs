@@ -23,7 +23,8 @@ use crate::{
     rejection::{Overload, Reason, Respond},
 };
 
-pub(super) type AcquireFuture = Pin<Box<dyn Future<Output = Result<Result<Permit, PermitDenied>, Error>> + Send>>;
+pub(super) type AcquireFuture =
+    Pin<Box<dyn Future<Output = Result<Result<Permit, PermitDenied>, Error>> + Send>>;
 
 /// Stores what all clones of a layer and all of its services share.
 pub(super) struct Shared<K, R> {
@@ -36,10 +37,22 @@ pub(super) struct Shared<K, R> {
 
 impl<K, R> Shared<K, R> {
     pub(super) fn new(builder: ConcurrencyBuilder<K, R>) -> Self {
-        let ConcurrencyBuilder { limiter, key, gate, is_unavailable, has_headers } = builder;
+        let ConcurrencyBuilder {
+            limiter,
+            key,
+            gate,
+            is_unavailable,
+            has_headers,
+        } = builder;
         let headers = PermitHeaders::new(limiter.policy().name(), limiter.limit());
         let headers = has_headers.then_some(headers);
-        Self { limiter, key, gate, is_unavailable, headers }
+        Self {
+            limiter,
+            key,
+            gate,
+            is_unavailable,
+            headers,
+        }
     }
 
     /// Returns the key of a request. `None` for one that is exempt.
@@ -47,7 +60,11 @@ impl<K, R> Shared<K, R> {
     where
         K: KeyExtractor,
     {
-        if self.gate.is_exempt(parts) { Ok(None) } else { self.key.extract(parts) }
+        if self.gate.is_exempt(parts) {
+            Ok(None)
+        } else {
+            self.key.extract(parts)
+        }
     }
 
     pub(super) fn acquire(&self, key: Key) -> AcquireFuture {
@@ -67,12 +84,24 @@ impl<K, R> Shared<K, R> {
         match outcome {
             Ok(Ok(permit)) => {
                 let remaining = u64::from(permit.limit()).saturating_sub(permit.in_flight());
-                let headers = self.headers.as_ref().map_or(HeaderUpdate::EMPTY, |headers| headers.update(remaining));
+                let headers = self
+                    .headers
+                    .as_ref()
+                    .map_or(HeaderUpdate::EMPTY, |headers| headers.update(remaining));
                 let (permit, watch) = held::hold(&self.limiter, permit);
                 // A request whose permit is lost is answered after its head has gone to the service.
-                let revocation =
-                    watch.is_some().then(|| Box::new(Revocation { shared: Arc::clone(self), request: parts.clone() }));
-                Ok(InFlight { permit: Some(permit), watch, headers, revocation })
+                let revocation = watch.is_some().then(|| {
+                    Box::new(Revocation {
+                        shared: Arc::clone(self),
+                        request: parts.clone(),
+                    })
+                });
+                Ok(InFlight {
+                    permit: Some(permit),
+                    watch,
+                    headers,
+                    revocation,
+                })
             }
             Ok(Err(denied)) => Err(self.deny(&denied, parts)),
             Err(error) => match error.kind() {
@@ -89,7 +118,10 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        let error = Error::new(ErrorKind::Unavailable, "the permit was lost before the service answered");
+        let error = Error::new(
+            ErrorKind::Unavailable,
+            "the permit was lost before the service answered",
+        );
         self.reject(Reason::Unavailable(&error), parts)
     }
 
@@ -99,7 +131,11 @@ impl<K, R> Shared<K, R> {
     {
         if self.is_unavailable {
             let in_flight = u32::try_from(denied.in_flight()).unwrap_or(u32::MAX);
-            let overload = Overload { in_flight, limit: denied.limit(), retry_after: denied.retry_after() };
+            let overload = Overload {
+                in_flight,
+                limit: denied.limit(),
+                retry_after: denied.retry_after(),
+            };
             return self.reject(Reason::Overloaded(&overload), parts);
         }
         self.reject(Reason::NoPermit(denied), parts)
@@ -110,7 +146,8 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        self.gate.log_misconfiguration(error, "requests get no permits");
+        self.gate
+            .log_misconfiguration(error, "requests get no permits");
         self.reject(Reason::of_key_error(error), parts)
     }
 
@@ -118,17 +155,28 @@ impl<K, R> Shared<K, R> {
     where
         R: Respond<B>,
     {
-        tracing::debug!(reason = reason.as_str(), limit = self.limiter.policy().name(), "rejected");
+        tracing::debug!(
+            reason = reason.as_str(),
+            limit = self.limiter.policy().name(),
+            "rejected"
+        );
         let mut response = self.gate.reject(reason, parts);
-        if let (Some(headers), Reason::NoPermit(_) | Reason::Overloaded(_)) = (&self.headers, reason) {
-            headers.update(0).add_missing_to(&mut MissingHeaders::of(response.headers_mut()));
+        if let (Some(headers), Reason::NoPermit(_) | Reason::Overloaded(_)) =
+            (&self.headers, reason)
+        {
+            headers
+                .update(0)
+                .add_missing_to(&mut MissingHeaders::of(response.headers_mut()));
         }
         response
     }
 }
 
 /// Holds what belongs to a request while the service works on it.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
 pub struct InFlight<K, R> {
     /// `None` for a request that is exempt.
     permit: Option<HeldPermit>,
@@ -145,10 +193,18 @@ struct Revocation<K, R> {
 
 impl<K, R> InFlight<K, R> {
     /// Stands for a request that is exempt.
-    pub(super) const EXEMPT: Self = Self { permit: None, watch: None, headers: HeaderUpdate::EMPTY, revocation: None };
+    pub(super) const EXEMPT: Self = Self {
+        permit: None,
+        watch: None,
+        headers: HeaderUpdate::EMPTY,
+        revocation: None,
+    };
 
     /// Adds the headers to a response, and gives the permit to its body.
-    pub(super) fn complete<B: Body>(&mut self, mut response: Response<B>) -> Response<PermitBody<B>> {
+    pub(super) fn complete<B: Body>(
+        &mut self,
+        mut response: Response<B>,
+    ) -> Response<PermitBody<B>> {
         self.headers.add_to(response.headers_mut());
         match self.permit.take() {
             Some(permit) => PermitBody::guard(response, permit, self.watch.take()),

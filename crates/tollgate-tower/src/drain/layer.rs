@@ -107,7 +107,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> S::Future {
         let is_held_back = is_held_back(request.headers());
-        self.inner.call(request.map(|body| DrainBody::new(body, is_held_back)))
+        self.inner
+            .call(request.map(|body| DrainBody::new(body, is_held_back)))
     }
 }
 
@@ -123,14 +124,20 @@ pub struct DrainBody<B: Body + Send + Unpin + 'static> {
 
 impl<B: Body + Send + Unpin + 'static> DrainBody<B> {
     pub(super) fn new(body: B, is_held_back: bool) -> Self {
-        Self { body: Some(body), is_held_back }
+        Self {
+            body: Some(body),
+            is_held_back,
+        }
     }
 }
 
 /// Creates a body that has ended. Services such as interceptors need it.
 impl<B: Body + Send + Unpin + 'static> Default for DrainBody<B> {
     fn default() -> Self {
-        Self { body: None, is_held_back: false }
+        Self {
+            body: None,
+            is_held_back: false,
+        }
     }
 }
 
@@ -138,8 +145,13 @@ impl<B: Body + Send + Unpin + 'static> Body for DrainBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         if !matches!(frame, Some(Ok(_))) {
             self.body = None;
@@ -152,7 +164,9 @@ impl<B: Body + Send + Unpin + 'static> Body for DrainBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        self.body
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 
@@ -166,6 +180,8 @@ impl<B: Body + Send + Unpin + 'static> Drop for DrainBody<B> {
 
 impl<B: Body + Send + Unpin + 'static> fmt::Debug for DrainBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DrainBody").field("has_ended", &self.body.is_none()).finish_non_exhaustive()
+        f.debug_struct("DrainBody")
+            .field("has_ended", &self.body.is_none())
+            .finish_non_exhaustive()
     }
 }

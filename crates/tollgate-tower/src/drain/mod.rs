@@ -65,17 +65,26 @@ static PLACES: Places = Places::new(4096);
 ///
 /// It reads the bodies of axum and tonic. It drops a body of another type, which need not be [`Send`].
 #[inline]
-#[cfg_attr(not(any(feature = "axum", feature = "tonic")), allow(unused_variables, reason = "no body is recognised"))]
+#[cfg_attr(
+    not(any(feature = "axum", feature = "tonic")),
+    allow(unused_variables, reason = "no body is recognised")
+)]
 pub(crate) fn discard<B: 'static>(head: &Parts, body: B) {
     // The types are known to the compiler, so nothing of this is left at run time.
     let mut body = Some(body);
     let body: &mut dyn Any = &mut body;
     #[cfg(feature = "axum")]
-    if let Some(body) = body.downcast_mut::<Option<axum::body::Body>>().and_then(Option::take) {
+    if let Some(body) = body
+        .downcast_mut::<Option<axum::body::Body>>()
+        .and_then(Option::take)
+    {
         read(is_held_back(&head.headers), body, &PLACES);
     }
     #[cfg(feature = "tonic")]
-    if let Some(body) = body.downcast_mut::<Option<tonic::body::Body>>().and_then(Option::take) {
+    if let Some(body) = body
+        .downcast_mut::<Option<tonic::body::Body>>()
+        .and_then(Option::take)
+    {
         read(is_held_back(&head.headers), body, &PLACES);
     }
 }
@@ -90,10 +99,14 @@ fn read<B: Body + Send + Unpin + 'static>(is_held_back: bool, body: B, places: &
     if is_held_back || body.is_end_stream() {
         return;
     }
-    let Ok(runtime) = Handle::try_current() else { return };
+    let Ok(runtime) = Handle::try_current() else {
+        return;
+    };
     let mut rest = Rest::new(body, MAX_LENGTH);
     // Most often the body is there, so there is no task to spawn.
-    if rest.poll_end(&mut Context::from_waker(Waker::noop())).is_pending()
+    if rest
+        .poll_end(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
         && let Some(place) = places.take()
     {
         runtime.spawn(async move {
@@ -118,7 +131,10 @@ struct Place(&'static Places);
 
 impl Places {
     const fn new(most: usize) -> Self {
-        Self { taken: AtomicUsize::new(0), most }
+        Self {
+            taken: AtomicUsize::new(0),
+            most,
+        }
     }
 
     /// Takes a place. `None` when all are taken.
@@ -148,7 +164,10 @@ const SHORTEST_FRAME: u64 = 1024;
 
 impl<B: Body + Unpin> Rest<B> {
     fn new(body: B, max_length: u64) -> Self {
-        Self { body, left: max_length }
+        Self {
+            body,
+            left: max_length,
+        }
     }
 
     /// Reads on until the body ends, fails or is too long.
@@ -166,6 +185,13 @@ impl<B: Body + Unpin> Rest<B> {
     /// Reads on until the body ends, fails or is too long, or until the time limit. Then it drops the body.
     async fn end(mut self, limit: impl Future<Output = ()>) {
         let mut limit = pin!(limit);
-        poll_fn(|cx| if self.poll_end(cx).is_ready() { Poll::Ready(()) } else { limit.as_mut().poll(cx) }).await;
+        poll_fn(|cx| {
+            if self.poll_end(cx).is_ready() {
+                Poll::Ready(())
+            } else {
+                limit.as_mut().poll(cx)
+            }
+        })
+        .await;
     }
 }

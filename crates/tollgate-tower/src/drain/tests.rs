@@ -77,7 +77,10 @@ impl Steered {
 
     /// Returns a body that says whether it was dropped.
     fn body(&self, lower: u64) -> body::Body {
-        body::Body::new(Once { steered: self.clone(), lower })
+        body::Body::new(Once {
+            steered: self.clone(),
+            lower,
+        })
     }
 }
 
@@ -90,7 +93,10 @@ impl Body for Once {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Steered(next, seen) = &self.steered;
         match *next.lock().unwrap() {
             Next::Data(data) => {
@@ -183,7 +189,10 @@ async fn a_body_is_dropped_at_the_longest_length() {
 async fn a_body_of_empty_frames_is_dropped() {
     let steered = Steered::new(Next::Data(&[]));
     discard(&head(), steered.body(0));
-    assert_eq!((steered.1.frames(), steered.1.is_dropped()), (16 * 1024 + 1, true));
+    assert_eq!(
+        (steered.1.frames(), steered.1.is_dropped()),
+        (16 * 1024 + 1, true)
+    );
 }
 
 #[tokio::test]
@@ -204,7 +213,10 @@ async fn a_body_that_fails_is_dropped() {
 #[tokio::test]
 async fn a_body_that_the_client_holds_back_is_not_polled() {
     let steered = Steered::new(Next::End);
-    let request = Request::builder().header("expect", "100-continue").body(()).unwrap();
+    let request = Request::builder()
+        .header("expect", "100-continue")
+        .body(())
+        .unwrap();
     discard(&request.into_parts().0, steered.body(0));
     assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }
@@ -212,7 +224,13 @@ async fn a_body_that_the_client_holds_back_is_not_polled() {
 #[tokio::test]
 async fn a_body_of_another_type_is_dropped() {
     let steered = Steered::new(Next::End);
-    discard(&head(), Once { steered: steered.clone(), lower: 0 });
+    discard(
+        &head(),
+        Once {
+            steered: steered.clone(),
+            lower: 0,
+        },
+    );
     assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }
 
@@ -220,7 +238,13 @@ async fn a_body_of_another_type_is_dropped() {
 #[tokio::test]
 async fn a_body_of_tonic_is_read() {
     let steered = Steered::new(Next::End);
-    discard(&head(), tonic::body::Body::new(Once { steered: steered.clone(), lower: 0 }));
+    discard(
+        &head(),
+        tonic::body::Body::new(Once {
+            steered: steered.clone(),
+            lower: 0,
+        }),
+    );
     assert!(steered.1.is_at_end() && steered.1.is_dropped());
 }
 
@@ -248,12 +272,15 @@ fn a_body_is_dropped_outside_of_a_runtime() {
 #[test]
 fn a_late_body_is_dropped_in_a_runtime_without_timers() {
     let steered = Steered::new(Next::Nothing);
-    Builder::new_current_thread().build().unwrap().block_on(async {
-        discard(&head(), steered.body(0));
-        assert!(!steered.1.is_dropped());
-        settle().await;
-        assert!(steered.1.is_dropped() && !steered.1.is_at_end());
-    });
+    Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(async {
+            discard(&head(), steered.body(0));
+            assert!(!steered.1.is_dropped());
+            settle().await;
+            assert!(steered.1.is_dropped() && !steered.1.is_at_end());
+        });
 }
 
 /// Passes a request through the layer to a service that does something with the body.
@@ -274,7 +301,14 @@ where
 #[tokio::test]
 async fn the_layer_reads_the_rest_of_a_body_of_any_type_that_the_service_drops() {
     let steered = Steered::new(Next::Nothing);
-    drain(Once { steered: steered.clone(), lower: 0 }, async |body| drop(body)).await;
+    drain(
+        Once {
+            steered: steered.clone(),
+            lower: 0,
+        },
+        async |body| drop(body),
+    )
+    .await;
     assert!(!steered.1.is_dropped());
     settle().await;
     steered.switch(Next::End);
@@ -307,7 +341,10 @@ async fn the_layer_does_not_ask_for_a_body_that_the_client_holds_back() {
         drop(request);
         Ok::<_, Infallible>(())
     }));
-    let request = Request::builder().header("expect", "100-continue").body(steered.body(0)).unwrap();
+    let request = Request::builder()
+        .header("expect", "100-continue")
+        .body(steered.body(0))
+        .unwrap();
     let Ok(()) = drain.oneshot(request).await;
     assert!(steered.1.is_dropped() && !steered.1.is_at_end());
 }

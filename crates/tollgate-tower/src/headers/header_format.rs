@@ -210,7 +210,10 @@ impl HeaderFormat {
     /// Returns the row of the format. The lists of the default format and the groups of the formats with units are not
     /// numbers of one policy.
     const fn row(self) -> Row {
-        use Number::{Cost, Limit, LimitAndQuotas, Quotas, Rate, Remaining, Reset, Resource, State, Used, Wait};
+        use Number::{
+            Cost, Limit, LimitAndQuotas, Quotas, Rate, Remaining, Reset, Resource, State, Used,
+            Wait,
+        };
 
         const EPOCH: Number = Reset(ResetFormat::Epoch);
         const SECONDS: Number = Reset(ResetFormat::Seconds);
@@ -225,13 +228,18 @@ impl HeaderFormat {
                 "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
                 &[LimitAndQuotas, Remaining, SECONDS],
             ),
-            Self::Legacy { reset: ResetFormat::Seconds } => (
+            Self::Legacy {
+                reset: ResetFormat::Seconds,
+            } => (
                 "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
                 &[Limit, Remaining, SECONDS],
             ),
-            Self::Legacy { reset: ResetFormat::Epoch } => {
-                ("retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset", &[Limit, Remaining, EPOCH])
-            }
+            Self::Legacy {
+                reset: ResetFormat::Epoch,
+            } => (
+                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
+                &[Limit, Remaining, EPOCH],
+            ),
             Self::GitHub => (
                 "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-used, x-ratelimit-reset, \
                  x-ratelimit-resource",
@@ -246,9 +254,10 @@ impl HeaderFormat {
                 "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-retry-after",
                 &[Limit, Remaining, Wait],
             ),
-            Self::TowerGovernor => {
-                ("retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-after", &[Limit, Remaining, Wait])
-            }
+            Self::TowerGovernor => (
+                "retry-after, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-after",
+                &[Limit, Remaining, Wait],
+            ),
             Self::OpenAi => (
                 "retry-after, retry-after-ms, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
                  x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, \
@@ -274,18 +283,26 @@ impl HeaderFormat {
 
     /// Returns the names of the headers, but for those that say when to come back.
     pub(crate) fn own_names(self) -> impl Iterator<Item = &'static str> {
-        self.joined_names().split(", ").filter(|name| !matches!(*name, "retry-after" | "retry-after-ms"))
+        self.joined_names()
+            .split(", ")
+            .filter(|name| !matches!(*name, "retry-after" | "retry-after-ms"))
     }
 
     /// Returns each header with the number that it reports.
     pub(super) fn numbers(self) -> impl Iterator<Item = (HeaderName, Number)> {
-        self.own_names().map(HeaderName::from_static).zip(self.row().1.iter().copied())
+        self.own_names()
+            .map(HeaderName::from_static)
+            .zip(self.row().1.iter().copied())
     }
 
     /// Returns the units of which this format has a group of headers each.
     pub(super) const fn units(self) -> &'static [QuotaUnit] {
-        const UNITS: &[QuotaUnit] =
-            &[QuotaUnit::REQUESTS, QuotaUnit::TOKENS, QuotaUnit::INPUT_TOKENS, QuotaUnit::OUTPUT_TOKENS];
+        const UNITS: &[QuotaUnit] = &[
+            QuotaUnit::REQUESTS,
+            QuotaUnit::TOKENS,
+            QuotaUnit::INPUT_TOKENS,
+            QuotaUnit::OUTPUT_TOKENS,
+        ];
         match self {
             Self::OpenAi => UNITS.split_at(2).0,
             Self::Anthropic => UNITS,
@@ -296,7 +313,8 @@ impl HeaderFormat {
     /// Returns each unit with the names of its limit, of its remaining units and of its reset.
     pub(crate) fn groups(self) -> impl Iterator<Item = (QuotaUnit, [&'static str; 3])> {
         let mut names = self.own_names();
-        let group = move |unit: &QuotaUnit| Some((*unit, [names.next()?, names.next()?, names.next()?]));
+        let group =
+            move |unit: &QuotaUnit| Some((*unit, [names.next()?, names.next()?, names.next()?]));
         self.units().iter().filter_map(group)
     }
 }
@@ -330,7 +348,14 @@ const MAX_FORMATS: usize = 4;
 impl HeaderFormats {
     /// Creates a list of one format.
     pub(crate) const fn one(format: HeaderFormat) -> Self {
-        Self { formats: [format, HeaderFormat::None, HeaderFormat::None, HeaderFormat::None] }
+        Self {
+            formats: [
+                format,
+                HeaderFormat::None,
+                HeaderFormat::None,
+                HeaderFormat::None,
+            ],
+        }
     }
 
     /// Creates a list.
@@ -342,12 +367,18 @@ impl HeaderFormats {
         let mut all = Self::one(HeaderFormat::None);
         for format in formats {
             for other in all.iter() {
-                let common = other.own_names().find(|name| format.own_names().any(|own| *name == own));
+                let common = other
+                    .own_names()
+                    .find(|name| format.own_names().any(|own| *name == own));
                 if let Some(name) = common {
                     panic!("header formats {other:?} and {format:?} both write {name}");
                 }
             }
-            if let Some(place) = all.formats.iter_mut().find(|place| **place == HeaderFormat::None) {
+            if let Some(place) = all
+                .formats
+                .iter_mut()
+                .find(|place| **place == HeaderFormat::None)
+            {
                 *place = format;
             }
         }
@@ -355,7 +386,9 @@ impl HeaderFormats {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = HeaderFormat> {
-        self.formats.into_iter().filter(|format| *format != HeaderFormat::None)
+        self.formats
+            .into_iter()
+            .filter(|format| *format != HeaderFormat::None)
     }
 
     /// Returns the only format, if there is one.
@@ -366,7 +399,9 @@ impl HeaderFormats {
 
     /// Returns the names of all headers, but for those that say when to come back.
     pub(crate) fn own_names(self) -> impl Iterator<Item = HeaderName> {
-        self.iter().flat_map(HeaderFormat::own_names).map(HeaderName::from_static)
+        self.iter()
+            .flat_map(HeaderFormat::own_names)
+            .map(HeaderName::from_static)
     }
 }
 
@@ -385,8 +420,12 @@ mod formats_tests {
         HeaderFormat::Ietf07,
         HeaderFormat::Ietf06,
         HeaderFormat::Envoy03,
-        HeaderFormat::Legacy { reset: ResetFormat::Seconds },
-        HeaderFormat::Legacy { reset: ResetFormat::Epoch },
+        HeaderFormat::Legacy {
+            reset: ResetFormat::Seconds,
+        },
+        HeaderFormat::Legacy {
+            reset: ResetFormat::Epoch,
+        },
         HeaderFormat::GitHub,
         HeaderFormat::Spring,
         HeaderFormat::RetryAfter,
@@ -399,9 +438,17 @@ mod formats_tests {
     #[test]
     fn every_list_of_formats_without_a_common_header_fits() {
         for chosen in 0..1_u32 << ALL.len() {
-            let formats = || (0..ALL.len()).filter(|at| chosen >> at & 1 == 1).map(|at| ALL[at]);
-            let Ok(list) = std::panic::catch_unwind(|| HeaderFormats::new(formats())) else { continue };
-            let expected: Vec<_> = formats().filter(|format| *format != HeaderFormat::None).collect();
+            let formats = || {
+                (0..ALL.len())
+                    .filter(|at| chosen >> at & 1 == 1)
+                    .map(|at| ALL[at])
+            };
+            let Ok(list) = std::panic::catch_unwind(|| HeaderFormats::new(formats())) else {
+                continue;
+            };
+            let expected: Vec<_> = formats()
+                .filter(|format| *format != HeaderFormat::None)
+                .collect();
             assert_eq!(list.iter().collect::<Vec<_>>(), expected);
         }
     }
@@ -410,13 +457,27 @@ mod formats_tests {
     fn formats_with_a_common_header_are_refused() {
         for (formats, name) in [
             ([HeaderFormat::Ietf08, HeaderFormat::Ietf07], "ratelimit"),
-            ([HeaderFormat::Ietf08, HeaderFormat::Ietf06], "ratelimit-policy"),
-            ([HeaderFormat::Envoy03, HeaderFormat::Spring], "x-ratelimit-remaining"),
-            ([HeaderFormat::OpenAi, HeaderFormat::OpenAi], "x-ratelimit-limit-requests"),
+            (
+                [HeaderFormat::Ietf08, HeaderFormat::Ietf06],
+                "ratelimit-policy",
+            ),
+            (
+                [HeaderFormat::Envoy03, HeaderFormat::Spring],
+                "x-ratelimit-remaining",
+            ),
+            (
+                [HeaderFormat::OpenAi, HeaderFormat::OpenAi],
+                "x-ratelimit-limit-requests",
+            ),
         ] {
-            let panic = std::panic::catch_unwind(|| HeaderFormats::new(formats)).err().unwrap();
+            let panic = std::panic::catch_unwind(|| HeaderFormats::new(formats))
+                .err()
+                .unwrap();
             let message = panic.downcast_ref::<String>().unwrap();
-            assert!(message.ends_with(&format!("both write {name}")), "{message}");
+            assert!(
+                message.ends_with(&format!("both write {name}")),
+                "{message}"
+            );
         }
     }
 
@@ -424,7 +485,10 @@ mod formats_tests {
     fn one_format_is_the_only_one() {
         assert_eq!(HeaderFormats::default().only(), Some(HeaderFormat::Ietf08));
         assert_eq!(HeaderFormats::new([]).only(), Some(HeaderFormat::None));
-        assert_eq!(HeaderFormats::new([HeaderFormat::Ietf08, HeaderFormat::OpenAi]).only(), None);
+        assert_eq!(
+            HeaderFormats::new([HeaderFormat::Ietf08, HeaderFormat::OpenAi]).only(),
+            None
+        );
     }
 }
 
@@ -444,15 +508,25 @@ mod tests {
             (100_999, 59_001, 160),
             (100_001, 60_000, 161),
         ] {
-            assert_eq!(ResetFormat::Epoch.value_at(millis(now), millis(wait)), expected, "{wait} ms at {now} ms");
+            assert_eq!(
+                ResetFormat::Epoch.value_at(millis(now), millis(wait)),
+                expected,
+                "{wait} ms at {now} ms"
+            );
         }
         for now in (100_000..102_000).step_by(7) {
             for wait in (0..3_000).step_by(11) {
                 let reset = millis(1000 * ResetFormat::Epoch.value_at(millis(now), millis(wait)));
                 let end = millis(now + wait);
-                assert!(end <= reset && reset < end + millis(1000), "{wait} ms at {now} ms");
+                assert!(
+                    end <= reset && reset < end + millis(1000),
+                    "{wait} ms at {now} ms"
+                );
             }
         }
-        assert_eq!(ResetFormat::Seconds.value_at(millis(100_500), millis(59_001)), 60);
+        assert_eq!(
+            ResetFormat::Seconds.value_at(millis(100_500), millis(59_001)),
+            60
+        );
     }
 }

@@ -71,7 +71,14 @@ struct Strictness {
 
 impl Strictness {
     fn new(remaining: u64, until_more: Duration) -> Self {
-        Self { wait: if remaining == 0 { until_more } else { Duration::ZERO }, remaining: Reverse(remaining) }
+        Self {
+            wait: if remaining == 0 {
+                until_more
+            } else {
+                Duration::ZERO
+            },
+            remaining: Reverse(remaining),
+        }
     }
 
     /// Returns whether no unit is left and the client has to wait.

@@ -26,25 +26,36 @@ pub(crate) struct Reading {
 /// Reads a limit by the names of its headers. `None` when the response lacks the remaining units.
 pub(crate) fn read(headers: &HeaderMap, remaining: &str, reset: &str) -> Option<Reading> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
-    Some(Reading { remaining: parse_number(text(remaining)?)?, reset: text(reset).and_then(parse_reset) })
+    Some(Reading {
+        remaining: parse_number(text(remaining)?)?,
+        reset: text(reset).and_then(parse_reset),
+    })
 }
 
 /// Parses the time until a reset: a number of seconds, a duration as Go writes it, or an instant of RFC 3339.
 fn parse_reset(text: &str) -> Option<Duration> {
     let instant = || Some(timestamp::parse(text)?.saturating_sub(since_epoch()));
-    parse_number(text).map(from_now).or_else(|| go_duration::parse(text)).or_else(instant)
+    parse_number(text)
+        .map(from_now)
+        .or_else(|| go_duration::parse(text))
+        .or_else(instant)
 }
 
 /// Converts a reset time in seconds to a delay. Servers write either seconds from now or seconds since the Unix epoch.
 pub(super) fn from_now(reset: u64) -> Duration {
     let reset = Duration::from_secs(reset);
     // A delay of more than 30 years must be a time since the epoch.
-    if reset.as_secs() > 1_000_000_000 { reset.saturating_sub(since_epoch()) } else { reset }
+    if reset.as_secs() > 1_000_000_000 {
+        reset.saturating_sub(since_epoch())
+    } else {
+        reset
+    }
 }
 
 /// Parses a number of at most 15 digits, as RFC 9651 limits integers. `str::parse` would also accept a sign.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
-    let is_number = (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number =
+        (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }
 
@@ -73,7 +84,11 @@ pub(crate) fn retry_after_millis(headers: &HeaderMap) -> Option<u64> {
 
 /// Returns all lines of a header as one list.
 pub(crate) fn lines_of(headers: &HeaderMap, name: &HeaderName) -> Vec<u8> {
-    let lines: SmallVec<[&[u8]; 4]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    let lines: SmallVec<[&[u8]; 4]> = headers
+        .get_all(name)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
     lines.join(&b", "[..])
 }
 
@@ -95,7 +110,9 @@ impl<'a> Members<'a> {
     /// Parses a list. Returns `None` when it is not one, or when a member is of another kind.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let mut members = Self::default();
-        Parser::new(text).parse_list_with_visitor(&mut members).ok()?;
+        Parser::new(text)
+            .parse_list_with_visitor(&mut members)
+            .ok()?;
         Some(members)
     }
 
@@ -111,7 +128,11 @@ impl<'a> Members<'a> {
     /// Returns whether all members have names that differ.
     fn are_named(&self) -> bool {
         self.iter().enumerate().all(|(at, member)| {
-            member.name.is_some() && self.iter().take(at).all(|earlier| earlier.name != member.name)
+            member.name.is_some()
+                && self
+                    .iter()
+                    .take(at)
+                    .all(|earlier| earlier.name != member.name)
         })
     }
 
@@ -127,7 +148,8 @@ impl<'a> Members<'a> {
 
     /// Returns whether this may be the value of `RateLimit-Policy` before revision 08: quotas with windows.
     pub(super) fn are_quotas(&self) -> bool {
-        self.iter().all(|member| member.name.is_none() && member.window.is_some())
+        self.iter()
+            .all(|member| member.name.is_none() && member.window.is_some())
     }
 
     /// Returns whether this may be the value of `X-RateLimit-Limit` in the format of Envoy: a limit, and then quotas with
@@ -137,7 +159,9 @@ impl<'a> Members<'a> {
             limit.name.is_none()
                 && limit.window.is_none()
                 && !quotas.is_empty()
-                && quotas.iter().all(|member| member.name.is_none() && member.window.is_some())
+                && quotas
+                    .iter()
+                    .all(|member| member.name.is_none() && member.window.is_some())
         })
     }
 }
@@ -174,7 +198,10 @@ impl<'a> ListVisitor<'a> for Members<'a> {
 impl<'a> ItemVisitor<'a> for Visitor<'_, 'a> {
     type Error = OtherKind;
 
-    fn bare_item(self, item: BareItemFromInput<'a>) -> Result<impl ParameterVisitor<'a>, OtherKind> {
+    fn bare_item(
+        self,
+        item: BareItemFromInput<'a>,
+    ) -> Result<impl ParameterVisitor<'a>, OtherKind> {
         match item {
             BareItemFromInput::String(name) => self.0.name = Some(name),
             BareItemFromInput::Integer(_) => {}
@@ -193,7 +220,11 @@ impl<'a> EntryVisitor<'a> for Visitor<'_, 'a> {
 impl<'a> ParameterVisitor<'a> for Visitor<'_, 'a> {
     type Error = OtherKind;
 
-    fn parameter(&mut self, key: &'a KeyRef, value: BareItemFromInput<'a>) -> Result<(), OtherKind> {
+    fn parameter(
+        &mut self,
+        key: &'a KeyRef,
+        value: BareItemFromInput<'a>,
+    ) -> Result<(), OtherKind> {
         let parameter = match key.as_str() {
             "r" => &mut self.0.remaining,
             "t" => &mut self.0.until_more,
@@ -201,7 +232,9 @@ impl<'a> ParameterVisitor<'a> for Visitor<'_, 'a> {
             "w" => &mut self.0.window,
             _ => return Ok(()),
         };
-        let BareItemFromInput::Integer(number) = value else { return Err(OtherKind) };
+        let BareItemFromInput::Integer(number) = value else {
+            return Err(OtherKind);
+        };
         *parameter = Some(u64::try_from(i64::from(number)).map_err(|_| OtherKind)?);
         Ok(())
     }
@@ -225,10 +258,16 @@ mod tests {
             ("7.5", None),
             ("soon", None),
         ] {
-            assert_eq!(parse_retry_after(&HeaderValue::from_static(text)), expected.map(Duration::from_secs), "{text}");
+            assert_eq!(
+                parse_retry_after(&HeaderValue::from_static(text)),
+                expected.map(Duration::from_secs),
+                "{text}"
+            );
         }
         let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
-        let found = parse_retry_after(&HeaderValue::try_from(date).unwrap()).unwrap().as_secs();
+        let found = parse_retry_after(&HeaderValue::try_from(date).unwrap())
+            .unwrap()
+            .as_secs();
         assert!((80..=100).contains(&found), "{found}");
     }
 
@@ -246,12 +285,26 @@ mod tests {
     fn each_format_knows_its_own_lists() {
         let kinds = |text: &'static str| {
             let members = Members::parse(text.as_bytes()).unwrap();
-            [members.are_states(), members.are_policies(), members.are_quotas(), members.are_limit_and_quotas()]
+            [
+                members.are_states(),
+                members.are_policies(),
+                members.are_quotas(),
+                members.are_limit_and_quotas(),
+            ]
         };
-        assert_eq!(kinds(r#""a";r=1;t=2, "b";r=0"#), [true, false, false, false]);
-        assert_eq!(kinds(r#""a";q=1;w=2, "b";q=1"#), [false, true, false, false]);
+        assert_eq!(
+            kinds(r#""a";r=1;t=2, "b";r=0"#),
+            [true, false, false, false]
+        );
+        assert_eq!(
+            kinds(r#""a";q=1;w=2, "b";q=1"#),
+            [false, true, false, false]
+        );
         assert_eq!(kinds("1;w=2, 3;w=4"), [false, false, true, false]);
-        assert_eq!(kinds(r#"1, 1;w=2;name="a", 3;w=4"#), [false, false, false, true]);
+        assert_eq!(
+            kinds(r#"1, 1;w=2;name="a", 3;w=4"#),
+            [false, false, false, true]
+        );
         for neither in [
             r#""a";r=1, "a";r=2"#,
             r#""a";q=1, "b";q=1, "a";q=1"#,
@@ -264,7 +317,16 @@ mod tests {
         ] {
             assert_eq!(kinds(neither), [false; 4], "{neither}");
         }
-        for invalid in ["a", "1.5", "(1 2)", r#""a";r=-1"#, r#""a";r"#, r#""a";t="1""#, "1;w=1,", r#""a"#] {
+        for invalid in [
+            "a",
+            "1.5",
+            "(1 2)",
+            r#""a";r=-1"#,
+            r#""a";r"#,
+            r#""a";t="1""#,
+            "1;w=1,",
+            r#""a"#,
+        ] {
             assert!(Members::parse(invalid.as_bytes()).is_none(), "{invalid}");
         }
     }
@@ -273,7 +335,12 @@ mod tests {
     fn the_resets_of_all_formats_are_read_and_hostile_values_are_not() {
         let read = |remaining: &'static str, reset: &'static str| {
             let headers = [("remaining", remaining), ("reset", reset)];
-            let headers = headers.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            let headers = headers.map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            });
             read(&HeaderMap::from_iter(headers), "remaining", "reset")
         };
         let reading = |remaining, reset| Some(Reading { remaining, reset });

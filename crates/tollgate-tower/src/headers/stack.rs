@@ -16,7 +16,10 @@ use super::{
 
 /// Returns the strictness of a member of a list.
 fn strictness_of(member: &Member<'_>) -> Strictness {
-    Strictness::new(member.remaining.unwrap_or(0), Duration::from_secs(member.until_more.unwrap_or(0)))
+    Strictness::new(
+        member.remaining.unwrap_or(0),
+        Duration::from_secs(member.until_more.unwrap_or(0)),
+    )
 }
 
 /// Returns the strictness that the response reports in a format of single values.
@@ -26,22 +29,31 @@ fn strictness_inside(headers: &HeaderMap, own: &HeaderLines) -> Option<Strictnes
         members.find_map(|member| parse_number(member.trim().strip_prefix(name)?))
     };
     let inside = match own.format {
-        HeaderFormat::Ietf07 => Reading { remaining: member("remaining=")?, reset: member("reset=").map(from_now) },
+        HeaderFormat::Ietf07 => Reading {
+            remaining: member("remaining=")?,
+            reset: member("reset=").map(from_now),
+        },
         HeaderFormat::Ietf06 => read(headers, "ratelimit-remaining", "ratelimit-reset")?,
         HeaderFormat::OpenAi | HeaderFormat::Anthropic => {
-            let [_, (remaining, _), (reset, _)] = &own.lines[..] else { return None };
+            let [_, (remaining, _), (reset, _)] = &own.lines[..] else {
+                return None;
+            };
             read(headers, remaining.as_str(), reset.as_str())?
         }
         _ => read(headers, "x-ratelimit-remaining", "x-ratelimit-reset")?,
     };
-    let wait = inside.reset.or_else(|| retry_after(headers)).unwrap_or_default();
+    let wait = inside
+        .reset
+        .or_else(|| retry_after(headers))
+        .unwrap_or_default();
     Some(Strictness::new(inside.remaining, wait))
 }
 
 /// Adds the lists of the default format. A name stands once in each list: of two states, the stricter one stays.
 #[cold]
 pub(super) fn add_lists(policies: HeaderValue, states: HeaderValue, headers: &mut HeaderMap) {
-    let (policies, states) = combined_lists(&policies, &states, headers).unwrap_or((policies, states));
+    let (policies, states) =
+        combined_lists(&policies, &states, headers).unwrap_or((policies, states));
     headers.insert(RATELIMIT_POLICY, policies);
     headers.insert(RATELIMIT, states);
 }
@@ -52,14 +64,21 @@ fn combined_lists(
     states: &HeaderValue,
     headers: &HeaderMap,
 ) -> Option<(HeaderValue, HeaderValue)> {
-    let (inner_policies, inner_states) = (lines_of(headers, &RATELIMIT_POLICY), lines_of(headers, &RATELIMIT));
+    let (inner_policies, inner_states) = (
+        lines_of(headers, &RATELIMIT_POLICY),
+        lines_of(headers, &RATELIMIT),
+    );
     let policies_inside = Members::parse(&inner_policies).filter(Members::are_policies)?;
     let states_inside = Members::parse(&inner_states).filter(Members::are_states)?;
     let own = Members::parse(states.as_bytes())?;
     // Of each name that stands in both, one is kept.
-    let (mut kept_inside, mut kept_outside) = (SmallVec::<[&str; 4]>::new(), SmallVec::<[&str; 4]>::new());
+    let (mut kept_inside, mut kept_outside) =
+        (SmallVec::<[&str; 4]>::new(), SmallVec::<[&str; 4]>::new());
     for member in own.iter() {
-        match (policies_inside.named(member.name()), states_inside.named(member.name())) {
+        match (
+            policies_inside.named(member.name()),
+            states_inside.named(member.name()),
+        ) {
             (None, None) => {}
             (Some(_), Some(other)) if strictness_of(other) >= strictness_of(member) => {
                 kept_inside.push(member.name());
@@ -76,25 +95,44 @@ fn combined_lists(
 
 /// Returns whether a member of a list has one of these names.
 fn has_name(member: &[u8], names: &[&str]) -> bool {
-    let Some(text) = member.strip_prefix(b"\"") else { return false };
-    names.iter().any(|name| text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"\"")))
+    let Some(text) = member.strip_prefix(b"\"") else {
+        return false;
+    };
+    names.iter().any(|name| {
+        text.strip_prefix(name.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"\""))
+    })
 }
 
 /// Adds single values, which stay or go as a whole. `until_more` is the wait of the layer in seconds.
 #[cold]
 pub(super) fn add_lines(own: HeaderLines, until_more: u64, headers: &mut HeaderMap) {
-    let ours = Strictness::new(own.remaining, own.reset.unwrap_or(Duration::from_secs(until_more)));
+    let ours = Strictness::new(
+        own.remaining,
+        own.reset.unwrap_or(Duration::from_secs(until_more)),
+    );
     // These formats have no reset, so the wait inside is `Retry-After`, and an inner layer may have taken it from this one.
     let may_be_ours = ours.waits()
-        && matches!(own.format, HeaderFormat::Spring | HeaderFormat::RetryAfter | HeaderFormat::TowerGovernor);
+        && matches!(
+            own.format,
+            HeaderFormat::Spring | HeaderFormat::RetryAfter | HeaderFormat::TowerGovernor
+        );
     let is_stricter = match strictness_inside(headers, &own) {
         Some(theirs) => ours > theirs || may_be_ours && ours == theirs,
         None => true,
     };
     let limits_inside = lines_of(headers, &X_LIMIT);
-    if is_stricter && own.format.own_names().any(|name| name == "x-ratelimit-remaining") {
+    if is_stricter
+        && own
+            .format
+            .own_names()
+            .any(|name| name == "x-ratelimit-remaining")
+    {
         // All headers of this family: a part of another format would contradict these.
-        for name in HeaderFormat::GitHub.own_names().chain(HeaderFormat::Spring.own_names()) {
+        for name in HeaderFormat::GitHub
+            .own_names()
+            .chain(HeaderFormat::Spring.own_names())
+        {
             headers.remove(name);
         }
     }
@@ -126,7 +164,11 @@ fn joined_limits(inside: &[u8], own: &HeaderValue, is_stricter: bool) -> Option<
     let inner: SmallVec<[&[u8]; 4]> = split(inside).skip(1).collect();
     // A policy that limits two keys of the request stands once.
     let is_new = |own: &&[u8]| inner.iter().all(|inner| name_of(inner) != name_of(own));
-    joined(limit.chain(inner.iter().copied()).chain(split(own.as_bytes()).skip(1).filter(is_new)))
+    joined(
+        limit
+            .chain(inner.iter().copied())
+            .chain(split(own.as_bytes()).skip(1).filter(is_new)),
+    )
 }
 
 /// Returns the name of a policy in `X-RateLimit-Limit`, where it is the last parameter.
@@ -155,7 +197,9 @@ pub(super) fn split(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         }
         false
     });
-    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+    members
+        .map(<[u8]>::trim_ascii)
+        .filter(|member| !member.is_empty())
 }
 
 #[cfg(test)]
@@ -171,9 +215,14 @@ mod list_tests {
             (r#""a, b";r=1, "c""#, &[r#""a, b";r=1"#, r#""c""#]),
             (r#""a\", b";x="\\", "c""#, &[r#""a\", b";x="\\""#, r#""c""#]),
         ] {
-            let members: Vec<_> = split(text.as_bytes()).map(|member| std::str::from_utf8(member).unwrap()).collect();
+            let members: Vec<_> = split(text.as_bytes())
+                .map(|member| std::str::from_utf8(member).unwrap())
+                .collect();
             assert_eq!(members, expected);
-            assert_eq!(Members::parse(text.as_bytes()).unwrap().iter().count(), expected.len());
+            assert_eq!(
+                Members::parse(text.as_bytes()).unwrap().iter().count(),
+                expected.len()
+            );
         }
     }
 }
@@ -185,7 +234,8 @@ mod tests {
 
     use super::*;
 
-    const MEMBER: &str = r#""[a-c]";[rq]=[0-9](;t=[0-9])?(;x(="[,\\]\\"")?)?|1;w=2|limit=1|[ab]|%"a""#;
+    const MEMBER: &str =
+        r#""[a-c]";[rq]=[0-9](;t=[0-9])?(;x(="[,\\]\\"")?)?|1;w=2|limit=1|[ab]|%"a""#;
 
     proptest! {
         #[test]

@@ -20,7 +20,11 @@ pub(super) struct Text {
 const CAPACITY: usize = 128;
 
 /// Writes `"burst";q=20;w=1, "day";q=50000;w=86400`, with units and the partition key if there are any.
-pub(super) fn policies_08(policies: &PolicySet, units: &QuotaUnits, partition_key: Option<&[u8]>) -> HeaderValue {
+pub(super) fn policies_08(
+    policies: &PolicySet,
+    units: &QuotaUnits,
+    partition_key: Option<&[u8]>,
+) -> HeaderValue {
     let mut text = Text::new();
     for policy in policies.iter() {
         let unit = units.of(policy.name());
@@ -70,7 +74,11 @@ pub(super) fn limit_03(strictest: &PolicyState<'_>, policies: &PolicySet) -> Hea
 
 impl Text {
     pub(super) fn new() -> Self {
-        Self { len: 0, array: [0; CAPACITY], long: Vec::new() }
+        Self {
+            len: 0,
+            array: [0; CAPACITY],
+            long: Vec::new(),
+        }
     }
 
     /// Appends `"burst";q=20;w=1`. A limit of concurrent requests has no window.
@@ -168,7 +176,11 @@ impl Text {
 
     #[inline]
     pub(super) fn finish(&self) -> HeaderValue {
-        value(if self.long.is_empty() { &self.array[..self.len] } else { &self.long })
+        value(if self.long.is_empty() {
+            &self.array[..self.len]
+        } else {
+            &self.long
+        })
     }
 }
 
@@ -230,7 +242,10 @@ pub(super) fn units_and_window(policy: &Policy) -> (u64, Duration) {
         false => u128::from(burst.div_ceil(amount)) * period.as_nanos(),
         true => (u128::from(burst) * period.as_nanos()).div_ceil(u128::from(amount)),
     };
-    (burst, u64::try_from(periods).map_or(Duration::MAX, Duration::from_nanos))
+    (
+        burst,
+        u64::try_from(periods).map_or(Duration::MAX, Duration::from_nanos),
+    )
 }
 
 fn small_text(number: u64) -> Option<&'static str> {
@@ -251,7 +266,9 @@ pub(crate) fn round_up(duration: Duration) -> u64 {
 
 /// Returns the time since the Unix epoch, by the clock of this machine.
 pub(super) fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Returns the time until a policy has more units, or until the denied request fits when no unit is left. Clients come
@@ -267,7 +284,9 @@ pub(super) fn until_more(state: &PolicyState<'_>, jitter: Duration) -> Duration 
 /// Returns the time until the denied request fits, or until an allowed request leaves one unit more.
 #[inline]
 pub(super) fn more_or_retry_after(state: &PolicyState<'_>) -> Duration {
-    state.retry_after().unwrap_or_else(|| state.next_unit_after())
+    state
+        .retry_after()
+        .unwrap_or_else(|| state.next_unit_after())
 }
 
 /// Returns whole milliseconds, rounded up.
@@ -328,7 +347,10 @@ impl QuotaUnit {
         let mut at = 0;
         while at < bytes.len() {
             let is_valid = matches!(bytes[at], b'a'..=b'z' | b'0'..=b'9' | b'-');
-            assert!(is_valid, "a quota unit must consist of lower-case letters, digits and hyphens");
+            assert!(
+                is_valid,
+                "a quota unit must consist of lower-case letters, digits and hyphens"
+            );
             at += 1;
         }
         Self(name)
@@ -353,7 +375,10 @@ impl QuotaUnits {
     /// Returns the unit of the policy with this name.
     pub(super) fn of(&self, policy: &str) -> QuotaUnit {
         let named = self.named.iter().rev().find(|(name, _)| name == policy);
-        named.map(|(_, unit)| *unit).or(self.others).unwrap_or(QuotaUnit::REQUESTS)
+        named
+            .map(|(_, unit)| *unit)
+            .or(self.others)
+            .unwrap_or(QuotaUnit::REQUESTS)
     }
 }
 
@@ -376,10 +401,18 @@ mod numbers_tests {
 
     #[test]
     fn a_rate_is_rounded_down_exactly() {
-        for (amount, micros, expected) in
-            [(7, 140_000, 50), (33, 1_100_000, 30), (10, 1_000_000, 10), (59, 60_000_000, 0), (u64::MAX, 1, u64::MAX)]
-        {
-            assert_eq!(per_second(amount, Duration::from_micros(micros)), expected, "{amount} in {micros} µs");
+        for (amount, micros, expected) in [
+            (7, 140_000, 50),
+            (33, 1_100_000, 30),
+            (10, 1_000_000, 10),
+            (59, 60_000_000, 0),
+            (u64::MAX, 1, u64::MAX),
+        ] {
+            assert_eq!(
+                per_second(amount, Duration::from_micros(micros)),
+                expected,
+                "{amount} in {micros} µs"
+            );
         }
     }
 
@@ -396,7 +429,11 @@ mod numbers_tests {
             (3, 4, 4, Duration::from_nanos(1_333_333_334)),
         ] {
             let policy = Policy::token_bucket("a", Quota::per_second(amount).with_burst(burst));
-            assert_eq!(units_and_window(&policy), (units, window), "{amount} burst {burst}");
+            assert_eq!(
+                units_and_window(&policy),
+                (units, window),
+                "{amount} burst {burst}"
+            );
         }
         let policy = Policy::interval_bucket("a", Quota::per_second(5).with_burst(7));
         assert_eq!(units_and_window(&policy), (7, 2 * second));

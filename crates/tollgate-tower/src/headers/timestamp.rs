@@ -13,7 +13,10 @@ const LAST: u64 = 253_402_300_799;
 /// Writes the instant at this time since the Unix epoch in UTC, rounded up to seconds.
 pub(crate) fn value(since_epoch: Duration) -> Option<HeaderValue> {
     let seconds = i64::try_from(round_up(since_epoch).min(LAST)).ok()?;
-    let text = OffsetDateTime::from_unix_timestamp(seconds).ok()?.format(&Rfc3339).ok()?;
+    let text = OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()?
+        .format(&Rfc3339)
+        .ok()?;
     HeaderValue::try_from(text).ok()
 }
 
@@ -45,8 +48,14 @@ mod tests {
     fn instants_are_parsed_with_any_offset() {
         for (text, expected) in [
             ("2025-08-21T12:41:00Z", Duration::from_secs(1_755_780_060)),
-            ("2025-08-21T14:41:00+02:00", Duration::from_secs(1_755_780_060)),
-            ("2025-08-21t12:41:00.250z", Duration::from_millis(1_755_780_060_250)),
+            (
+                "2025-08-21T14:41:00+02:00",
+                Duration::from_secs(1_755_780_060),
+            ),
+            (
+                "2025-08-21t12:41:00.250z",
+                Duration::from_millis(1_755_780_060_250),
+            ),
             ("1969-12-31T23:59:59Z", Duration::ZERO),
             ("0000-01-01T00:00:00Z", Duration::ZERO),
             ("9999-12-31T23:59:59Z", Duration::from_secs(LAST)),

@@ -9,14 +9,14 @@ use http::{
 use tollgate::{Decision, ErrorKind, Policy, PolicySet, limiter::PolicyState};
 
 use super::{
-    DEGRADED, HeaderLines, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails, Strictness, X_AFTER,
-    X_RETRY_AFTER, go_duration,
+    DEGRADED, HeaderLines, RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails,
+    Strictness, X_AFTER, X_RETRY_AFTER, go_duration,
     header_format::{HeaderFormat, HeaderFormats, Number},
     reader::{parse_retry_after, retry_after_millis},
     stack,
     text::{
-        self, QuotaUnit, QuotaUnits, Text, more_or_retry_after, number_value, per_second, round_up, since_epoch,
-        until_more,
+        self, QuotaUnit, QuotaUnits, Text, more_or_retry_after, number_value, per_second, round_up,
+        since_epoch, until_more,
     },
     timestamp,
 };
@@ -66,7 +66,10 @@ impl HeaderWriter {
         Self {
             options: Arc::clone(options),
             exposed: options.exposes_headers.then_some(options.formats),
-            has_millis: options.formats.iter().any(|format| format == HeaderFormat::OpenAi),
+            has_millis: options
+                .formats
+                .iter()
+                .any(|format| format == HeaderFormat::OpenAi),
             lists: text.clone().filter(|_| is_short),
             policies: text,
             prefixes: policies.iter().map(text::state_prefix_08).collect(),
@@ -104,8 +107,16 @@ impl HeaderWriter {
             // A degraded decision may follow other policies than the configured ones: the share of this replica.
             Some(policies) if details.partition_key.is_none() && !decision.is_degraded() => {
                 let (states, until_more) = self.states(states, details);
-                let headers = Headers::Lists { policies: policies.clone(), states };
-                HeaderUpdate { headers, until_more, exposed: self.exposed, degraded: None }
+                let headers = Headers::Lists {
+                    policies: policies.clone(),
+                    states,
+                };
+                HeaderUpdate {
+                    headers,
+                    until_more,
+                    exposed: self.exposed,
+                    degraded: None,
+                }
             }
             _ => self.update_with(decision, details),
         }
@@ -121,9 +132,15 @@ impl HeaderWriter {
         let (mut text, mut longest) = (Text::new(), 0);
         for (state, prefix) in states.zip(&self.prefixes) {
             let remaining = state.remaining();
-            text.state_08(prefix, remaining, round_up(until_more(&state, details.jitter)));
+            text.state_08(
+                prefix,
+                remaining,
+                round_up(until_more(&state, details.jitter)),
+            );
             if remaining == 0 {
-                longest = longest.max(round_up(state.next_unit_after().saturating_add(details.jitter)));
+                longest = longest.max(round_up(
+                    state.next_unit_after().saturating_add(details.jitter),
+                ));
             }
         }
         (text.finish(), longest)
@@ -132,7 +149,9 @@ impl HeaderWriter {
     /// Writes the headers of any decision in any format.
     fn update_with(&self, decision: &Decision, details: &ResponseDetails) -> HeaderUpdate {
         let spent = decision.states().filter(|state| state.remaining() == 0);
-        let until_more = spent.map(|state| round_up(state.next_unit_after().saturating_add(details.jitter))).max();
+        let until_more = spent
+            .map(|state| round_up(state.next_unit_after().saturating_add(details.jitter)))
+            .max();
         let mut all = Vec::new();
         for format in self.options.formats.iter() {
             self.write(format, decision, details, &mut all);
@@ -142,25 +161,51 @@ impl HeaderWriter {
             _ => Headers::Several(all),
         };
         let degraded = decision.degraded().filter(|_| self.options.marks_degraded);
-        HeaderUpdate { headers, until_more: until_more.unwrap_or(0), exposed: self.exposed, degraded }
+        HeaderUpdate {
+            headers,
+            until_more: until_more.unwrap_or(0),
+            exposed: self.exposed,
+            degraded,
+        }
     }
 
     /// Writes the headers of one format. An open limiter that reaches no store has checked no policy and has none.
-    fn write(&self, format: HeaderFormat, decision: &Decision, details: &ResponseDetails, all: &mut Vec<Headers>) {
-        let Some(state) = decision.strictest() else { return };
+    fn write(
+        &self,
+        format: HeaderFormat,
+        decision: &Decision,
+        details: &ResponseDetails,
+        all: &mut Vec<Headers>,
+    ) {
+        let Some(state) = decision.strictest() else {
+            return;
+        };
         if format == HeaderFormat::Ietf08 {
             let states = self.any_states(decision, details);
-            all.extend(self.policies_of(decision, details).map(|policies| Headers::Lists { policies, states }));
+            all.extend(
+                self.policies_of(decision, details)
+                    .map(|policies| Headers::Lists { policies, states }),
+            );
             return;
         }
         if !format.units().is_empty() {
-            let group = |(unit, names)| self.group(format, unit, names, decision, details).map(Headers::Lines);
-            all.push(Headers::Several(format.groups().filter_map(group).collect()));
+            let group = |(unit, names)| {
+                self.group(format, unit, names, decision, details)
+                    .map(Headers::Lines)
+            };
+            all.push(Headers::Several(
+                format.groups().filter_map(group).collect(),
+            ));
             return;
         }
         let number = |(name, number)| Some((name, self.value(number, decision, &state, details)?));
         let lines = format.numbers().filter_map(number).collect();
-        all.push(Headers::Lines(HeaderLines { format, lines, remaining: state.remaining(), reset: None }));
+        all.push(Headers::Lines(HeaderLines {
+            format,
+            lines,
+            remaining: state.remaining(),
+            reset: None,
+        }));
     }
 
     /// Writes what a header reports of a decision. `state` belongs to the strictest policy.
@@ -196,21 +241,47 @@ impl HeaderWriter {
         decision: &Decision,
         details: &ResponseDetails,
     ) -> Option<HeaderLines> {
-        let states = decision.states().filter(|state| self.options.units.of(state.policy().name()) == unit);
+        let states = decision
+            .states()
+            .filter(|state| self.options.units.of(state.policy().name()) == unit);
         let state = states.max_by_key(|state| {
-            (state.retry_after(), Strictness::new(state.remaining(), state.next_unit_after()), state.reset_after())
+            (
+                state.retry_after(),
+                Strictness::new(state.remaining(), state.next_unit_after()),
+                state.reset_after(),
+            )
         })?;
         let remaining = state.remaining();
         // Never before the time of `Retry-After`, which has the same jitter.
-        let jitter = if remaining == 0 || state.is_exceeded() { details.jitter } else { Duration::ZERO };
-        let reset = state.reset_after().max(more_or_retry_after(&state)).saturating_add(jitter);
+        let jitter = if remaining == 0 || state.is_exceeded() {
+            details.jitter
+        } else {
+            Duration::ZERO
+        };
+        let reset = state
+            .reset_after()
+            .max(more_or_retry_after(&state))
+            .saturating_add(jitter);
         let reset_value = match format {
             HeaderFormat::OpenAi => go_duration::value(reset),
             _ => timestamp::value(since_epoch().saturating_add(reset))?,
         };
-        let values = [number_value(state.policy().quota().burst()), number_value(remaining), reset_value];
-        let lines = names.map(HeaderName::from_static).into_iter().zip(values).collect();
-        Some(HeaderLines { format, lines, remaining, reset: Some(reset) })
+        let values = [
+            number_value(state.policy().quota().burst()),
+            number_value(remaining),
+            reset_value,
+        ];
+        let lines = names
+            .map(HeaderName::from_static)
+            .into_iter()
+            .zip(values)
+            .collect();
+        Some(HeaderLines {
+            format,
+            lines,
+            remaining,
+            reset: Some(reset),
+        })
     }
 
     /// Writes the value of `RateLimit` for any decision.
@@ -219,7 +290,11 @@ impl HeaderWriter {
         for (state, prefix) in decision.states().zip(&self.prefixes) {
             // Units of a limit of concurrent requests come back at a time that nobody knows.
             let is_timed = !self.options.is_concurrency(state.policy());
-            let until_more = if is_timed { round_up(until_more(&state, details.jitter)) } else { 0 };
+            let until_more = if is_timed {
+                round_up(until_more(&state, details.jitter))
+            } else {
+                0
+            };
             text.state_08(prefix, state.remaining(), until_more);
             if let Some(partition_key) = &details.partition_key {
                 text.partition_key(partition_key);
@@ -250,17 +325,32 @@ pub(crate) struct PermitHeaders {
 impl PermitHeaders {
     pub(crate) fn new(name: &str, limit: u32) -> Self {
         let mut policies = Text::new();
-        policies.policy_08(name, u64::from(limit), QuotaUnit::CONCURRENT_REQUESTS, None, None);
+        policies.policy_08(
+            name,
+            u64::from(limit),
+            QuotaUnit::CONCURRENT_REQUESTS,
+            None,
+            None,
+        );
         let prefix = [b"\"", name.as_bytes(), b"\";r="].concat().into();
-        Self { policies: policies.finish(), prefix }
+        Self {
+            policies: policies.finish(),
+            prefix,
+        }
     }
 
     /// Writes the headers of a response, with the number of permits that are left.
     pub(crate) fn update(&self, remaining: u64) -> HeaderUpdate {
         let mut states = Text::new();
         states.state_08(&self.prefix, remaining, 0);
-        let headers = Headers::Lists { policies: self.policies.clone(), states: states.finish() };
-        HeaderUpdate { headers, ..HeaderUpdate::EMPTY }
+        let headers = Headers::Lists {
+            policies: self.policies.clone(),
+            states: states.finish(),
+        };
+        HeaderUpdate {
+            headers,
+            ..HeaderUpdate::EMPTY
+        }
     }
 }
 
@@ -297,7 +387,9 @@ impl Headers {
             Self::None => {}
             Self::Lists { policies, states } => add_lists(policies, states, headers),
             Self::Lines(lines) => stack::add_lines(lines, until_more, headers),
-            Self::Several(several) => several.into_iter().for_each(|own| own.add_to(until_more, headers)),
+            Self::Several(several) => several
+                .into_iter()
+                .for_each(|own| own.add_to(until_more, headers)),
         }
     }
 
@@ -315,14 +407,21 @@ impl Headers {
                     missing.add(name, value);
                 }
             }
-            Self::Several(several) => several.into_iter().for_each(|own| own.add_missing_to(missing)),
+            Self::Several(several) => several
+                .into_iter()
+                .for_each(|own| own.add_missing_to(missing)),
         }
     }
 }
 
 impl HeaderUpdate {
     /// Changes nothing.
-    pub(crate) const EMPTY: Self = Self { headers: Headers::None, until_more: 0, exposed: None, degraded: None };
+    pub(crate) const EMPTY: Self = Self {
+        headers: Headers::None,
+        until_more: 0,
+        exposed: None,
+        degraded: None,
+    };
 
     /// Returns whether the decision left no unit of a policy.
     #[inline]
@@ -349,7 +448,10 @@ impl HeaderUpdate {
         if self.until_more > 0 {
             raise_retry_after(self.until_more, headers);
         }
-        if let Some(formats) = self.exposed.filter(|_| has_headers || headers.contains_key(header::RETRY_AFTER)) {
+        if let Some(formats) = self
+            .exposed
+            .filter(|_| has_headers || headers.contains_key(header::RETRY_AFTER))
+        {
             expose_formats(formats, headers);
         }
         if let Some(kind) = self.degraded {
@@ -370,7 +472,9 @@ impl HeaderUpdate {
             }
             others => others.add_missing_to(missing),
         }
-        if let Some(formats) = self.exposed.filter(|_| has_headers || missing.headers.contains_key(header::RETRY_AFTER))
+        if let Some(formats) = self
+            .exposed
+            .filter(|_| has_headers || missing.headers.contains_key(header::RETRY_AFTER))
         {
             expose_formats(formats, missing.headers);
         }
@@ -443,7 +547,9 @@ impl<'a> MissingHeaders<'a> {
 /// Reports to the client why the store did not decide, unless an inner layer has done so.
 #[cold]
 fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
-    headers.entry(DEGRADED).or_insert(HeaderValue::from_static(kind.as_str()));
+    headers
+        .entry(DEGRADED)
+        .or_insert(HeaderValue::from_static(kind.as_str()));
     if exposes {
         expose(DEGRADED, headers);
     }
@@ -454,16 +560,24 @@ fn mark_degraded(kind: ErrorKind, exposes: bool, headers: &mut HeaderMap) {
 fn expose_formats(formats: HeaderFormats, headers: &mut HeaderMap) {
     match formats.only() {
         Some(format) => expose(format.joined_names(), headers),
-        None => formats.iter().for_each(|format| expose(format.joined_names(), headers)),
+        None => formats
+            .iter()
+            .for_each(|format| expose(format.joined_names(), headers)),
     }
 }
 
 /// Allows scripts in browsers to read headers.
 #[cold]
 fn expose(names: &'static str, headers: &mut HeaderMap) {
-    let is_exposed = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == names);
+    let is_exposed = headers
+        .get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS)
+        .iter()
+        .any(|line| line == names);
     if !is_exposed {
-        headers.append(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(names));
+        headers.append(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(names),
+        );
     }
 }
 
@@ -478,7 +592,9 @@ fn raise_retry_after(until_more: u64, headers: &mut HeaderMap) {
         }
     }
     let millis = until_more.saturating_mul(1_000);
-    if headers.contains_key(RETRY_AFTER_MS) && retry_after_millis(headers).is_none_or(|inner| inner < millis) {
+    if headers.contains_key(RETRY_AFTER_MS)
+        && retry_after_millis(headers).is_none_or(|inner| inner < millis)
+    {
         headers.insert(RETRY_AFTER_MS, number_value(millis));
     }
 }
@@ -495,9 +611,13 @@ mod tests {
             (header::CONTENT_TYPE, "text/plain"),
         ];
         for chosen in 0..1 << inner.len() {
-            let chosen = inner.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1);
-            let headers: HeaderMap =
-                chosen.map(|(_, (name, value))| (name.clone(), HeaderValue::from_static(value))).collect();
+            let chosen = inner
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| chosen >> at & 1 == 1);
+            let headers: HeaderMap = chosen
+                .map(|(_, (name, value))| (name.clone(), HeaderValue::from_static(value)))
+                .collect();
             let policies = HeaderValue::from_static(r#""burst";q=20;w=1"#);
             let states = HeaderValue::from_static(r#""burst";r=7;t=1"#);
             let (mut found, mut expected) = (headers.clone(), headers);

@@ -43,7 +43,10 @@ impl<T> Extension<T> {
     /// Finds an extension of type `T` that every request has.
     #[must_use]
     pub const fn new() -> Self {
-        Self { is_optional: false, of: PhantomData }
+        Self {
+            is_optional: false,
+            of: PhantomData,
+        }
     }
 
     /// Finds an extension of type `T` that some requests do not have.
@@ -52,7 +55,10 @@ impl<T> Extension<T> {
     /// [`or_exempt`](KeyExtractor::or_exempt) lifts the limit.
     #[must_use]
     pub const fn optional() -> Self {
-        Self { is_optional: true, of: PhantomData }
+        Self {
+            is_optional: true,
+            of: PhantomData,
+        }
     }
 }
 
@@ -63,7 +69,9 @@ where
     fn extract(&self, parts: &Parts) -> Extraction {
         match parts.extensions.get::<T>() {
             Some(value) => Ok(Some(value.clone().into())),
-            None if self.is_optional => Err(KeyError::missing("the request does not identify its sender")),
+            None if self.is_optional => Err(KeyError::missing(
+                "the request does not identify its sender",
+            )),
             None => Err(KeyError::misconfigured(format!(
                 "the request has no extension of type `{}`: the layer that inserts it must be outside the rate limit",
                 any::type_name::<T>()

@@ -69,7 +69,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Or { first: self, second: other }
+        Or {
+            first: self,
+            second: other,
+        }
     }
 
     /// Puts the key of `other` beside the key of this extractor, as a [branch](Key::with_branch).
@@ -108,7 +111,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        WithBranch { first: self, second: other }
+        WithBranch {
+            first: self,
+            second: other,
+        }
     }
 
     /// Erases the type of the extractor, so that a field or a list can hold layers with different extractors.
@@ -205,7 +211,8 @@ pub struct WithBranch<A, B> {
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for WithBranch<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
-        let (Some(first), Some(second)) = (self.first.extract(parts)?, self.second.extract(parts)?) else {
+        let (Some(first), Some(second)) = (self.first.extract(parts)?, self.second.extract(parts)?)
+        else {
             return EXEMPT;
         };
         Ok(Some(first.with_branch(second)))
@@ -291,19 +298,28 @@ pub enum KeyErrorKind {
 impl KeyError {
     /// Creates the error of a request without a valid key. The client receives `message`.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::Missing, message: message.into() }
+        Self {
+            kind: KeyErrorKind::Missing,
+            message: message.into(),
+        }
     }
 
     /// Creates the error of a request that no route matches, for an extractor whose key is the route. The client receives
     /// `message`.
     pub fn no_route(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::NoRoute, message: message.into() }
+        Self {
+            kind: KeyErrorKind::NoRoute,
+            message: message.into(),
+        }
     }
 
     /// Creates the error of a service that is set up wrongly. The log receives `message`, which should
     /// say how to correct the setup.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::Misconfigured, message: message.into() }
+        Self {
+            kind: KeyErrorKind::Misconfigured,
+            message: message.into(),
+        }
     }
 
     /// Returns whether the client or the service has to correct the error.

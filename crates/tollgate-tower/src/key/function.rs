@@ -82,7 +82,8 @@ impl IntoExtraction for Key {
 impl IntoExtraction for Option<Key> {
     /// Returns the error of a missing key for `None`.
     fn into_extraction(self) -> Extraction {
-        self.map(Some).ok_or_else(|| KeyError::missing("the request has no key"))
+        self.map(Some)
+            .ok_or_else(|| KeyError::missing("the request has no key"))
     }
 }
 

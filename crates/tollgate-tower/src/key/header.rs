@@ -41,7 +41,10 @@ impl Header {
     /// Panics if the name is not a valid header name in lower case. In a `const` this fails the build.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name: HeaderName::from_static(name), secret: None }
+        Self {
+            name: HeaderName::from_static(name),
+            secret: None,
+        }
     }
 
     /// Uses a keyed digest of the value as the key, so that the store never contains the value.
@@ -63,9 +66,17 @@ impl KeyExtractor for Header {
         let mut values = parts.headers.get_all(&self.name).iter();
         let value = match (values.next(), values.next()) {
             (Some(value), None) => value.as_bytes().trim_ascii(),
-            (None, _) => return Err(KeyError::missing(format!("header {} is missing", self.name))),
+            (None, _) => {
+                return Err(KeyError::missing(format!(
+                    "header {} is missing",
+                    self.name
+                )));
+            }
             (Some(_), Some(_)) => {
-                return Err(KeyError::missing(format!("header {} appears more than once", self.name)));
+                return Err(KeyError::missing(format!(
+                    "header {} appears more than once",
+                    self.name
+                )));
             }
         };
         if value.is_empty() {

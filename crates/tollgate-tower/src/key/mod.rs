@@ -39,7 +39,9 @@ mod route;
 mod tests;
 
 pub use extension::Extension;
-pub use extractor::{BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt, WithBranch};
+pub use extractor::{
+    BoxedKey, EXEMPT, Extraction, KeyError, KeyErrorKind, KeyExtractor, Or, OrExempt, WithBranch,
+};
 pub use forwarded::{ForwardedIp, TrustedProxies};
 pub use function::{IntoExtraction, KeyFn, key_fn};
 pub use global::Global;

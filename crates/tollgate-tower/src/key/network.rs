@@ -36,9 +36,10 @@ impl Network {
         }
         match address.to_canonical() {
             // A network of IPv4-mapped addresses is a network of IPv4 addresses.
-            mapped @ IpAddr::V4(_) if address.is_ipv6() && prefix >= 96 => {
-                Ok(Self { address: mapped, prefix: prefix - 96 })
-            }
+            mapped @ IpAddr::V4(_) if address.is_ipv6() && prefix >= 96 => Ok(Self {
+                address: mapped,
+                prefix: prefix - 96,
+            }),
             _ => Ok(Self { address, prefix }),
         }
     }
@@ -67,12 +68,18 @@ impl Network {
             IpAddr::V4(address) => {
                 let own = u32::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
                 let first = address.to_bits() & !own;
-                (Ipv4Addr::from_bits(first).into(), Ipv4Addr::from_bits(first | own).into())
+                (
+                    Ipv4Addr::from_bits(first).into(),
+                    Ipv4Addr::from_bits(first | own).into(),
+                )
             }
             IpAddr::V6(address) => {
                 let own = u128::MAX.checked_shr(self.prefix.into()).unwrap_or(0);
                 let first = address.to_bits() & !own;
-                (Ipv6Addr::from_bits(first).into(), Ipv6Addr::from_bits(first | own).into())
+                (
+                    Ipv6Addr::from_bits(first).into(),
+                    Ipv6Addr::from_bits(first | own).into(),
+                )
             }
         }
     }
@@ -87,7 +94,10 @@ impl From<IpAddr> for Network {
     /// Creates the network of this single address.
     fn from(address: IpAddr) -> Self {
         let address = address.to_canonical();
-        Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+        Self {
+            address,
+            prefix: if address.is_ipv4() { 32 } else { 128 },
+        }
     }
 }
 
@@ -127,7 +137,9 @@ impl NetworkError {
     fn not_a_network(text: &str) -> Self {
         // The longest network has fewer characters.
         let text: String = text.chars().take(60).collect();
-        Self(format!("network must be an address or an address with a prefix, such as 10.0.0.0/8, got {text:?}"))
+        Self(format!(
+            "network must be an address or an address with a prefix, such as 10.0.0.0/8, got {text:?}"
+        ))
     }
 
     pub(super) fn in_line(self, line: usize) -> Self {
@@ -135,7 +147,9 @@ impl NetworkError {
     }
 
     pub(super) fn in_both_lists(first: IpAddr) -> Self {
-        Self(format!("network of {first} must not be both allowed and denied"))
+        Self(format!(
+            "network of {first} must not be both allowed and denied"
+        ))
     }
 }
 
@@ -166,7 +180,10 @@ mod tests {
             " 10.0.0.0/8",
         ] {
             let error = text.parse::<Network>().unwrap_err();
-            assert!(error.to_string().ends_with(&format!("got {text:?}")), "{error}");
+            assert!(
+                error.to_string().ends_with(&format!("got {text:?}")),
+                "{error}"
+            );
         }
     }
 
@@ -174,9 +191,21 @@ mod tests {
     fn a_network_contains_its_first_and_last_address_and_no_other() {
         for (network, inside, outside) in [
             ("0.0.0.0/0", ["0.0.0.0", "255.255.255.255"], ["::", "::1"]),
-            ("10.0.0.0/8", ["10.0.0.0", "10.255.255.255"], ["9.255.255.255", "11.0.0.0"]),
-            ("192.0.2.77/31", ["192.0.2.76", "192.0.2.77"], ["192.0.2.75", "192.0.2.78"]),
-            ("::ffff:10.0.0.0/104", ["10.0.0.0", "::ffff:10.255.255.255"], ["11.0.0.0", "::"]),
+            (
+                "10.0.0.0/8",
+                ["10.0.0.0", "10.255.255.255"],
+                ["9.255.255.255", "11.0.0.0"],
+            ),
+            (
+                "192.0.2.77/31",
+                ["192.0.2.76", "192.0.2.77"],
+                ["192.0.2.75", "192.0.2.78"],
+            ),
+            (
+                "::ffff:10.0.0.0/104",
+                ["10.0.0.0", "::ffff:10.255.255.255"],
+                ["11.0.0.0", "::"],
+            ),
             (
                 "2001:db8::/32",
                 ["2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"],
@@ -186,8 +215,18 @@ mod tests {
             ("fe80::1", ["fe80::1", "fe80:0::1"], ["fe80::", "fe80::2"]),
         ] {
             let network: Network = network.parse().unwrap();
-            assert!(inside.iter().all(|text| network.contains(text.parse().unwrap())), "{network}");
-            assert!(outside.iter().all(|text| !network.contains(text.parse().unwrap())), "{network}");
+            assert!(
+                inside
+                    .iter()
+                    .all(|text| network.contains(text.parse().unwrap())),
+                "{network}"
+            );
+            assert!(
+                outside
+                    .iter()
+                    .all(|text| !network.contains(text.parse().unwrap())),
+                "{network}"
+            );
         }
     }
 }

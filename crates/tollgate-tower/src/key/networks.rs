@@ -75,7 +75,10 @@ impl Networks {
     ///
     /// Fails when a line is not a network, or when one network is in both lists.
     pub fn parse(allowed: &str, denied: &str) -> Result<Self, NetworkError> {
-        Self::try_new(Network::parse_lines(allowed)?, Network::parse_lines(denied)?)
+        Self::try_new(
+            Network::parse_lines(allowed)?,
+            Network::parse_lines(denied)?,
+        )
     }
 
     /// Replaces both lists. The old lists apply to requests that are already under way.
@@ -106,7 +109,9 @@ impl Networks {
 impl fmt::Debug for Networks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lists = self.0.load();
-        f.debug_struct("Networks").field("networks", &lists.count).finish_non_exhaustive()
+        f.debug_struct("Networks")
+            .field("networks", &lists.count)
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,9 +122,16 @@ impl Network {
     ///
     /// Fails when a line is not a network. The error names the line.
     pub fn parse_lines(text: &str) -> Result<Vec<Self>, NetworkError> {
-        let lines = (1..).zip(text.lines()).map(|(at, line)| (at, line.split('#').next().unwrap_or_default().trim()));
+        let lines = (1..)
+            .zip(text.lines())
+            .map(|(at, line)| (at, line.split('#').next().unwrap_or_default().trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty());
-        lines.map(|(at, line)| line.parse().map_err(|error: NetworkError| error.in_line(at))).collect()
+        lines
+            .map(|(at, line)| {
+                line.parse()
+                    .map_err(|error: NetworkError| error.in_line(at))
+            })
+            .collect()
     }
 }
 
@@ -138,24 +150,39 @@ impl Lists {
         denied: impl IntoIterator<Item = Network>,
     ) -> Result<Self, NetworkError> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        let allowed = allowed.into_iter().map(|network| (network, NetworkVerdict::Allowed));
-        let denied = denied.into_iter().map(|network| (network, NetworkVerdict::Denied));
+        let allowed = allowed
+            .into_iter()
+            .map(|network| (network, NetworkVerdict::Allowed));
+        let denied = denied
+            .into_iter()
+            .map(|network| (network, NetworkVerdict::Denied));
         for (network, verdict) in allowed.chain(denied) {
             match network.range() {
-                (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((first.to_bits(), last.to_bits(), verdict)),
-                (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((first.to_bits(), last.to_bits(), verdict)),
+                (IpAddr::V4(first), IpAddr::V4(last)) => {
+                    v4.push((first.to_bits(), last.to_bits(), verdict))
+                }
+                (IpAddr::V6(first), IpAddr::V6(last)) => {
+                    v6.push((first.to_bits(), last.to_bits(), verdict))
+                }
                 _ => unreachable!("a network has addresses of one version"),
             }
         }
         let count = v4.len() + v6.len();
         let (v4, v6) = (
-            Ranges::new(v4, |last| last.checked_add(1)).map_err(|first| IpAddr::from(Ipv4Addr::from_bits(first))),
-            Ranges::new(v6, |last| last.checked_add(1)).map_err(|first| IpAddr::from(Ipv6Addr::from_bits(first))),
+            Ranges::new(v4, |last| last.checked_add(1))
+                .map_err(|first| IpAddr::from(Ipv4Addr::from_bits(first))),
+            Ranges::new(v6, |last| last.checked_add(1))
+                .map_err(|first| IpAddr::from(Ipv6Addr::from_bits(first))),
         );
         let twice = |address| NetworkError::in_both_lists(address);
         let (v4, v6) = (v4.map_err(twice)?, v6.map_err(twice)?);
         let v6_heads = v6.starts.iter().map(|start| head(*start)).collect();
-        Ok(Self { v4, v6, v6_heads, count })
+        Ok(Self {
+            v4,
+            v6,
+            v6_heads,
+            count,
+        })
     }
 
     fn verdict_v6(&self, address: u128) -> NetworkVerdict {
@@ -163,7 +190,11 @@ impl Lists {
         let end = self.v6_heads.partition_point(|head| *head <= first);
         // Few networks are smaller than 64 bits, so the last range with such a head is mostly the one.
         let is_last = self.v6_heads[end - 1] < first || self.v6.starts[end - 1] <= address;
-        if is_last { self.v6.verdicts[end - 1] } else { self.v6.verdict(address) }
+        if is_last {
+            self.v6.verdicts[end - 1]
+        } else {
+            self.v6.verdict(address)
+        }
     }
 }
 
@@ -179,15 +210,22 @@ struct Ranges<A> {
 
 impl<A: Copy + Ord + Default> Ranges<A> {
     /// Returns the first address of a network that is in both lists as an error.
-    fn new(mut networks: Vec<(A, A, NetworkVerdict)>, next: impl Fn(A) -> Option<A>) -> Result<Self, A> {
+    fn new(
+        mut networks: Vec<(A, A, NetworkVerdict)>,
+        next: impl Fn(A) -> Option<A>,
+    ) -> Result<Self, A> {
         // A network comes before those that it contains: two networks never overlap in part.
         networks.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-        if let Some(pair) =
-            networks.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 == pair[1].1 && pair[0].2 != pair[1].2)
+        if let Some(pair) = networks
+            .windows(2)
+            .find(|pair| pair[0].0 == pair[1].0 && pair[0].1 == pair[1].1 && pair[0].2 != pair[1].2)
         {
             return Err(pair[0].0);
         }
-        let mut ranges = Self { starts: vec![A::default()], verdicts: vec![NetworkVerdict::Limited] };
+        let mut ranges = Self {
+            starts: vec![A::default()],
+            verdicts: vec![NetworkVerdict::Limited],
+        };
         // The networks that contain the current address, the smallest last.
         let mut open: Vec<(A, NetworkVerdict)> = Vec::new();
         for (first, last, verdict) in networks {
@@ -200,9 +238,18 @@ impl<A: Copy + Ord + Default> Ranges<A> {
     }
 
     /// Ends the networks that do not reach `before`, the smallest first.
-    fn close(&mut self, open: &mut Vec<(A, NetworkVerdict)>, before: Option<A>, next: impl Fn(A) -> Option<A>) {
-        while let Some((last, _)) = open.pop_if(|(last, _)| before.is_none_or(|before| *last < before)) {
-            let verdict = open.last().map_or(NetworkVerdict::Limited, |(_, verdict)| *verdict);
+    fn close(
+        &mut self,
+        open: &mut Vec<(A, NetworkVerdict)>,
+        before: Option<A>,
+        next: impl Fn(A) -> Option<A>,
+    ) {
+        while let Some((last, _)) =
+            open.pop_if(|(last, _)| before.is_none_or(|before| *last < before))
+        {
+            let verdict = open
+                .last()
+                .map_or(NetworkVerdict::Limited, |(_, verdict)| *verdict);
             if let Some(start) = next(last) {
                 self.begin(start, verdict);
             }
@@ -236,8 +283,12 @@ mod tests {
 
     /// Returns the verdict of the smallest network that contains the address.
     fn searched(networks: &[(Network, NetworkVerdict)], address: IpAddr) -> NetworkVerdict {
-        let found = networks.iter().filter(|(network, _)| network.contains(address));
-        found.max_by_key(|(network, _)| network.prefix()).map_or(NetworkVerdict::Limited, |(_, verdict)| *verdict)
+        let found = networks
+            .iter()
+            .filter(|(network, _)| network.contains(address));
+        found
+            .max_by_key(|(network, _)| network.prefix())
+            .map_or(NetworkVerdict::Limited, |(_, verdict)| *verdict)
     }
 
     #[test]
@@ -248,28 +299,53 @@ mod tests {
             for _ in 0..random.usize(0..40) {
                 // Few bits, so that networks lie in each other, and at both ends of the addresses.
                 let address = if random.bool() {
-                    IpAddr::from(Ipv4Addr::from_bits(random.u32(0..16).reverse_bits() | random.u32(0..4)))
+                    IpAddr::from(Ipv4Addr::from_bits(
+                        random.u32(0..16).reverse_bits() | random.u32(0..4),
+                    ))
                 } else {
-                    IpAddr::from(Ipv6Addr::from_bits(random.u128(0..16).reverse_bits() | random.u128(0..4)))
+                    IpAddr::from(Ipv6Addr::from_bits(
+                        random.u128(0..16).reverse_bits() | random.u128(0..4),
+                    ))
                 };
                 let width = if address.is_ipv4() { 32 } else { 128 };
-                let prefix = random.choice([0, 1, 2, 3, 4, 5, width - 2, width - 1, width]).unwrap();
+                let prefix = random
+                    .choice([0, 1, 2, 3, 4, 5, width - 2, width - 1, width])
+                    .unwrap();
                 let network = Network::try_new(address, prefix).unwrap();
-                let verdict = if random.bool() { NetworkVerdict::Allowed } else { NetworkVerdict::Denied };
-                if networks.iter().all(|(other, _)| other.range() != network.range()) {
+                let verdict = if random.bool() {
+                    NetworkVerdict::Allowed
+                } else {
+                    NetworkVerdict::Denied
+                };
+                if networks
+                    .iter()
+                    .all(|(other, _)| other.range() != network.range())
+                {
                     networks.push((network, verdict));
                 }
             }
-            let of = |verdict| networks.iter().filter(move |entry| entry.1 == verdict).map(|entry| entry.0);
-            let lists = Networks::try_new(of(NetworkVerdict::Allowed), of(NetworkVerdict::Denied)).unwrap();
+            let of = |verdict| {
+                networks
+                    .iter()
+                    .filter(move |entry| entry.1 == verdict)
+                    .map(|entry| entry.0)
+            };
+            let lists =
+                Networks::try_new(of(NetworkVerdict::Allowed), of(NetworkVerdict::Denied)).unwrap();
             for _ in 0..400 {
                 let v4 = random.u32(0..32).reverse_bits() | random.u32(0..5);
                 let v6 = random.u128(0..32).reverse_bits() | random.u128(0..5);
-                let ends = [0, v4, !v4, u32::MAX].map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits)));
-                let wide = [0, v6, !v6, u128::MAX].map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits)));
+                let ends =
+                    [0, v4, !v4, u32::MAX].map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits)));
+                let wide =
+                    [0, v6, !v6, u128::MAX].map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits)));
                 for address in ends.into_iter().chain(wide) {
                     let expected = searched(&networks, address.to_canonical());
-                    assert_eq!(lists.verdict(address), expected, "seed {seed}, {address} in {networks:?}");
+                    assert_eq!(
+                        lists.verdict(address),
+                        expected,
+                        "seed {seed}, {address} in {networks:?}"
+                    );
                 }
             }
         }
@@ -278,16 +354,27 @@ mod tests {
     #[test]
     fn a_network_in_both_lists_is_an_error_that_names_it_and_keeps_the_old_lists() {
         let networks = Networks::try_new([network("10.0.0.0/8")], []).unwrap();
-        let error = networks.replace([network("192.0.2.9/24")], [network("192.0.2.0/24")]).unwrap_err();
-        assert_eq!(error.to_string(), "network of 192.0.2.0 must not be both allowed and denied");
-        assert_eq!(networks.verdict("10.0.0.1".parse().unwrap()), NetworkVerdict::Allowed);
+        let error = networks
+            .replace([network("192.0.2.9/24")], [network("192.0.2.0/24")])
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "network of 192.0.2.0 must not be both allowed and denied"
+        );
+        assert_eq!(
+            networks.verdict("10.0.0.1".parse().unwrap()),
+            NetworkVerdict::Allowed
+        );
     }
 
     #[test]
     fn a_mapped_address_counts_as_ipv4() {
         let networks = Networks::parse("", "::ffff:10.0.0.0/104").unwrap();
         for address in ["10.1.2.3", "::ffff:10.1.2.3"] {
-            assert_eq!(networks.verdict(address.parse().unwrap()), NetworkVerdict::Denied);
+            assert_eq!(
+                networks.verdict(address.parse().unwrap()),
+                NetworkVerdict::Denied
+            );
         }
     }
 

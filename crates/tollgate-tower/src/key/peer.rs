@@ -60,7 +60,9 @@ impl PeerIp {
     /// Creates an extractor with an IPv6 prefix of 64 bits.
     #[must_use]
     pub const fn new() -> Self {
-        Self { prefixes: DEFAULT_PREFIXES }
+        Self {
+            prefixes: DEFAULT_PREFIXES,
+        }
     }
 
     /// Sets the length of an IPv6 key in bits. The default is 64.
@@ -120,7 +122,10 @@ impl KeyExtractor for PeerIp {
 
 /// Returns one network of IPv6 addresses.
 pub(super) const fn one_prefix(bits: u8) -> Prefixes {
-    assert!(bits >= 32 && bits <= 128, "an IPv6 prefix must be 32 to 128 bits");
+    assert!(
+        bits >= 32 && bits <= 128,
+        "an IPv6 prefix must be 32 to 128 bits"
+    );
     Prefixes::ipv6([bits])
 }
 
@@ -128,9 +133,17 @@ pub(super) const fn one_prefix(bits: u8) -> Prefixes {
 fn seen(parts: &Parts) -> Result<IpAddr, KeyError> {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     let address = peer(parts)?;
-    let is_forwarded = || [X_FORWARDED_FOR, header::FORWARDED].iter().any(|name| parts.headers.contains_key(name));
+    let is_forwarded = || {
+        [X_FORWARDED_FOR, header::FORWARDED]
+            .iter()
+            .any(|name| parts.headers.contains_key(name))
+    };
     let is_silent = || !HAS_WARNED.load(Ordering::Relaxed);
-    if is_silent() && is_private(address) && is_forwarded() && !HAS_WARNED.swap(true, Ordering::Relaxed) {
+    if is_silent()
+        && is_private(address)
+        && is_forwarded()
+        && !HAS_WARNED.swap(true, Ordering::Relaxed)
+    {
         tracing::warn!(
             code = "TOLLGATE-PROXY-PEER",
             "a private address has sent a forwarding header: if it is a proxy, `PeerIp` limits all clients behind it as \
@@ -145,7 +158,10 @@ fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         // 100.64.0.0/10 is shared address space (RFC 6598), which clouds use.
         IpAddr::V4(v4) => {
-            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.to_bits() >> 22 == 0x6440_0000 >> 22
+            v4.is_private()
+                || v4.is_loopback()
+                || v4.is_link_local()
+                || v4.to_bits() >> 22 == 0x6440_0000 >> 22
         }
         IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local(),
     }
@@ -167,7 +183,11 @@ pub(super) fn peer(parts: &Parts) -> Result<IpAddr, KeyError> {
     let address = address.or_else(|| {
         use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
         let tcp = extensions.get::<TcpConnectInfo>();
-        let tcp = tcp.or_else(|| extensions.get::<TlsConnectInfo<TcpConnectInfo>>().map(TlsConnectInfo::get_ref));
+        let tcp = tcp.or_else(|| {
+            extensions
+                .get::<TlsConnectInfo<TcpConnectInfo>>()
+                .map(TlsConnectInfo::get_ref)
+        });
         tcp.and_then(|info| info.remote_addr)
     });
     match address {
@@ -204,7 +224,11 @@ mod tests {
             ("203.0.113.7", false),
             ("2001:db8::1", false),
         ] {
-            assert_eq!(is_private(address.parse().expect("an address")), expected, "{address}");
+            assert_eq!(
+                is_private(address.parse().expect("an address")),
+                expected,
+                "{address}"
+            );
         }
     }
 }

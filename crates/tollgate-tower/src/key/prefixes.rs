@@ -92,7 +92,9 @@ impl Prefixes {
     /// Fails with [`ErrorKind::Config`] when the number of lengths is not 1 to 4, when a length is not 1 to 128, or when
     /// a length does not exceed the one before.
     pub fn try_ipv6(bits: &[u8]) -> Result<Self, Error> {
-        let message = || format!("IPv6 prefixes must be 1 to 4 ascending lengths from 1 to 128, got {bits:?}");
+        let message = || {
+            format!("IPv6 prefixes must be 1 to 4 ascending lengths from 1 to 128, got {bits:?}")
+        };
         Self::of_ipv6(bits).ok_or_else(|| Error::new(ErrorKind::Config, message()))
     }
 
@@ -106,7 +108,9 @@ impl Prefixes {
     pub const fn ipv4<const N: usize>(self, bits: [u8; N]) -> Self {
         match self.with_ipv4(&bits) {
             Some(prefixes) => prefixes,
-            None => panic!("IPv4 prefixes must be as many as those of IPv6, from 1 to 32 and not descending"),
+            None => panic!(
+                "IPv4 prefixes must be as many as those of IPv6, from 1 to 32 and not descending"
+            ),
         }
     }
 
@@ -133,23 +137,34 @@ impl Prefixes {
                 "IPv4 prefixes must be as many as those of IPv6, from 1 to 32 and not descending, got {bits:?} beside {ipv6:?}"
             )
         };
-        self.with_ipv4(bits).ok_or_else(|| Error::new(ErrorKind::Config, message()))
+        self.with_ipv4(bits)
+            .ok_or_else(|| Error::new(ErrorKind::Config, message()))
     }
 
     /// Returns the key of an address. An IPv4-mapped IPv6 address counts as IPv4.
     #[inline]
     pub(super) fn key(&self, address: IpAddr) -> Key {
         let address = address.to_canonical();
-        let bits = if address.is_ipv4() { &self.ipv4 } else { &self.ipv6 };
+        let bits = if address.is_ipv4() {
+            &self.ipv4
+        } else {
+            &self.ipv6
+        };
         let outermost = Key::network(address, bits[0]);
-        bits[1..self.levels].iter().fold(outermost, |key, &bits| key.child(Key::network(address, bits)))
+        bits[1..self.levels].iter().fold(outermost, |key, &bits| {
+            key.child(Key::network(address, bits))
+        })
     }
 
     const fn of_ipv6(bits: &[u8]) -> Option<Self> {
         if bits.is_empty() || bits.len() > MAX_LEVELS {
             return None;
         }
-        let mut prefixes = Self { levels: bits.len(), ipv6: [0; MAX_LEVELS], ipv4: [IPV4_BITS; MAX_LEVELS] };
+        let mut prefixes = Self {
+            levels: bits.len(),
+            ipv6: [0; MAX_LEVELS],
+            ipv4: [IPV4_BITS; MAX_LEVELS],
+        };
         let mut at = 0;
         while at < bits.len() {
             let is_ascending = at == 0 || bits[at] > bits[at - 1];
@@ -185,19 +200,44 @@ mod tests {
 
     #[test]
     fn lengths_that_are_no_nested_networks_are_refused_with_their_values() {
-        for bits in [&[][..], &[0], &[129], &[64, 48], &[64, 64], &[32, 48, 56, 64, 128]] {
+        for bits in [
+            &[][..],
+            &[0],
+            &[129],
+            &[64, 48],
+            &[64, 64],
+            &[32, 48, 56, 64, 128],
+        ] {
             let error = Prefixes::try_ipv6(bits).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
-            assert!(error.to_string().ends_with(&format!("got {bits:?}")), "{error}");
+            assert!(
+                error.to_string().ends_with(&format!("got {bits:?}")),
+                "{error}"
+            );
         }
         let two = Prefixes::ipv6([48, 64]);
-        for bits in [&[][..], &[24], &[0, 32], &[24, 33], &[32, 24], &[16, 24, 32]] {
+        for bits in [
+            &[][..],
+            &[24],
+            &[0, 32],
+            &[24, 33],
+            &[32, 24],
+            &[16, 24, 32],
+        ] {
             let error = two.try_ipv4(bits).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
-            assert!(error.to_string().ends_with(&format!("got {bits:?} beside [48, 64]")), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .ends_with(&format!("got {bits:?} beside [48, 64]")),
+                "{error}"
+            );
         }
         assert_eq!(two.try_ipv4(&[32, 32]).unwrap(), two);
-        assert_eq!(Prefixes::try_ipv6(&[1, 32, 48, 128]).unwrap(), Prefixes::ipv6([1, 32, 48, 128]));
+        assert_eq!(
+            Prefixes::try_ipv6(&[1, 32, 48, 128]).unwrap(),
+            Prefixes::ipv6([1, 32, 48, 128])
+        );
     }
 
     #[test]
@@ -209,7 +249,10 @@ mod tests {
             key.encoded(),
             "*2001:db8::/32>*2001:db8:aaaa::/48>*2001:db8:aaaa:bb00::/56>*2001:db8:aaaa:bbcc::/64"
         );
-        assert_eq!(key.parent(), Some(Prefixes::ipv6([32, 48, 56]).key(address)));
+        assert_eq!(
+            key.parent(),
+            Some(Prefixes::ipv6([32, 48, 56]).key(address))
+        );
         let mapped: IpAddr = "::ffff:192.0.2.7".parse().unwrap();
         assert_eq!(nested.key(mapped), nested.key("192.0.2.7".parse().unwrap()));
         assert_eq!(nested.key(mapped).levels(), 4);

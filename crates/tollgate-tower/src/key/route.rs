@@ -51,9 +51,14 @@ impl KeyExtractor for Method {
         use http::Method as M;
         let method = match parts.method {
             M::HEAD => "GET",
-            M::GET | M::POST | M::PUT | M::PATCH | M::DELETE | M::OPTIONS | M::CONNECT | M::TRACE => {
-                parts.method.as_str()
-            }
+            M::GET
+            | M::POST
+            | M::PUT
+            | M::PATCH
+            | M::DELETE
+            | M::OPTIONS
+            | M::CONNECT
+            | M::TRACE => parts.method.as_str(),
             _ => "other",
         };
         Ok(Some(Key::new(method)))

@@ -16,15 +16,27 @@ fn message(extraction: Extraction) -> String {
 #[test]
 fn a_header_must_appear_once_with_a_value() {
     let key = Header::new("x-api-key");
-    assert_eq!(message(key.extract(&parts(|request| request))), "header x-api-key is missing");
-    assert_eq!(message(key.extract(&parts(|request| request.header("x-api-key", "")))), "header x-api-key is empty");
+    assert_eq!(
+        message(key.extract(&parts(|request| request))),
+        "header x-api-key is missing"
+    );
+    assert_eq!(
+        message(key.extract(&parts(|request| request.header("x-api-key", "")))),
+        "header x-api-key is empty"
+    );
     assert_eq!(
         message(key.extract(&parts(|request| request.header("x-api-key", " \t ")))),
         "header x-api-key is empty"
     );
     let twice = parts(|request| request.header("x-api-key", "a").header("X-Api-Key", "a"));
-    assert_eq!(message(key.extract(&twice)), "header x-api-key appears more than once");
-    assert_eq!(key.extract(&twice).unwrap_err().kind(), KeyErrorKind::Missing);
+    assert_eq!(
+        message(key.extract(&twice)),
+        "header x-api-key appears more than once"
+    );
+    assert_eq!(
+        key.extract(&twice).unwrap_err().kind(),
+        KeyErrorKind::Missing
+    );
 }
 
 #[test]
@@ -34,34 +46,54 @@ fn a_header_with_a_secret_is_a_digest_of_its_value() {
     let name = http::HeaderName::from_static("x-api-key");
     let plain = Header::from(name).extract(&parts).unwrap();
     assert_eq!(plain, Some(Key::new("acme")));
-    let digest = Header::new("x-api-key").secret(secret.clone()).extract(&parts).unwrap();
+    let digest = Header::new("x-api-key")
+        .secret(secret.clone())
+        .extract(&parts)
+        .unwrap();
     assert_eq!(digest, Some(Key::secret("acme", &secret)));
 }
 
 #[test]
 fn a_header_may_contain_any_bytes_of_any_length() {
     let value = HeaderValue::from_bytes(b"\xff\xfe{}").unwrap();
-    let found = Header::new("x-api-key").extract(&parts(|request| request.header("x-api-key", value))).unwrap();
+    let found = Header::new("x-api-key")
+        .extract(&parts(|request| request.header("x-api-key", value)))
+        .unwrap();
     assert_eq!(found, Some(Key::bytes(b"\xff\xfe{}")));
     let long = "x".repeat(64 * 1024);
-    let found = Header::new("x-api-key").extract(&parts(|request| request.header("x-api-key", &long))).unwrap();
+    let found = Header::new("x-api-key")
+        .extract(&parts(|request| request.header("x-api-key", &long)))
+        .unwrap();
     assert_eq!(found.unwrap().encoded().len(), 41);
 }
 
 #[test]
 fn the_peer_address_comes_from_the_socket_and_not_from_a_header() {
     let peer: SocketAddr = "[::ffff:192.0.2.7]:4711".parse().unwrap();
-    let parts = parts(|request| request.extension(peer).header("x-forwarded-for", "203.0.113.9"));
-    assert_eq!(PeerIp::new().extract(&parts).unwrap(), Some(Key::from(std::net::IpAddr::from([192, 0, 2, 7]))));
+    let parts = parts(|request| {
+        request
+            .extension(peer)
+            .header("x-forwarded-for", "203.0.113.9")
+    });
+    assert_eq!(
+        PeerIp::new().extract(&parts).unwrap(),
+        Some(Key::from(std::net::IpAddr::from([192, 0, 2, 7])))
+    );
 }
 
 #[test]
 fn ipv6_peers_with_the_same_prefix_share_a_key() {
     let of = |peer: &str, prefix| {
         let peer: SocketAddr = peer.parse().unwrap();
-        PeerIp::new().ipv6_prefix(prefix).extract(&parts(|request| request.extension(peer))).unwrap()
+        PeerIp::new()
+            .ipv6_prefix(prefix)
+            .extract(&parts(|request| request.extension(peer)))
+            .unwrap()
     };
-    assert_eq!(of("[2001:db8:0:1::1]:1", 64), of("[2001:db8:0:1:ffff::2]:2", 64));
+    assert_eq!(
+        of("[2001:db8:0:1::1]:1", 64),
+        of("[2001:db8:0:1:ffff::2]:2", 64)
+    );
     assert_ne!(of("[2001:db8:0:1::1]:1", 64), of("[2001:db8:0:2::1]:1", 64));
     assert_eq!(of("[2001:db8:0:1::1]:1", 56), of("[2001:db8:0:2::1]:1", 56));
     assert_ne!(of("[2001:db8::1]:1", 128), of("[2001:db8::2]:1", 128));
@@ -74,12 +106,18 @@ fn networks_of_both_families_have_the_lengths_that_were_set_behind_proxies_too()
         let peer: SocketAddr = "10.0.0.1:80".parse().unwrap();
         let parts = parts(|request| request.extension(peer).header("x-real-ip", client));
         let proxies = TrustedProxies::networks(["10.0.0.0/8".parse().unwrap()]);
-        ForwardedIp::header("x-real-ip", proxies).prefixes(prefixes).extract(&parts).unwrap()
+        ForwardedIp::header("x-real-ip", proxies)
+            .prefixes(prefixes)
+            .extract(&parts)
+            .unwrap()
     };
     let prefixes = Prefixes::ipv6([48]).ipv4([24]);
     assert_eq!(of("192.0.2.1", prefixes), of("192.0.2.200", prefixes));
     assert_ne!(of("192.0.2.1", prefixes), of("192.0.3.1", prefixes));
-    assert_eq!(of("2001:db8:0:1::1", prefixes), of("2001:db8:0:2::1", prefixes));
+    assert_eq!(
+        of("2001:db8:0:1::1", prefixes),
+        of("2001:db8:0:2::1", prefixes)
+    );
     assert_ne!(of("2001:db8:1::1", prefixes), of("2001:db8:2::1", prefixes));
 }
 
@@ -88,12 +126,21 @@ fn networks_of_both_families_have_the_lengths_that_were_set_behind_proxies_too()
 fn axum_provides_the_peer_address() {
     let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
     let parts = parts(|request| request.extension(axum::extract::ConnectInfo(peer)));
-    assert_eq!(PeerIp::new().extract(&parts).unwrap(), Some(Key::from(peer.ip())));
+    assert_eq!(
+        PeerIp::new().extract(&parts).unwrap(),
+        Some(Key::from(peer.ip()))
+    );
 }
 
 #[test]
 fn a_request_without_a_peer_address_is_a_misconfiguration() {
-    assert_eq!(PeerIp::new().extract(&parts(|request| request)).unwrap_err().kind(), KeyErrorKind::Misconfigured);
+    assert_eq!(
+        PeerIp::new()
+            .extract(&parts(|request| request))
+            .unwrap_err()
+            .kind(),
+        KeyErrorKind::Misconfigured
+    );
 }
 
 #[test]
@@ -112,21 +159,56 @@ fn keys_beside_each_other_are_branches_and_an_exempt_one_exempts_the_request() {
     let parts = parts(|request| request.header("a", "1").header("b", "2"));
     let [a, b] = [Header::new("a"), Header::new("b")];
     let key = |extraction: Extraction| extraction.unwrap().unwrap();
-    assert_eq!(key(a.clone().with_branch(b.clone()).extract(&parts)), Key::new("1").with_branch("2"));
-    assert_eq!(key(a.clone().with_branch(b.clone()).with_branch(Global).extract(&parts)).encoded(), "1^2^all");
+    assert_eq!(
+        key(a.clone().with_branch(b.clone()).extract(&parts)),
+        Key::new("1").with_branch("2")
+    );
+    assert_eq!(
+        key(a
+            .clone()
+            .with_branch(b.clone())
+            .with_branch(Global)
+            .extract(&parts))
+        .encoded(),
+        "1^2^all"
+    );
     // A tuple joins its keys to each branch.
-    assert_eq!(key((Method, a.clone().with_branch(b.clone())).extract(&parts)).encoded(), "GET,1^GET,2");
-    assert_eq!(key((a.clone().with_branch(b), Method).extract(&parts)).encoded(), "1,GET^2,GET");
+    assert_eq!(
+        key((Method, a.clone().with_branch(b.clone())).extract(&parts)).encoded(),
+        "GET,1^GET,2"
+    );
+    assert_eq!(
+        key((a.clone().with_branch(b), Method).extract(&parts)).encoded(),
+        "1,GET^2,GET"
+    );
     let missing = Header::new("c");
-    assert_eq!(message(a.clone().with_branch(missing.clone()).extract(&parts)), "header c is missing");
-    assert_eq!(a.clone().with_branch(missing.clone().or_exempt()).extract(&parts).unwrap(), None);
-    assert_eq!(key(a.clone().with_branch(missing.or(a)).extract(&parts)).encoded(), "1^1");
+    assert_eq!(
+        message(a.clone().with_branch(missing.clone()).extract(&parts)),
+        "header c is missing"
+    );
+    assert_eq!(
+        a.clone()
+            .with_branch(missing.clone().or_exempt())
+            .extract(&parts)
+            .unwrap(),
+        None
+    );
+    assert_eq!(
+        key(a.clone().with_branch(missing.or(a)).extract(&parts)).encoded(),
+        "1^1"
+    );
 }
 
 #[test]
 fn the_second_extractor_applies_only_if_the_first_key_is_missing() {
     let parts = parts(|request| request.header("a", "1"));
-    assert_eq!(Header::new("b").or(Header::new("a")).extract(&parts).unwrap(), Some(Key::new("1")));
+    assert_eq!(
+        Header::new("b")
+            .or(Header::new("a"))
+            .extract(&parts)
+            .unwrap(),
+        Some(Key::new("1"))
+    );
     let wrong = key_fn(|_| Err::<Key, _>(KeyError::misconfigured("no")));
     assert_eq!(message(wrong.or(Global).extract(&parts)), "no");
     assert_eq!(message(wrong.or_exempt().extract(&parts)), "no");
@@ -135,7 +217,10 @@ fn the_second_extractor_applies_only_if_the_first_key_is_missing() {
 #[test]
 fn a_shared_trait_object_is_an_extractor() {
     let shared: Arc<dyn KeyExtractor> = Arc::new(Global);
-    assert_eq!(shared.extract(&parts(|request| request)).unwrap(), Some(Key::new("all")));
+    assert_eq!(
+        shared.extract(&parts(|request| request)).unwrap(),
+        Some(Key::new("all"))
+    );
 }
 
 #[test]
@@ -149,7 +234,11 @@ fn a_path_is_not_normalised() {
 
 #[test]
 fn an_unknown_method_gives_no_further_quota() {
-    let of = |method: &str| Method.extract(&parts(|request| request.method(method))).unwrap();
+    let of = |method: &str| {
+        Method
+            .extract(&parts(|request| request.method(method)))
+            .unwrap()
+    };
     assert_eq!(of("HEAD"), of("GET"));
     assert_eq!(of("X1"), of("get"));
     assert_ne!(of("POST"), of("GET"));
@@ -159,24 +248,42 @@ fn an_unknown_method_gives_no_further_quota() {
 #[test]
 fn a_missing_extension_is_a_misconfiguration_unless_it_is_optional() {
     let present = parts(|request| request.extension(7_u64));
-    assert_eq!(Extension::<u64>::new().extract(&present).unwrap(), Some(Key::from(7_u64)));
+    assert_eq!(
+        Extension::<u64>::new().extract(&present).unwrap(),
+        Some(Key::from(7_u64))
+    );
     let absent = parts(|request| request);
     let error = Extension::<u64>::new().extract(&absent).unwrap_err();
     assert_eq!(error.kind(), KeyErrorKind::Misconfigured);
     assert!(error.to_string().contains("`u64`"), "{error}");
-    assert_eq!(Extension::<u64>::optional().extract(&absent).unwrap_err().kind(), KeyErrorKind::Missing);
+    assert_eq!(
+        Extension::<u64>::optional()
+            .extract(&absent)
+            .unwrap_err()
+            .kind(),
+        KeyErrorKind::Missing
+    );
 }
 
 #[cfg(feature = "tonic")]
 #[test]
 fn tonic_provides_the_peer_address() {
     let peer: SocketAddr = "192.0.2.7:4711".parse().unwrap();
-    let info = |remote_addr| tonic::transport::server::TcpConnectInfo { local_addr: None, remote_addr };
+    let info = |remote_addr| tonic::transport::server::TcpConnectInfo {
+        local_addr: None,
+        remote_addr,
+    };
     let known = parts(|request| request.extension(info(Some(peer))));
-    assert_eq!(PeerIp::new().extract(&known).unwrap(), Some(Key::from(peer.ip())));
+    assert_eq!(
+        PeerIp::new().extract(&known).unwrap(),
+        Some(Key::from(peer.ip()))
+    );
     // A Unix socket.
     let unknown = parts(|request| request.extension(info(None)));
-    assert_eq!(PeerIp::new().extract(&unknown).unwrap_err().kind(), KeyErrorKind::Misconfigured);
+    assert_eq!(
+        PeerIp::new().extract(&unknown).unwrap_err().kind(),
+        KeyErrorKind::Misconfigured
+    );
 }
 
 #[test]
@@ -185,7 +292,16 @@ fn a_joined_key_keeps_the_levels_of_nested_networks() {
     let parts = parts(|request| request.extension(peer));
     let nested = PeerIp::new().prefixes(Prefixes::ipv6([48, 64]));
     let key = |extraction: Extraction| extraction.unwrap().unwrap();
-    assert_eq!(key((nested, Method).extract(&parts)).encoded(), "*2001:db8:1::/48>*2001:db8:1:2::/64,GET");
-    assert_eq!(key((Method, nested).extract(&parts)).encoded(), "GET,*2001:db8:1::/48>*2001:db8:1:2::/64");
-    assert_eq!(key(nested.ipv6_prefix(56).extract(&parts)), Key::network(peer.ip(), 56));
+    assert_eq!(
+        key((nested, Method).extract(&parts)).encoded(),
+        "*2001:db8:1::/48>*2001:db8:1:2::/64,GET"
+    );
+    assert_eq!(
+        key((Method, nested).extract(&parts)).encoded(),
+        "GET,*2001:db8:1::/48>*2001:db8:1:2::/64"
+    );
+    assert_eq!(
+        key(nested.ipv6_prefix(56).extract(&parts)),
+        Key::network(peer.ip(), 56)
+    );
 }

@@ -10,8 +10,8 @@ use super::{
     service::{Outgoing, Queue, Shared, Turns},
 };
 use crate::{
-    RetryAfterLayer, gate::GateOptions, key::KeyExtractor, labels::MetricLabels, metrics::LimitMetrics,
-    rejection::Problem,
+    RetryAfterLayer, gate::GateOptions, key::KeyExtractor, labels::MetricLabels,
+    metrics::LimitMetrics, rejection::Problem,
 };
 
 /// Keeps the calls of all replicas below the limit of another service. The [module](super) describes how.
@@ -66,19 +66,28 @@ impl<S, K, C, R> Layer<S> for OutgoingLayer<K, C, R> {
     type Service = Outgoing<S, K, C, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Outgoing::new(inner, Turns::new(Arc::clone(&self.shared)), Repeat::new(Arc::clone(&self.retries)))
+        Outgoing::new(
+            inner,
+            Turns::new(Arc::clone(&self.shared)),
+            Repeat::new(Arc::clone(&self.retries)),
+        )
     }
 }
 
 impl<K, C, R> Clone for OutgoingLayer<K, C, R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), retries: Arc::clone(&self.retries) }
+        Self {
+            shared: Arc::clone(&self.shared),
+            retries: Arc::clone(&self.retries),
+        }
     }
 }
 
 impl<K, C, R> fmt::Debug for OutgoingLayer<K, C, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingLayer").field("limiter", &self.shared.queue.limiter).finish_non_exhaustive()
+        f.debug_struct("OutgoingLayer")
+            .field("limiter", &self.shared.queue.limiter)
+            .finish_non_exhaustive()
     }
 }
 
@@ -159,9 +168,31 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
     /// let empty = |body: &Body| body.is_end_stream().then(Body::empty);
     /// let layer = OutgoingLayer::builder(limiter, Global).retries(2, empty).build();
     /// ```
-    pub fn retries<B, C2: Fn(&B) -> Option<B>>(self, most: u32, copy: C2) -> OutgoingBuilder<K, C2, R> {
-        let Self { limiter, key, longest, answers, most: _, copy: _, budget, gate } = self;
-        OutgoingBuilder { limiter, key, longest, answers, most, copy, budget, gate }
+    pub fn retries<B, C2: Fn(&B) -> Option<B>>(
+        self,
+        most: u32,
+        copy: C2,
+    ) -> OutgoingBuilder<K, C2, R> {
+        let Self {
+            limiter,
+            key,
+            longest,
+            answers,
+            most: _,
+            copy: _,
+            budget,
+            gate,
+        } = self;
+        OutgoingBuilder {
+            limiter,
+            key,
+            longest,
+            answers,
+            most,
+            copy,
+            budget,
+            gate,
+        }
     }
 
     /// Limits the retries of all calls together, in each process: to a `share` of the calls that the service has not
@@ -174,8 +205,14 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
     ///
     /// Panics if the share is not between 0 and 1, or if `per_second` is above 1000.
     pub fn budget(mut self, share: f32, per_second: u32) -> Self {
-        assert!((0.0..=1.0).contains(&share), "the budget must be a share of 0 to 1, got {share}");
-        assert!(per_second <= 1_000, "the budget must be at most 1000 retries per second, got {per_second}");
+        assert!(
+            (0.0..=1.0).contains(&share),
+            "the budget must be a share of 0 to 1, got {share}"
+        );
+        assert!(
+            per_second <= 1_000,
+            "the budget must be at most 1000 retries per second, got {per_second}"
+        );
         self.budget = (share, per_second);
         self
     }
@@ -189,14 +226,41 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
 
     /// Sets the [responder](crate::Respond) that builds rejections. The default is [`Problem`].
     pub fn respond_with<R2>(self, responder: R2) -> OutgoingBuilder<K, C, R2> {
-        let Self { limiter, key, longest, answers, most, copy, budget, gate } = self;
-        OutgoingBuilder { limiter, key, longest, answers, most, copy, budget, gate: gate.respond_with(responder) }
+        let Self {
+            limiter,
+            key,
+            longest,
+            answers,
+            most,
+            copy,
+            budget,
+            gate,
+        } = self;
+        OutgoingBuilder {
+            limiter,
+            key,
+            longest,
+            answers,
+            most,
+            copy,
+            budget,
+            gate: gate.respond_with(responder),
+        }
     }
 
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> OutgoingLayer<K, C, R> {
-        let Self { limiter, key, longest, answers, most, copy, budget: (share, per_second), gate } = self;
+        let Self {
+            limiter,
+            key,
+            longest,
+            answers,
+            most,
+            copy,
+            budget: (share, per_second),
+            gate,
+        } = self;
         let settings = answers.settings();
         let retries = Retries {
             most,
@@ -209,7 +273,14 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
         let pauses = Pauses::new(&limiter, settings.cap);
         let queue = Arc::new(Queue { limiter, pauses });
         OutgoingLayer {
-            shared: Arc::new(Shared { queue, key, gate, longest, settings, metrics }),
+            shared: Arc::new(Shared {
+                queue,
+                key,
+                gate,
+                longest,
+                settings,
+                metrics,
+            }),
             retries: Arc::new(retries),
         }
     }
@@ -217,6 +288,8 @@ impl<K, C, R> OutgoingBuilder<K, C, R> {
 
 impl<K, C, R> fmt::Debug for OutgoingBuilder<K, C, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingBuilder").field("limiter", &self.limiter).finish_non_exhaustive()
+        f.debug_struct("OutgoingBuilder")
+            .field("limiter", &self.limiter)
+            .finish_non_exhaustive()
     }
 }

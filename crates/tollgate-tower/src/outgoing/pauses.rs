@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate::{
-    Algorithm, Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, Priority, Quota, limiter::PolicyState,
-    store::Clock,
+    Algorithm, Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, Priority, Quota,
+    limiter::PolicyState, store::Clock,
 };
 
 use crate::{charge::in_background, rate_limit::check_or_wait};
@@ -37,14 +37,28 @@ const NAME: usize = 64;
 impl Pauses {
     /// Creates the pauses of a limiter, which last for `cap` at most.
     pub(super) fn new(limiter: &Limiter, cap: Duration) -> Self {
-        let policy = policy(limiter.policies().iter().next().expect("a limiter has a policy"), cap);
+        let policy = policy(
+            limiter
+                .policies()
+                .iter()
+                .next()
+                .expect("a limiter has a policy"),
+            cap,
+        );
         let shared = limiter.with_policies(policy.clone());
         let known = match limiter.is_in_process() {
             true => shared.clone(),
             // The clock of the sleeps, so that a pause is over when a call wakes.
-            false => Limiter::new(MemoryStore::builder().clock(Clock::tokio()).build(), policy.clone()),
+            false => Limiter::new(
+                MemoryStore::builder().clock(Clock::tokio()).build(),
+                policy.clone(),
+            ),
         };
-        Self { shared, known, policy }
+        Self {
+            shared,
+            known,
+            policy,
+        }
     }
 
     /// Pauses the calls of a key: those of this process at once, and those of others in the background.
@@ -70,10 +84,15 @@ impl Pauses {
     }
 
     /// Waits until no pause is known. Returns a denial at once when the pause ends after the deadline.
-    pub(super) async fn wait(&self, key: &Key, deadline: Instant) -> Result<Option<Decision>, Error> {
+    pub(super) async fn wait(
+        &self,
+        key: &Key,
+        deadline: Instant,
+    ) -> Result<Option<Decision>, Error> {
         // Meanwhile the answer to another call may have prolonged the pause.
         while !left(&self.known, key).await?.is_zero() {
-            let decision = check_or_wait(&self.known, key.clone(), Cost::ONE, until(deadline)).await?;
+            let decision =
+                check_or_wait(&self.known, key.clone(), Cost::ONE, until(deadline)).await?;
             if decision.is_denied() {
                 return Ok(Some(decision));
             }
@@ -116,11 +135,19 @@ async fn left(pauses: &Limiter, key: &Key) -> Result<Duration, Error> {
 }
 
 fn longest<'a>(states: impl Iterator<Item = PolicyState<'a>>) -> Duration {
-    states.map(|state| state.reset_after()).max().unwrap_or_default()
+    states
+        .map(|state| state.reset_after())
+        .max()
+        .unwrap_or_default()
 }
 
 /// Makes the pause of a key at least as long as `pause`.
-async fn prolong(pauses: &Limiter, policy: &Policy, key: &Key, pause: Duration) -> Result<(), Error> {
+async fn prolong(
+    pauses: &Limiter,
+    policy: &Policy,
+    key: &Key,
+    pause: Duration,
+) -> Result<(), Error> {
     let mut left = left(pauses, key).await?;
     for _ in 0..MOST_ROUNDS {
         let missing = micros(pause).saturating_sub(micros(left));
@@ -131,7 +158,11 @@ async fn prolong(pauses: &Limiter, policy: &Policy, key: &Key, pause: Duration) 
         // quota from cutting the longer pause that another replica has begun since.
         let quota = Quota::per_second(PER_SECOND).with_burst(micros(pause) * 100);
         let share = Costs::new(Cost::new(missing)).with_priority(Priority::percent(1));
-        let decision = pauses.with_policies(policy.with_quota(quota)?).check_key(key).cost(share).await?;
+        let decision = pauses
+            .with_policies(policy.with_quota(quota)?)
+            .check_key(key)
+            .cost(share)
+            .await?;
         if decision.is_allowed() {
             break;
         }
@@ -146,7 +177,8 @@ fn policy(limit: &Policy, cap: Duration) -> Policy {
     let name = limit.name();
     let name = format!("{}{END}", &name[..name.len().min(NAME - END.len())]);
     let quota = Quota::per_second(PER_SECOND).with_burst(micros(cap) + ROOM);
-    let policy = Policy::try_new(name, Algorithm::LeakyBucket, quota).expect("the name and the quota are valid");
+    let policy = Policy::try_new(name, Algorithm::LeakyBucket, quota)
+        .expect("the name and the quota are valid");
     let policy = policy.at_branch(limit.branch());
     match limit.level() {
         Some(level) => policy.at_level(level),

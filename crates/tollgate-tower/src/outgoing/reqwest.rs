@@ -86,7 +86,9 @@ struct HasUrl;
 /// Sets the URL that [`reqwest::Response::url`] returns. Without it, a response of HTTP that becomes one of reqwest has none.
 fn set_url(response: &mut Response<Body>, url: reqwest::Url) {
     if let Ok(parts) = Response::builder().url(url).body(()) {
-        response.extensions_mut().extend(parts.into_parts().0.extensions);
+        response
+            .extensions_mut()
+            .extend(parts.into_parts().0.extensions);
     }
 }
 

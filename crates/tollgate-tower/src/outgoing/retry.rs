@@ -75,7 +75,10 @@ pub(super) struct Retries<C> {
 }
 
 /// Decides whether a call is repeated. Each call has a clone.
-#[allow(missing_debug_implementations, reason = "only the retries of tower see it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the retries of tower see it"
+)]
 pub struct Repeat<C> {
     retries: Arc<Retries<C>>,
     repeated: u32,
@@ -85,7 +88,11 @@ pub struct Repeat<C> {
 
 impl<C> Repeat<C> {
     pub(super) fn new(retries: Arc<Retries<C>>) -> Self {
-        Self { retries, repeated: 0, deadline: None }
+        Self {
+            retries,
+            repeated: 0,
+            deadline: None,
+        }
     }
 
     /// Returns why a refused call is not repeated.
@@ -112,7 +119,10 @@ fn is_repeatable<B, RB>(request: &Request<B>, response: &Response<RB>) -> bool {
 
 impl<C> Clone for Repeat<C> {
     fn clone(&self) -> Self {
-        Self { retries: Arc::clone(&self.retries), ..*self }
+        Self {
+            retries: Arc::clone(&self.retries),
+            ..*self
+        }
     }
 }
 
@@ -122,7 +132,11 @@ where
 {
     type Future = Ready<()>;
 
-    fn retry(&mut self, request: &mut Request<B>, result: &mut Result<Response<RB>, E>) -> Option<Ready<()>> {
+    fn retry(
+        &mut self,
+        request: &mut Request<B>,
+        result: &mut Result<Response<RB>, E>,
+    ) -> Option<Ready<()>> {
         let response = result.as_ref().ok()?;
         let &Answer::Refused { pause } = response.extensions().get()? else {
             self.retries.budget.deposit();

@@ -37,7 +37,9 @@ pub struct Outgoing<S, K, C = NoRetries, R = Problem> {
 
 impl<S, K, C, R> Outgoing<S, K, C, R> {
     pub(super) fn new(inner: S, turns: Turns<K, R>, retries: Repeat<C>) -> Self {
-        Self { service: Retry::new(retries, Gated::new(inner, turns)) }
+        Self {
+            service: Retry::new(retries, Gated::new(inner, turns)),
+        }
     }
 
     /// Returns the client.
@@ -69,18 +71,25 @@ where
 
 impl<S: Clone, K, C, R> Clone for Outgoing<S, K, C, R> {
     fn clone(&self) -> Self {
-        Self { service: self.service.clone() }
+        Self {
+            service: self.service.clone(),
+        }
     }
 }
 
 impl<S: fmt::Debug, K, C, R> fmt::Debug for Outgoing<S, K, C, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing").field("inner", self.get_ref()).finish_non_exhaustive()
+        f.debug_struct("Outgoing")
+            .field("inner", self.get_ref())
+            .finish_non_exhaustive()
     }
 }
 
 /// Gives each call its turn, and reads the answer: the gate between the retries and the client.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
 pub struct Turns<K, R> {
     shared: Arc<Shared<K, R>>,
 }
@@ -107,7 +116,8 @@ impl Queue {
             if let Some(denied) = self.pauses.wait(key, deadline).await? {
                 return Ok(denied);
             }
-            let decision = check_or_wait(&self.limiter, key.clone(), Cost::ONE, until(deadline)).await?;
+            let decision =
+                check_or_wait(&self.limiter, key.clone(), Cost::ONE, until(deadline)).await?;
             // The pause may have begun while the call waited. Its turn passes unused then: after the pause all such calls
             // would leave together.
             if decision.is_denied() || !self.pauses.is_paused(key).await {
@@ -126,7 +136,9 @@ impl<K, R> Turns<K, R> {
     where
         R: Respond<B>,
     {
-        self.shared.gate.log_misconfiguration(error, "outgoing calls have no turn");
+        self.shared
+            .gate
+            .log_misconfiguration(error, "outgoing calls have no turn");
         self.shared.gate.reject(Reason::of_key_error(error), parts)
     }
 
@@ -135,20 +147,36 @@ impl<K, R> Turns<K, R> {
     where
         R: Respond<B>,
     {
-        let Shared { queue, gate, metrics, .. } = &*self.shared;
+        let Shared {
+            queue,
+            gate,
+            metrics,
+            ..
+        } = &*self.shared;
         match outcome {
             Ok(decision) => {
                 if decision.policies() == queue.limiter.policies() {
-                    metrics.record_decision(&decision, &gate.labels, LabelIndex::of(parts, &gate.labels), false);
+                    metrics.record_decision(
+                        &decision,
+                        &gate.labels,
+                        LabelIndex::of(parts, &gate.labels),
+                        false,
+                    );
                 }
                 if decision.is_allowed() {
                     return Ok(());
                 }
-                tracing::debug!(limiter = queue.limiter.name(), "an outgoing call would wait for too long");
+                tracing::debug!(
+                    limiter = queue.limiter.name(),
+                    "an outgoing call would wait for too long"
+                );
                 Err(gate.reject(Reason::of_denial(&decision), parts))
             }
             Err(error) => Err(match error.kind() {
-                ErrorKind::KeyLevels | ErrorKind::CrossSlot | ErrorKind::NoRuntime | ErrorKind::Config => {
+                ErrorKind::KeyLevels
+                | ErrorKind::CrossSlot
+                | ErrorKind::NoRuntime
+                | ErrorKind::Config => {
                     self.reject_without_key(&KeyError::misconfigured(error.to_string()), parts)
                 }
                 _ => gate.reject(Reason::Unavailable(&error), parts),
@@ -161,7 +189,9 @@ impl<K, R> Shared<K, R> {
     /// Obeys an answer of the service.
     fn obey<B>(&self, key: &Key, response: &Response<B>) -> Answer {
         let (status, settings) = (response.status(), &self.settings);
-        let Some(delay) = delay_of(status, response.headers(), settings) else { return Answer::Accepted };
+        let Some(delay) = delay_of(status, response.headers(), settings) else {
+            return Answer::Accepted;
+        };
         let pause = delay.min(settings.cap);
         if !pause.is_zero() {
             let limiter = self.queue.limiter.name();
@@ -175,7 +205,9 @@ impl<K, R> Shared<K, R> {
             self.queue.pauses.begin(key, pause);
         }
         match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Answer::Refused { pause },
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                Answer::Refused { pause }
+            }
             StatusCode::FORBIDDEN if settings.delays_on_forbidden => Answer::Refused { pause },
             _ => Answer::Accepted,
         }
@@ -184,7 +216,9 @@ impl<K, R> Shared<K, R> {
 
 impl<K, R> Clone for Turns<K, R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -213,9 +247,14 @@ where
         let now = Instant::now();
         let deadline = parts.extensions.get().map(|deadline: &Deadline| deadline.0);
         // A time too far to be represented is one that nobody waits for.
-        let deadline = deadline.or_else(|| now.checked_add(self.shared.longest)).unwrap_or(now + FOR_EVER);
+        let deadline = deadline
+            .or_else(|| now.checked_add(self.shared.longest))
+            .unwrap_or(now + FOR_EVER);
         let (queue, own) = (Arc::clone(&self.shared.queue), key.clone());
-        Verdict::Wait((StoreFuture::pending(async move { queue.turn(&own, deadline).await }), key))
+        Verdict::Wait((
+            StoreFuture::pending(async move { queue.turn(&own, deadline).await }),
+            key,
+        ))
     }
 
     fn poll_wait(

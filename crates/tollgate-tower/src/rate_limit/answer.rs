@@ -18,7 +18,10 @@ use crate::{
 };
 
 /// Stores what is left to do for an admitted request when the service has answered.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
 pub struct Admission {
     headers: HeaderUpdate,
     /// Boxed, because few layers use it, and the response future that carries it is moved several times.
@@ -133,10 +136,14 @@ impl<B: 'static> Steps<'_, B> {
         parts: &Parts,
         labels: LabelIndex,
     ) -> Response<B> {
-        self.limits.record_rejection(reason, labels, &self.limits.rpc_name(parts));
+        self.limits
+            .record_rejection(reason, labels, &self.limits.rpc_name(parts));
         let mut states = reason.states();
         for state in others.iter().flat_map(|(other, _)| other.states()) {
-            if states.iter().all(|held| held.policy().name() != state.policy().name()) {
+            if states
+                .iter()
+                .all(|held| held.policy().name() != state.policy().name())
+            {
                 states.push(state);
             }
         }
@@ -144,17 +151,27 @@ impl<B: 'static> Steps<'_, B> {
         let mut response = self.responder.respond(&rejection);
         // Header fields that the responder has set stay as they are.
         let mut own_names = self.limits.options.headers.formats.own_names();
-        let has_own = !others.is_empty() && own_names.any(|name| response.headers().contains_key(name));
+        let has_own =
+            !others.is_empty() && own_names.any(|name| response.headers().contains_key(name));
         let adds_retry_after = self.responder.adds_retry_after(&rejection);
         let writer = profile.map(|profile| &profile.headers);
-        add_headers(&rejection, writer, details, adds_retry_after, response.headers_mut());
+        add_headers(
+            &rejection,
+            writer,
+            details,
+            adds_retry_after,
+            response.headers_mut(),
+        );
         if self.limits.options.exposes_decisions
             && let Some(decisions) = parts.extensions.get::<Decisions>()
         {
             response.extensions_mut().insert(decisions.clone());
         }
         for (other, profile) in others.iter().filter(|_| !has_own) {
-            profile.headers.update(other, other.states(), details).add_to(response.headers_mut());
+            profile
+                .headers
+                .update(other, other.states(), details)
+                .add_to(response.headers_mut());
         }
         response
     }

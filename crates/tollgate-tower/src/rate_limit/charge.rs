@@ -37,7 +37,9 @@ impl Limits {
     /// Gives costs of a handler the priority of the request, unless the handler has lowered theirs.
     pub(super) fn ranked(&self, costs: Costs, request: &Parts) -> Costs {
         match &self.options.priority {
-            Some(priority) if costs.priority() == Priority::CRITICAL => costs.with_priority(priority(request)),
+            Some(priority) if costs.priority() == Priority::CRITICAL => {
+                costs.with_priority(priority(request))
+            }
             _ => costs,
         }
     }
@@ -55,7 +57,10 @@ impl<B: 'static> Steps<'_, B> {
             Ok(None) => return self.exempt(parts),
             Err(error) => return self.judge_without_key(error, parts),
         };
-        if limits.double_count.inspect(parts, key, limit.get(&limits.fixed).limiter.policies()) {
+        if limits
+            .double_count
+            .inspect(parts, key, limit.get(&limits.fixed).limiter.policies())
+        {
             limits.warn_of_unknown_units();
         }
         let cost = match (&options.cost, &options.priority) {
@@ -66,8 +71,9 @@ impl<B: 'static> Steps<'_, B> {
             }
             _ => return self.charge_costs(limits.costs(parts), limit, key, parts),
         };
-        let keeps_key =
-            options.final_cost.is_some() || options.request_limiter.is_some() || options.partition_secret.is_some();
+        let keeps_key = options.final_cost.is_some()
+            || options.request_limiter.is_some()
+            || options.partition_secret.is_some();
         let mut context = RequestContext {
             limit,
             key: keeps_key.then(|| Box::new(key.clone())),
@@ -91,7 +97,13 @@ impl<B: 'static> Steps<'_, B> {
     /// Checks the limiter of a request with a cost for each policy.
     // Not inlined: a request with one cost would pay for the larger stack frame.
     #[inline(never)]
-    pub(super) fn charge_costs(self, costs: Costs, limit: LimitRef, key: &Key, parts: &mut Parts) -> Verdict<B> {
+    pub(super) fn charge_costs(
+        self,
+        costs: Costs,
+        limit: LimitRef,
+        key: &Key,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
         let options = &self.limits.options;
         let mut context = self.context(limit, key, Asked::Each, parts);
         let limit = context.limit.get(&self.limits.fixed);
@@ -120,7 +132,13 @@ impl<B: 'static> Steps<'_, B> {
     ) -> Verdict<B> {
         let mut context = self.context(limit, key, Asked::Estimate, parts);
         let limit = context.limit.get(&self.limits.fixed);
-        let reservation = limit.reserve(key, estimate, options, self.limits.options.wait, context.is_shadow);
+        let reservation = limit.reserve(
+            key,
+            estimate,
+            options,
+            self.limits.options.wait,
+            context.is_shadow,
+        );
         match reservation.into_ready() {
             Ok(result) => self.judge_reservation(result, &mut context, parts),
             Err(pending) => Verdict::Wait(Step::Reserve(Box::new((pending, context)))),
@@ -128,7 +146,13 @@ impl<B: 'static> Steps<'_, B> {
     }
 
     /// Returns the context of a request that keeps its key.
-    pub(super) fn context(self, limit: LimitRef, key: &Key, asked: Asked, parts: &Parts) -> RequestContext {
+    pub(super) fn context(
+        self,
+        limit: LimitRef,
+        key: &Key,
+        asked: Asked,
+        parts: &Parts,
+    ) -> RequestContext {
         RequestContext {
             limit,
             key: Some(Box::new(key.clone())),
@@ -140,7 +164,12 @@ impl<B: 'static> Steps<'_, B> {
     }
 
     /// Waits for the next step of a request.
-    pub(super) fn poll_step(self, step: &mut Step, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<B>> {
+    pub(super) fn poll_step(
+        self,
+        step: &mut Step,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Verdict<B>> {
         Poll::Ready(match step {
             Step::LookUp(limiter, key) => {
                 let limiter = ready!(Pin::new(limiter).poll(cx));

@@ -44,7 +44,13 @@ impl Limit<'_> {
     /// Checks the limiter. Waits for up to `max_wait` where the layer waits instead of denying.
     // Inlined by force: the decision is built where the caller reads it, instead of being copied there.
     #[inline(always)]
-    pub(super) fn check(self, key: &Key, cost: Cost, max_wait: Option<Duration>, is_shadow: bool) -> CheckFuture {
+    pub(super) fn check(
+        self,
+        key: &Key,
+        cost: Cost,
+        max_wait: Option<Duration>,
+        is_shadow: bool,
+    ) -> CheckFuture {
         match self.waits(max_wait, is_shadow) {
             Waits::Never => self.limiter.check_key(key).cost(cost).into_future(),
             waits => check_costs(self.limiter, waits, key, cost.into()),
@@ -101,14 +107,24 @@ impl Limit<'_> {
         let waits = self.waits(max_wait, is_shadow);
         let may_fit = |policy: &Policy| {
             let most = costs.priority().units_of_policy(policy);
-            costs.cost_of(policy.name()).is_some_and(|cost| cost.units() <= most)
+            costs
+                .cost_of(policy.name())
+                .is_some_and(|cost| cost.units() <= most)
         };
         if !self.limiter.policies().iter().all(may_fit) {
             return check_costs(self.limiter, waits, key, costs);
         }
         let nothing = Costs::new(Cost::ZERO).with_priority(costs.priority());
-        let look = match self.limiter.check_key(key).cost(nothing).into_future().into_ready() {
-            Ok(Ok(look)) if !has_room(&look, &costs) => return check_costs(self.limiter, waits, key, costs),
+        let look = match self
+            .limiter
+            .check_key(key)
+            .cost(nothing)
+            .into_future()
+            .into_ready()
+        {
+            Ok(Ok(look)) if !has_room(&look, &costs) => {
+                return check_costs(self.limiter, waits, key, costs);
+            }
             Ok(result) => return StoreFuture::ready(result),
             Err(look) => look,
         };
@@ -128,7 +144,9 @@ impl Limit<'_> {
 fn has_room(look: &Decision, costs: &Costs) -> bool {
     look.states().all(|state| {
         let most = costs.priority().units_of_policy(state.policy());
-        costs.cost_of(state.policy().name()).is_some_and(|cost| state.remaining() >= cost.units().min(most))
+        costs
+            .cost_of(state.policy().name())
+            .is_some_and(|cost| state.remaining() >= cost.units().min(most))
     })
 }
 
@@ -141,7 +159,12 @@ fn check_costs(limiter: &Limiter, waits: Waits, key: &Key, costs: Costs) -> Chec
 }
 
 /// Checks the limiter, and waits for up to `max_wait` when the quota is spent.
-pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, costs: impl Into<Costs>, max_wait: Duration) -> CheckFuture {
+pub(crate) fn check_or_wait(
+    limiter: &Limiter,
+    key: Key,
+    costs: impl Into<Costs>,
+    max_wait: Duration,
+) -> CheckFuture {
     let (limiter, costs) = (limiter.clone(), costs.into());
     StoreFuture::pending(async move {
         let _waiting = WaitingGauge::new();
@@ -151,7 +174,12 @@ pub(crate) fn check_or_wait(limiter: &Limiter, key: Key, costs: impl Into<Costs>
 
 /// Checks a limiter that may have a queue, and waits until the request leaves the queue.
 pub fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> CheckFuture {
-    let check = match limiter.check_key(&key).cost(costs).into_future().into_ready() {
+    let check = match limiter
+        .check_key(&key)
+        .cost(costs)
+        .into_future()
+        .into_ready()
+    {
         Ok(Ok(decision)) if !decision.delay().is_zero() => StoreFuture::ready(Ok(decision)),
         Ok(result) => return StoreFuture::ready(result),
         Err(pending) => pending,
@@ -159,8 +187,16 @@ pub fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> 
     let limiter = limiter.clone();
     StoreFuture::pending(async move {
         let decision = check.await?;
-        let charged = Charged { limiter, key, decision };
-        Ok(take_turn(charged.decision.delay(), charged, |charged| charged.refund_all()).await.decision)
+        let charged = Charged {
+            limiter,
+            key,
+            decision,
+        };
+        Ok(take_turn(charged.decision.delay(), charged, |charged| {
+            charged.refund_all()
+        })
+        .await
+        .decision)
     })
 }
 
@@ -168,13 +204,21 @@ pub fn check_and_queue(limiter: &Limiter, key: Key, costs: impl Into<Costs>) -> 
 pub(super) fn leave_queues(decision: JointFuture, enforcement: Option<Enforcement>) -> JointFuture {
     let enforced = move |joint: Option<JointDecision>| {
         let mut joint = joint?;
-        joint.enforce(|key| enforcement.as_ref().is_none_or(|enforcement| enforcement.applies_to(key)));
+        joint.enforce(|key| {
+            enforcement
+                .as_ref()
+                .is_none_or(|enforcement| enforcement.applies_to(key))
+        });
         Some(joint)
     };
     match decision.into_ready().map(|result| result.map(&enforced)) {
-        Ok(Ok(Some(joint))) if !joint.delay().is_zero() => StoreFuture::pending(take_joint_turn(Some(joint))),
+        Ok(Ok(Some(joint))) if !joint.delay().is_zero() => {
+            StoreFuture::pending(take_joint_turn(Some(joint)))
+        }
         Ok(result) => StoreFuture::ready(result),
-        Err(pending) => StoreFuture::pending(async move { take_joint_turn(enforced(pending.await?)).await }),
+        Err(pending) => {
+            StoreFuture::pending(async move { take_joint_turn(enforced(pending.await?)).await })
+        }
     }
 }
 

@@ -118,9 +118,15 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
     where
         R: Respond<B>,
     {
-        let LayerState { limits, responder, .. } = &*self.state;
+        let LayerState {
+            limits, responder, ..
+        } = &*self.state;
         let limit = limits.limit(limiter);
-        HandlerLimiter { limits: Arc::clone(limits), responder: responder.clone(), limit }
+        HandlerLimiter {
+            limits: Arc::clone(limits),
+            responder: responder.clone(),
+            limit,
+        }
     }
 }
 
@@ -128,7 +134,10 @@ impl<B: 'static> HandlerLimiter<B> {
     /// Returns a handler limiter with the same options and another limiter, such as the one of a tenant.
     #[must_use]
     pub fn with_limiter(&self, limiter: Limiter) -> Self {
-        Self { limit: self.limits.limit(limiter), ..self.clone() }
+        Self {
+            limit: self.limits.limit(limiter),
+            ..self.clone()
+        }
     }
 
     /// Returns the limiter that is checked.
@@ -138,7 +147,10 @@ impl<B: 'static> HandlerLimiter<B> {
     }
 
     fn steps(&self) -> Steps<'_, B> {
-        Steps { limits: &self.limits, responder: &*self.responder }
+        Steps {
+            limits: &self.limits,
+            responder: &*self.responder,
+        }
     }
 
     /// Checks the limiter. The request costs as much as the [layer](crate::RateLimitBuilder::cost) charges for it.
@@ -178,8 +190,17 @@ impl<B: 'static> HandlerLimiter<B> {
         self.check_ranked(request, key.into(), costs)
     }
 
-    async fn check_ranked(&self, request: &mut Parts, key: Key, costs: Costs) -> Result<Admitted, Rejected<B>> {
-        self.take(request, |steps, limit, request| steps.charge_costs(costs, limit, &key, request)).await.map(Admitted)
+    async fn check_ranked(
+        &self,
+        request: &mut Parts,
+        key: Key,
+        costs: Costs,
+    ) -> Result<Admitted, Rejected<B>> {
+        self.take(request, |steps, limit, request| {
+            steps.charge_costs(costs, limit, &key, request)
+        })
+        .await
+        .map(Admitted)
     }
 
     /// Turns the result of a check into an admission or a rejection, for a handler that checks the
@@ -211,7 +232,9 @@ impl<B: 'static> HandlerLimiter<B> {
         key: impl Into<Key>,
         result: &Result<Decision, Error>,
     ) -> Result<Admitted, Rejected<B>> {
-        let mut context = self.steps().context(self.limit.clone(), &key.into(), Asked::Each, request);
+        let mut context =
+            self.steps()
+                .context(self.limit.clone(), &key.into(), Asked::Each, request);
         context.due = Due::One(result.as_ref().map_or(Cost::ONE, Decision::cost));
         match self.steps().judge(result.as_ref(), &mut context, request) {
             Verdict::Admit(admission) => Ok(Admitted(admission)),
@@ -229,11 +252,13 @@ impl<B: 'static> HandlerLimiter<B> {
         options: ReserveOptions,
     ) -> Result<(Admitted, MeteredReservation), Rejected<B>> {
         let estimate = self.limits.ranked(estimate, request);
-        let reserve =
-            |steps: Steps<'_, B>, limit, request: &mut Parts| steps.reserve(estimate, options, limit, &key, request);
+        let reserve = |steps: Steps<'_, B>, limit, request: &mut Parts| {
+            steps.reserve(estimate, options, limit, &key, request)
+        };
         let mut admission = self.take(request, reserve).await?;
         let reservation = admission.take_reservation();
-        let reservation = reservation.unwrap_or_else(|| MeteredReservation::new(self.limiter(), None));
+        let reservation =
+            reservation.unwrap_or_else(|| MeteredReservation::new(self.limiter(), None));
         Ok((Admitted(admission), reservation))
     }
 
@@ -260,14 +285,24 @@ impl<B: 'static> HandlerLimiter<B> {
 
 impl<B> Clone for HandlerLimiter<B> {
     fn clone(&self) -> Self {
-        let Self { limits, responder, limit } = self;
-        Self { limits: Arc::clone(limits), responder: Arc::clone(responder), limit: limit.clone() }
+        let Self {
+            limits,
+            responder,
+            limit,
+        } = self;
+        Self {
+            limits: Arc::clone(limits),
+            responder: Arc::clone(responder),
+            limit: limit.clone(),
+        }
     }
 }
 
 impl<B: 'static> fmt::Debug for HandlerLimiter<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerLimiter").field("limiter", self.limiter()).finish_non_exhaustive()
+        f.debug_struct("HandlerLimiter")
+            .field("limiter", self.limiter())
+            .finish_non_exhaustive()
     }
 }
 
@@ -282,7 +317,9 @@ pub struct Rejected<B> {
 
 impl<B> Rejected<B> {
     fn new(response: Response<B>) -> Self {
-        Self { response: Box::new(response) }
+        Self {
+            response: Box::new(response),
+        }
     }
 
     /// Returns the status: 429, 413, 500 or 503, or the one that the [responder](crate::Respond) has chosen.
@@ -313,6 +350,8 @@ impl axum::response::IntoResponse for Rejected<axum::body::Body> {
 
 impl<B> fmt::Debug for Rejected<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected").field("status", &self.status()).finish_non_exhaustive()
+        f.debug_struct("Rejected")
+            .field("status", &self.status())
+            .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{Cost, Costs, Decision, Enforcement, Error, Key, Limiter, Priority, store::StoreFuture};
+use tollgate::{
+    Cost, Costs, Decision, Enforcement, Error, Key, Limiter, Priority, store::StoreFuture,
+};
 
 use crate::{charge::Charged, rejection::Reason};
 
@@ -20,7 +22,11 @@ impl JointCheck {
     /// Keeps the share that is in force, so that one share decides the whole request.
     pub(super) fn new(cost: Cost, priority: Priority, enforcement: Option<&Enforcement>) -> Self {
         let enforcement = enforcement.map(|enforcement| Enforcement::share(enforcement.percent()));
-        Self { cost, priority, enforcement }
+        Self {
+            cost,
+            priority,
+            enforcement,
+        }
     }
 
     /// Returns the [cost](crate::RateLimitBuilder::cost) of the request.
@@ -48,7 +54,9 @@ impl JointCheck {
     /// checked and charged. Add their decisions as those of enforced keys: the layer hides them from the client.
     #[must_use]
     pub fn is_enforced(&self, key: &Key) -> bool {
-        self.enforcement.as_ref().is_none_or(|enforcement| enforcement.applies_to(key))
+        self.enforcement
+            .as_ref()
+            .is_none_or(|enforcement| enforcement.applies_to(key))
     }
 }
 
@@ -90,7 +98,11 @@ pub(super) struct Part {
 impl JointDecision {
     /// Creates a decision that lets the request pass.
     pub fn allowed() -> Self {
-        Self { is_allowed: true, parts: Vec::new(), refused: None }
+        Self {
+            is_allowed: true,
+            parts: Vec::new(),
+            refused: None,
+        }
     }
 
     /// Creates a decision that denies the request.
@@ -99,7 +111,11 @@ impl JointDecision {
     /// that waiting does not help: its response has no `Retry-After`. It belongs to no key, so it passes until all keys
     /// are [enforced](crate::RateLimitBuilder::enforcement). [`blocked`](Self::blocked) has a key.
     pub fn denied() -> Self {
-        Self { is_allowed: false, parts: Vec::new(), refused: None }
+        Self {
+            is_allowed: false,
+            parts: Vec::new(),
+            refused: None,
+        }
     }
 
     /// Creates a decision that rejects the request with 403, because its client is never served.
@@ -107,21 +123,30 @@ impl JointDecision {
     /// In shadow mode the request passes. `key` is the key of the client: it decides whether the client belongs to the
     /// [enforced share](crate::RateLimitBuilder::enforcement).
     pub fn forbidden(key: Key) -> Self {
-        Self { refused: Some(Box::new((key, Refused::Forbidden))), ..Self::denied() }
+        Self {
+            refused: Some(Box::new((key, Refused::Forbidden))),
+            ..Self::denied()
+        }
     }
 
     /// Creates a decision that denies the request, because a limit of `key` has an amount of 0.
     ///
     /// Its response has no `Retry-After`. In shadow mode the request passes.
     pub fn blocked(key: Key) -> Self {
-        Self { refused: Some(Box::new((key, Refused::Blocked))), ..Self::denied() }
+        Self {
+            refused: Some(Box::new((key, Refused::Blocked))),
+            ..Self::denied()
+        }
     }
 
     /// Creates a decision that rejects the request with 413, because a limit of `key` never has as many units.
     ///
     /// `error` is that of the [check](tollgate::ErrorKind::CostExceedsBurst). In shadow mode the request passes.
     pub fn never_fits(key: Key, error: Error) -> Self {
-        Self { refused: Some(Box::new((key, Refused::NeverFits(error)))), ..Self::denied() }
+        Self {
+            refused: Some(Box::new((key, Refused::NeverFits(error)))),
+            ..Self::denied()
+        }
     }
 
     /// Returns a key that no wait helps, and why.
@@ -148,14 +173,24 @@ impl JointDecision {
     }
 
     fn push(mut self, limiter: Limiter, key: Key, decision: Decision, is_shadow: bool) -> Self {
-        let charged = Charged { limiter, key, decision };
-        self.parts.push(Part { charged, is_shadow, is_enforced: true });
+        let charged = Charged {
+            limiter,
+            key,
+            decision,
+        };
+        self.parts.push(Part {
+            charged,
+            is_shadow,
+            is_enforced: true,
+        });
         self
     }
 
     /// Notes for which keys the layer enforces the limit.
     pub(super) fn enforce(&mut self, applies: impl Fn(&Key) -> bool) {
-        self.parts.iter_mut().for_each(|part| part.is_enforced = applies(&part.charged.key));
+        self.parts
+            .iter_mut()
+            .for_each(|part| part.is_enforced = applies(&part.charged.key));
     }
 
     /// Returns whether the request may pass.
@@ -191,6 +226,9 @@ impl JointDecision {
         if !self.is_allowed {
             return Duration::ZERO;
         }
-        self.enforced().map(|part| part.charged.decision.delay()).max().unwrap_or_default()
+        self.enforced()
+            .map(|part| part.charged.decision.delay())
+            .max()
+            .unwrap_or_default()
     }
 }

@@ -41,24 +41,53 @@ impl<B: 'static> Steps<'_, B> {
             Ok(decision) => decision,
             Err(error) => return self.judge_error(error, context, parts),
         };
-        let &mut RequestContext { ref limit, ref key, asked, is_shadow, labels, .. } = context;
+        let &mut RequestContext {
+            ref limit,
+            ref key,
+            asked,
+            is_shadow,
+            labels,
+            ..
+        } = context;
         let profile = limit.get(&limits.fixed).profile;
         let details = limits.details(key.as_deref());
-        let decisions = options.exposes_decisions.then(|| Decisions::append(decision, &mut parts.extensions));
-        limits.record_decision(profile, decision, labels, &limits.rpc_name(parts), is_shadow);
+        let decisions = options
+            .exposes_decisions
+            .then(|| Decisions::append(decision, &mut parts.extensions));
+        limits.record_decision(
+            profile,
+            decision,
+            labels,
+            &limits.rpc_name(parts),
+            is_shadow,
+        );
         if decision.is_denied() && !is_shadow {
             let reason = Reason::of_denial(decision);
-            return Verdict::Reject(self.reject(reason, Some(profile), &[], &details, parts, labels));
+            return Verdict::Reject(self.reject(
+                reason,
+                Some(profile),
+                &[],
+                &details,
+                parts,
+                labels,
+            ));
         }
         self.expose_limiter(context, parts);
-        let headers =
-            if is_shadow { HeaderUpdate::EMPTY } else { profile.headers.update(decision, decision.states(), &details) };
+        let headers = if is_shadow {
+            HeaderUpdate::EMPTY
+        } else {
+            profile
+                .headers
+                .update(decision, decision.states(), &details)
+        };
         // A layer that may give the units back raises the wait in the response, once it knows.
         if headers.is_spent() && options.final_cost.is_none() {
             OuterWait::store(decision, details.jitter, &mut parts.extensions);
         }
-        let is_charged = options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
-        let extras = (is_charged || decisions.is_some()).then(|| self.extras(decision, is_charged, context, decisions));
+        let is_charged =
+            options.final_cost.is_some() && asked != Asked::Estimate && decision.is_allowed();
+        let extras = (is_charged || decisions.is_some())
+            .then(|| self.extras(decision, is_charged, context, decisions));
         Verdict::Admit(Admission::new(headers, extras))
     }
 
@@ -76,7 +105,12 @@ impl<B: 'static> Steps<'_, B> {
         }
         if is_misconfigured {
             let error = KeyError::misconfigured(error.to_string());
-            return self.undecided(Reason::Misconfigured(&error), None, context.is_shadow, parts);
+            return self.undecided(
+                Reason::Misconfigured(&error),
+                None,
+                context.is_shadow,
+                parts,
+            );
         }
         let profile = context.limit.get(&self.limits.fixed).profile;
         self.undecided(reason_of(error), Some(profile), context.is_shadow, parts)
@@ -102,7 +136,11 @@ impl<B: 'static> Steps<'_, B> {
 
     /// Turns the decision of several limits into a verdict.
     #[inline(never)]
-    pub(super) fn judge_joint(self, result: Result<Option<JointDecision>, Error>, parts: &mut Parts) -> Verdict<B> {
+    pub(super) fn judge_joint(
+        self,
+        result: Result<Option<JointDecision>, Error>,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
         let (limits, options) = (self.limits, &self.limits.options);
         let joint = match result {
             Ok(Some(joint)) => joint,
@@ -110,16 +148,32 @@ impl<B: 'static> Steps<'_, B> {
             Err(error) if error.kind() == ErrorKind::Config => {
                 return self.judge_without_key(&KeyError::misconfigured(error.to_string()), parts);
             }
-            Err(error) => return self.undecided(reason_of(&error), None, limits.is_shadow_without_key(), parts),
+            Err(error) => {
+                return self.undecided(
+                    reason_of(&error),
+                    None,
+                    limits.is_shadow_without_key(),
+                    parts,
+                );
+            }
         };
         if let Some((key, reason)) = joint.refused() {
             return self.undecided(reason, None, limits.is_shadow(key), parts);
         }
-        let (labels, rpc) = (LabelIndex::of(parts, &limits.gate.labels), limits.rpc_name(parts));
+        let (labels, rpc) = (
+            LabelIndex::of(parts, &limits.gate.labels),
+            limits.rpc_name(parts),
+        );
         let profile_of = |part: &Part| limits.profile_of(part.charged.decision.policies());
         for part in joint.all() {
             let is_shadow = part.is_shadow || !part.is_enforced;
-            limits.record_decision(&profile_of(part), &part.charged.decision, labels, &rpc, is_shadow);
+            limits.record_decision(
+                &profile_of(part),
+                &part.charged.decision,
+                labels,
+                &rpc,
+                is_shadow,
+            );
         }
         let mut decisions = None;
         if options.exposes_decisions {
@@ -128,15 +182,22 @@ impl<B: 'static> Steps<'_, B> {
             }
         }
         let details = limits.details(None);
-        let mut enforced: SmallVec<[Denial<'_>; 4]> =
-            joint.enforced().map(|part| (&part.charged.decision, profile_of(part))).collect();
+        let mut enforced: SmallVec<[Denial<'_>; 4]> = joint
+            .enforced()
+            .map(|part| (&part.charged.decision, profile_of(part)))
+            .collect();
         // A denial without decisions is of no key.
         let has_key = joint.parts().next().is_some();
-        let denies = if has_key { !enforced.is_empty() } else { !limits.is_shadow_without_key() };
+        let denies = if has_key {
+            !enforced.is_empty()
+        } else {
+            !limits.is_shadow_without_key()
+        };
         if !joint.is_allowed() && denies {
             // The response reports the decision with the longest wait. A limit that blocks is not waited for.
             let awaited = (0..enforced.len()).max_by_key(|at| wait_of(enforced[*at].0));
-            let awaited = awaited.filter(|_| !enforced.iter().any(|(decision, _)| decision.is_blocked()));
+            let awaited =
+                awaited.filter(|_| !enforced.iter().any(|(decision, _)| decision.is_blocked()));
             let (reason, profile) = match awaited.map(|at| enforced.remove(at)) {
                 Some((decision, profile)) => (Reason::Denied(decision), Some(profile)),
                 None => {
@@ -144,27 +205,54 @@ impl<B: 'static> Steps<'_, B> {
                     (Reason::Blocked, None)
                 }
             };
-            return Verdict::Reject(self.reject(reason, profile.as_deref(), &enforced, &details, parts, labels));
+            return Verdict::Reject(self.reject(
+                reason,
+                profile.as_deref(),
+                &enforced,
+                &details,
+                parts,
+                labels,
+            ));
         }
         let mut headers = Vec::new();
         for (decision, profile) in enforced {
-            let update = profile.headers.update(decision, decision.states(), &details);
+            let update = profile
+                .headers
+                .update(decision, decision.states(), &details);
             if update.is_spent() && options.final_cost.is_none() {
                 OuterWait::store(decision, details.jitter, &mut parts.extensions);
             }
             headers.push(update);
         }
-        let charge = options.final_cost.as_ref().filter(|_| joint.is_allowed()).map(|final_cost| {
-            let charged = joint.all().iter().map(|part| &part.charged).filter(|charged| charged.decision.is_allowed());
-            Charge::new(charged.cloned().collect(), None, final_cost.clone())
-        });
-        let extras = Extras { charge, decisions, headers, reservation: None };
+        let charge = options
+            .final_cost
+            .as_ref()
+            .filter(|_| joint.is_allowed())
+            .map(|final_cost| {
+                let charged = joint
+                    .all()
+                    .iter()
+                    .map(|part| &part.charged)
+                    .filter(|charged| charged.decision.is_allowed());
+                Charge::new(charged.cloned().collect(), None, final_cost.clone())
+            });
+        let extras = Extras {
+            charge,
+            decisions,
+            headers,
+            reservation: None,
+        };
         Verdict::Admit(Admission::new(HeaderUpdate::EMPTY, Some(Box::new(extras))))
     }
 
     #[cold]
     pub(super) fn judge_without_key(self, error: &KeyError, parts: &mut Parts) -> Verdict<B> {
-        self.undecided(Reason::of_key_error(error), None, self.limits.is_shadow_without_key(), parts)
+        self.undecided(
+            Reason::of_key_error(error),
+            None,
+            self.limits.is_shadow_without_key(),
+            parts,
+        )
     }
 
     /// Lets a request without a decision pass in shadow mode, and rejects it otherwise.
@@ -177,14 +265,23 @@ impl<B: 'static> Steps<'_, B> {
         parts: &mut Parts,
     ) -> Verdict<B> {
         if let Reason::Misconfigured(error) = reason {
-            self.limits.gate.log_misconfiguration(error, "requests cannot be rate limited");
+            self.limits
+                .gate
+                .log_misconfiguration(error, "requests cannot be rate limited");
         }
         if is_shadow {
             tracing::debug!(?reason, "no decision, the request passes in shadow mode");
             return self.exempt(parts);
         }
         let labels = LabelIndex::of(parts, &self.limits.gate.labels);
-        Verdict::Reject(self.reject(reason, profile, &[], &ResponseDetails::default(), parts, labels))
+        Verdict::Reject(self.reject(
+            reason,
+            profile,
+            &[],
+            &ResponseDetails::default(),
+            parts,
+            labels,
+        ))
     }
 
     /// Returns what is left to do besides the headers when the service has answered.
@@ -197,17 +294,32 @@ impl<B: 'static> Steps<'_, B> {
         context: &mut RequestContext,
         decisions: Option<Decisions>,
     ) -> Box<Extras> {
-        let RequestContext { limit, key, due, .. } = context;
+        let RequestContext {
+            limit, key, due, ..
+        } = context;
         let options = &self.limits.options;
         let key = key.take().filter(|_| is_charged);
-        let charge = options.final_cost.as_ref().zip(key).map(|(final_cost, key)| {
-            // A look that admits a request has charged nothing.
-            let due = (options.charges_after && decision.cost() == Cost::ZERO).then(|| due.clone());
-            let limiter = limit.get(&self.limits.fixed).limiter.clone();
-            let charged = Charged { limiter, key: *key, decision: decision.clone() };
-            Charge::new([charged].into_iter().collect(), due, final_cost.clone())
-        });
-        Box::new(Extras { charge, decisions, ..Extras::default() })
+        let charge = options
+            .final_cost
+            .as_ref()
+            .zip(key)
+            .map(|(final_cost, key)| {
+                // A look that admits a request has charged nothing.
+                let due =
+                    (options.charges_after && decision.cost() == Cost::ZERO).then(|| due.clone());
+                let limiter = limit.get(&self.limits.fixed).limiter.clone();
+                let charged = Charged {
+                    limiter,
+                    key: *key,
+                    decision: decision.clone(),
+                };
+                Charge::new([charged].into_iter().collect(), due, final_cost.clone())
+            });
+        Box::new(Extras {
+            charge,
+            decisions,
+            ..Extras::default()
+        })
     }
 
     /// Gives a request the limiter that its service charges further units with, where the layer does so.
@@ -232,10 +344,26 @@ impl<B: 'static> Steps<'_, B> {
         };
         // The names appear in debug logs alone, so they are copied only for those.
         let is_logged = tracing::enabled!(tracing::Level::DEBUG);
-        let rpc = if is_logged { self.limits.rpc_name(parts).into_owned() } else { RpcName::NONE };
-        let priority = self.limits.options.priority.as_ref().map_or(Priority::CRITICAL, |priority| priority(parts));
+        let rpc = if is_logged {
+            self.limits.rpc_name(parts).into_owned()
+        } else {
+            RpcName::NONE
+        };
+        let priority = self
+            .limits
+            .options
+            .priority
+            .as_ref()
+            .map_or(Priority::CRITICAL, |priority| priority(parts));
         let (limits, key, labels) = (Arc::clone(self.limits), key.clone(), context.labels);
-        RequestLimiter::of_layer(LimitedRequest { limits, limit, key, priority, labels, rpc })
+        RequestLimiter::of_layer(LimitedRequest {
+            limits,
+            limit,
+            key,
+            priority,
+            labels,
+            rpc,
+        })
     }
 }
 

@@ -96,7 +96,10 @@ impl<K, R> LayerState<K, R> {
     where
         R: Respond<B>,
     {
-        Steps { limits: &self.limits, responder: &*self.responder }
+        Steps {
+            limits: &self.limits,
+            responder: &*self.responder,
+        }
     }
 
     // Inlined by force: the verdict is built where the service reads it, instead of being copied there.
@@ -132,7 +135,13 @@ impl<K, R> RateLimitBuilder<K, R> {
     #[must_use]
     pub fn build(self) -> RateLimitLayer<K, R> {
         let (limits, key, responder) = self.into_parts();
-        RateLimitLayer { state: Arc::new(LayerState { limits: Arc::new(limits), key, responder: Arc::new(responder) }) }
+        RateLimitLayer {
+            state: Arc::new(LayerState {
+                limits: Arc::new(limits),
+                key,
+                responder: Arc::new(responder),
+            }),
+        }
     }
 }
 
@@ -146,13 +155,17 @@ impl<S, K, R> Layer<S> for RateLimitLayer<K, R> {
 
 impl<K, R> Clone for RateLimitLayer<K, R> {
     fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state) }
+        Self {
+            state: Arc::clone(&self.state),
+        }
     }
 }
 
 impl<K, R> fmt::Debug for RateLimitLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.state.limits).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer")
+            .field("limits", &self.state.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -178,7 +191,12 @@ where
         self.state.begin(parts)
     }
 
-    fn poll_wait(&self, step: &mut Step, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<ResBody>> {
+    fn poll_wait(
+        &self,
+        step: &mut Step,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Verdict<ResBody>> {
         self.state.steps().poll_step(step, parts, cx)
     }
 

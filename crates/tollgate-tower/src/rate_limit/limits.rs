@@ -59,22 +59,45 @@ impl<B> Copy for Steps<'_, B> {}
 
 impl Limits {
     pub(crate) fn new(source: LimiterSource, options: Options, mut gate: GateOptions<()>) -> Self {
-        let LimiterSource { limiters: LimiterTable { fixed, lookups, deciders }, selector, labels } = source;
+        let LimiterSource {
+            limiters:
+                LimiterTable {
+                    fixed,
+                    lookups,
+                    deciders,
+                },
+            selector,
+            labels,
+        } = source;
         if !deciders.is_empty() {
             options.warn_without_key();
         }
         gate.labels = labels.unwrap_or_default();
         let fixed = fixed.into_iter().map(|limiter| {
-            let profile = Profile::new(limiter.policies(), &options.headers, LimitMetrics::new(&gate.labels));
+            let profile = Profile::new(
+                limiter.policies(),
+                &options.headers,
+                LimitMetrics::new(&gate.labels),
+            );
             FixedLimit { limiter, profile }
         });
-        let (weighter, hasher, lifecycle) = (UnitWeighter, RandomState::default(), DefaultLifecycle::default());
+        let (weighter, hasher, lifecycle) = (
+            UnitWeighter,
+            RandomState::default(),
+            DefaultLifecycle::default(),
+        );
         Self {
             fixed: fixed.collect(),
             lookups,
             deciders,
             selector,
-            profiles: Cache::with(MAX_PROFILES, MAX_PROFILES as u64, weighter, hasher, lifecycle),
+            profiles: Cache::with(
+                MAX_PROFILES,
+                MAX_PROFILES as u64,
+                weighter,
+                hasher,
+                lifecycle,
+            ),
             looked_up: LookedUpMetrics::default(),
             options,
             gate,
@@ -91,7 +114,11 @@ impl Limits {
     pub(super) fn profile_of(&self, policies: &PolicySet) -> Arc<Profile> {
         let create = || {
             let metrics = self.looked_up.of(policies, &self.gate.labels);
-            Ok::<_, Infallible>(Arc::new(Profile::new(policies, &self.options.headers, metrics)))
+            Ok::<_, Infallible>(Arc::new(Profile::new(
+                policies,
+                &self.options.headers,
+                metrics,
+            )))
         };
         if let Some(profile) = self.profiles.get(policies) {
             return profile;
@@ -103,10 +130,24 @@ impl Limits {
     /// Logs the names of policies whose units are set, and which no limiter has. The limits of tenants may have any.
     #[cold]
     pub(super) fn warn_of_unknown_units(&self) {
-        let has = |policies: &PolicySet, name: &str| policies.iter().any(|policy| policy.name() == name);
-        for name in self.options.headers.units.named.iter().map(|(name, _)| name) {
-            let is_known = self.fixed.iter().any(|limit| has(limit.limiter.policies(), name))
-                || self.profiles.iter().any(|(policies, _)| has(&policies, name));
+        let has =
+            |policies: &PolicySet, name: &str| policies.iter().any(|policy| policy.name() == name);
+        for name in self
+            .options
+            .headers
+            .units
+            .named
+            .iter()
+            .map(|(name, _)| name)
+        {
+            let is_known = self
+                .fixed
+                .iter()
+                .any(|limit| has(limit.limiter.policies(), name))
+                || self
+                    .profiles
+                    .iter()
+                    .any(|(policies, _)| has(&policies, name));
             if self.lookups.is_empty() && !is_known {
                 tracing::warn!(
                     option = "quota_units",
@@ -119,18 +160,28 @@ impl Limits {
 
     /// Returns the names of a call, as the log shows them.
     pub(super) fn rpc_name<'a>(&self, parts: &'a Parts) -> RpcName<&'a str> {
-        self.options.rpc_name.as_ref().and_then(|name| name(parts)).map_or(RpcName::NONE, RpcName::new)
+        self.options
+            .rpc_name
+            .as_ref()
+            .and_then(|name| name(parts))
+            .map_or(RpcName::NONE, RpcName::new)
     }
 
     /// Returns whether a request with this key is only counted.
     #[inline]
     pub(super) fn is_shadow(&self, key: &Key) -> bool {
-        self.options.enforcement.as_ref().is_some_and(|enforcement| !enforcement.applies_to(key))
+        self.options
+            .enforcement
+            .as_ref()
+            .is_some_and(|enforcement| !enforcement.applies_to(key))
     }
 
     /// Returns whether a request whose key is not known passes. It does until the limit is enforced for all keys.
     pub(super) fn is_shadow_without_key(&self) -> bool {
-        self.options.enforcement.as_ref().is_some_and(|enforcement| enforcement.percent() < 100)
+        self.options
+            .enforcement
+            .as_ref()
+            .is_some_and(|enforcement| enforcement.percent() < 100)
     }
 
     /// Returns the details of a response to a request with this key.
@@ -139,7 +190,10 @@ impl Limits {
         let secret = &self.options.partition_secret;
         ResponseDetails {
             jitter: self.gate.jitter(),
-            partition_key: secret.as_ref().zip(key).map(|(secret, key)| partition_key(key, secret)),
+            partition_key: secret
+                .as_ref()
+                .zip(key)
+                .map(|(secret, key)| partition_key(key, secret)),
         }
     }
 
@@ -153,7 +207,9 @@ impl Limits {
         rpc: &RpcName<&str>,
         is_shadow: bool,
     ) {
-        profile.metrics.record_decision(decision, &self.gate.labels, labels, is_shadow);
+        profile
+            .metrics
+            .record_decision(decision, &self.gate.labels, labels, is_shadow);
         if decision.is_denied() {
             tracing::debug!(
                 name: "denied",
@@ -167,20 +223,36 @@ impl Limits {
     }
 
     /// Counts and logs that the service is not called.
-    pub(super) fn record_rejection(&self, reason: Reason<'_>, labels: LabelIndex, rpc: &RpcName<&str>) {
+    pub(super) fn record_rejection(
+        &self,
+        reason: Reason<'_>,
+        labels: LabelIndex,
+        rpc: &RpcName<&str>,
+    ) {
         metrics::count_rejection(reason.as_str(), &self.gate.labels, labels);
         // `record_decision` logs denials, because it does so in shadow mode too.
         if !matches!(reason, Reason::Denied(_)) {
             let reason = reason.as_str();
-            tracing::debug!(reason, rpc.service = rpc.service, rpc.method = rpc.method, "rejected");
+            tracing::debug!(
+                reason,
+                rpc.service = rpc.service,
+                rpc.method = rpc.method,
+                "rejected"
+            );
         }
     }
 }
 
 impl fmt::Debug for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fixed = self.fixed.iter().map(|limit| &limit.limiter as &dyn fmt::Debug);
-        f.debug_list().entries(fixed).entries(&self.lookups).finish()
+        let fixed = self
+            .fixed
+            .iter()
+            .map(|limit| &limit.limiter as &dyn fmt::Debug);
+        f.debug_list()
+            .entries(fixed)
+            .entries(&self.lookups)
+            .finish()
     }
 }
 
@@ -211,7 +283,10 @@ impl LimitRef {
     #[inline(always)]
     pub(super) fn get<'a>(&'a self, fixed: &'a [FixedLimit]) -> Limit<'a> {
         match self {
-            Self::Fixed(at) => Limit { limiter: &fixed[*at].limiter, profile: &fixed[*at].profile },
+            Self::Fixed(at) => Limit {
+                limiter: &fixed[*at].limiter,
+                profile: &fixed[*at].profile,
+            },
             Self::LookedUp(limiter, profile) => Limit { limiter, profile },
         }
     }
@@ -227,6 +302,10 @@ pub(crate) struct Profile {
 impl Profile {
     fn new(policies: &PolicySet, headers: &Arc<HeaderOptions>, metrics: LimitMetrics) -> Self {
         let has_queue = policies.iter().any(|policy| policy.algorithm().is_queue());
-        Self { headers: HeaderWriter::new(headers, policies), metrics, has_queue }
+        Self {
+            headers: HeaderWriter::new(headers, policies),
+            metrics,
+            has_queue,
+        }
     }
 }

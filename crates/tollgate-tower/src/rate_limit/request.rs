@@ -20,7 +20,10 @@ use crate::{
 pub(crate) type Verdict<B> = gate::Verdict<Admission, Step, Response<B>>;
 
 /// Says what a request waits for.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
 pub enum Step {
     /// Its limiter is looked up, to be checked with its key.
     LookUp(LimiterFuture, Box<Extraction>),
@@ -33,7 +36,10 @@ pub enum Step {
 }
 
 /// Stores what is known of a request until the store answers.
-#[allow(missing_debug_implementations, reason = "only the skeleton of the layers sees it")]
+#[allow(
+    missing_debug_implementations,
+    reason = "only the skeleton of the layers sees it"
+)]
 pub struct RequestContext {
     /// The limiter that is checked.
     pub(super) limit: LimitRef,

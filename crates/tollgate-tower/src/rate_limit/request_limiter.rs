@@ -8,7 +8,8 @@ use std::{
 
 use http::Request;
 use tollgate::{
-    Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota, Store,
+    Cost, Costs, Decision, Error, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota,
+    Store,
     store::{Check, CheckFuture},
 };
 
@@ -82,12 +83,19 @@ pub(super) struct LimitedRequest {
 }
 
 /// Decides in place of a limiter, for requests that have none. A cost of zero fits, and spends nothing.
-static WITHOUT_LIMIT: LazyLock<(MemoryStore, PolicySet)> =
-    LazyLock::new(|| (MemoryStore::new(), Policy::token_bucket("exempt", Quota::per_second(1)).into()));
+static WITHOUT_LIMIT: LazyLock<(MemoryStore, PolicySet)> = LazyLock::new(|| {
+    (
+        MemoryStore::new(),
+        Policy::token_bucket("exempt", Quota::per_second(1)).into(),
+    )
+});
 
 impl RequestLimiter {
     /// Admits everything: the limiter of a request that no limit applies to.
-    pub(super) const WITHOUT_LIMIT: Self = Self { limited: None, wait: None };
+    pub(super) const WITHOUT_LIMIT: Self = Self {
+        limited: None,
+        wait: None,
+    };
 
     /// Creates a request limiter from a limiter and a key, for a service without a layer.
     ///
@@ -111,13 +119,26 @@ impl RequestLimiter {
         let gate = GateOptions::new(Duration::ZERO).respond_with(());
         let limits = Arc::new(Limits::new(limiter.into(), Options::default(), gate));
         let (none, ()) = Request::new(()).into_parts();
-        let (limit, labels) = (LimitRef::Fixed(0), LabelIndex::of(&none, &MetricLabels::default()));
+        let (limit, labels) = (
+            LimitRef::Fixed(0),
+            LabelIndex::of(&none, &MetricLabels::default()),
+        );
         let (key, priority, rpc) = (key.into(), Priority::CRITICAL, RpcName::NONE);
-        Self::of_layer(LimitedRequest { limits, limit, key, priority, labels, rpc })
+        Self::of_layer(LimitedRequest {
+            limits,
+            limit,
+            key,
+            priority,
+            labels,
+            rpc,
+        })
     }
 
     pub(super) fn of_layer(limited: LimitedRequest) -> Self {
-        Self { limited: Some(limited), wait: None }
+        Self {
+            limited: Some(limited),
+            wait: None,
+        }
     }
 
     /// Sets how long a check waits for quota at most, in place of the [wait](crate::RateLimitBuilder::wait) of the layer.
@@ -168,12 +189,24 @@ impl RequestLimiter {
     ///
     /// The same as [`Limiter::check`].
     pub fn check(&self, cost: Cost) -> CheckFuture {
-        let Some(LimitedRequest { limits, limit, key, priority, .. }) = &self.limited else {
+        let Some(LimitedRequest {
+            limits,
+            limit,
+            key,
+            priority,
+            ..
+        }) = &self.limited
+        else {
             let (store, policies) = &*WITHOUT_LIMIT;
             return store.check(Check::new(policies, &Key::new("exempt"), Cost::ZERO));
         };
-        let (costs, wait) = (Costs::new(cost).with_priority(*priority), self.wait.or(limits.options.wait));
-        limit.get(&limits.fixed).check_costs(key, costs, wait, limits.is_shadow(key))
+        let (costs, wait) = (
+            Costs::new(cost).with_priority(*priority),
+            self.wait.or(limits.options.wait),
+        );
+        limit
+            .get(&limits.fixed)
+            .check_costs(key, costs, wait, limits.is_shadow(key))
     }
 
     /// Returns whether the request may go on after a [`check`](Self::check).
@@ -182,11 +215,27 @@ impl RequestLimiter {
     /// the request may always go on.
     #[must_use = "a request that is not admitted must not go on"]
     pub fn admits(&self, result: &Result<Decision, Error>) -> bool {
-        let Some(LimitedRequest { limits, limit, key, labels, rpc, .. }) = &self.limited else { return true };
+        let Some(LimitedRequest {
+            limits,
+            limit,
+            key,
+            labels,
+            rpc,
+            ..
+        }) = &self.limited
+        else {
+            return true;
+        };
         let (rpc, is_shadow) = (rpc.as_deref(), limits.is_shadow(key));
         let reason = match result {
             Ok(decision) => {
-                limits.record_decision(limit.get(&limits.fixed).profile, decision, *labels, &rpc, is_shadow);
+                limits.record_decision(
+                    limit.get(&limits.fixed).profile,
+                    decision,
+                    *labels,
+                    &rpc,
+                    is_shadow,
+                );
                 if decision.is_allowed() {
                     return true;
                 }
@@ -203,6 +252,8 @@ impl RequestLimiter {
 
 impl fmt::Debug for RequestLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestLimiter").field("limiter", &self.limiter()).finish_non_exhaustive()
+        f.debug_struct("RequestLimiter")
+            .field("limiter", &self.limiter())
+            .finish_non_exhaustive()
     }
 }

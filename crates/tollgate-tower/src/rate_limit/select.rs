@@ -60,7 +60,11 @@ impl<B: 'static> Steps<'_, B> {
     /// Exempts or rejects the request of a network that is listed.
     // Not inlined: a request without lists would pay for the larger stack frame.
     #[inline(never)]
-    fn check_network(self, networks: &NetworkOptions, parts: &mut Parts) -> ControlFlow<Verdict<B>> {
+    fn check_network(
+        self,
+        networks: &NetworkOptions,
+        parts: &mut Parts,
+    ) -> ControlFlow<Verdict<B>> {
         let address = match (networks.address)(parts) {
             Ok(address) => address,
             Err(error) => return Break(self.judge_without_key(&error, parts)),
@@ -69,7 +73,9 @@ impl<B: 'static> Steps<'_, B> {
             NetworkVerdict::Allowed => Break(self.exempt(parts)),
             // The key that an address has by default.
             NetworkVerdict::Denied if self.limits.is_shadow(&Key::network(address, 64)) => {
-                tracing::debug!("the network of the client is denied, the request passes in shadow mode");
+                tracing::debug!(
+                    "the network of the client is denied, the request passes in shadow mode"
+                );
                 Continue(())
             }
             NetworkVerdict::Denied => Break(self.undecided(Reason::Forbidden, None, false, parts)),
@@ -86,7 +92,8 @@ impl<B: 'static> Steps<'_, B> {
         if options.request_limiter.is_some() && extensions.get::<RequestLimiter>().is_none() {
             extensions.insert(RequestLimiter::WITHOUT_LIMIT);
         }
-        if matches!(options.cost, Some(CostOf::Estimate(..))) && extensions.get::<Meter>().is_none() {
+        if matches!(options.cost, Some(CostOf::Estimate(..))) && extensions.get::<Meter>().is_none()
+        {
             extensions.insert(Meter::UNREAD);
         }
         Verdict::Admit(Admission::EXEMPT)
@@ -95,8 +102,16 @@ impl<B: 'static> Steps<'_, B> {
     /// Looks up the limiter of a request, and checks it.
     // Not inlined: a request with a fixed limiter would pay for the larger stack frame.
     #[inline(never)]
-    fn look_up(self, at: usize, key: impl Fn(&Parts) -> Extraction, parts: &mut Parts) -> Verdict<B> {
-        match self.limits.lookups[at].limiter_for(parts).map(LimiterFuture::into_ready) {
+    fn look_up(
+        self,
+        at: usize,
+        key: impl Fn(&Parts) -> Extraction,
+        parts: &mut Parts,
+    ) -> Verdict<B> {
+        match self.limits.lookups[at]
+            .limiter_for(parts)
+            .map(LimiterFuture::into_ready)
+        {
             Ok(Ok(limiter)) => self.charge_looked_up(limiter, &key(parts), parts),
             Ok(Err(pending)) => Verdict::Wait(Step::LookUp(pending, Box::new(key(parts)))),
             Err(error) => self.judge_without_key(&error, parts),
@@ -128,10 +143,15 @@ impl<B: 'static> Steps<'_, B> {
         let (options, costs) = (&self.limits.options, self.limits.costs(parts));
         // The costs of policies, and an estimate for each of them, are not known here.
         let is_estimate = matches!(options.cost, Some(CostOf::Estimate(..)));
-        let cost = costs.cost_of("").filter(|_| !is_estimate).unwrap_or(Cost::ONE);
+        let cost = costs
+            .cost_of("")
+            .filter(|_| !is_estimate)
+            .unwrap_or(Cost::ONE);
         let joint_check = JointCheck::new(cost, costs.priority(), options.enforcement.as_ref());
         let leave_queues = |decision| check::leave_queues(decision, options.enforcement.clone());
-        match (self.limits.deciders[at])(parts, joint_check).map(|decision| leave_queues(decision).into_ready()) {
+        match (self.limits.deciders[at])(parts, joint_check)
+            .map(|decision| leave_queues(decision).into_ready())
+        {
             Ok(Ok(result)) => self.judge_joint(result, parts),
             Ok(Err(pending)) => Verdict::Wait(Step::Decide(pending)),
             Err(error) => self.judge_without_key(&error, parts),

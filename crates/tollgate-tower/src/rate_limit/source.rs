@@ -39,7 +39,8 @@ impl fmt::Debug for Lookup {
 }
 
 /// Lets several limits decide a request.
-pub(super) type Decide = Box<dyn Fn(&Parts, JointCheck) -> Result<JointFuture, KeyError> + Send + Sync>;
+pub(super) type Decide =
+    Box<dyn Fn(&Parts, JointCheck) -> Result<JointFuture, KeyError> + Send + Sync>;
 
 fn ready(limiter: Limited) -> Result<LimiterFuture, KeyError> {
     Ok(StoreFuture::ready(Ok(limiter)))
@@ -218,10 +219,13 @@ impl LimiterSource {
         T: Clone + Eq + Hash + Send + Sync + 'static,
         F: Fn(&Parts) -> Option<T> + Send + Sync + 'static,
     {
-        Self::look_up(Some(tenants.default_limiter().clone()), move |parts| match find(parts) {
-            Some(tenant) => Ok(tenants.limiter_for(&tenant)),
-            None => ready(Limited::By(tenants.default_limiter().clone())),
-        })
+        Self::look_up(
+            Some(tenants.default_limiter().clone()),
+            move |parts| match find(parts) {
+                Some(tenant) => Ok(tenants.limiter_for(&tenant)),
+                None => ready(Limited::By(tenants.default_limiter().clone())),
+            },
+        )
     }
 
     /// Limits each request by several limiters and keys at once.
@@ -291,7 +295,11 @@ impl LimiterSource {
     ) -> Self {
         let mut limiters = LimiterTable::default();
         let target = limiters.add_decider(Box::new(decide));
-        Self { limiters, selector: Selector::Always(target), labels: None }
+        Self {
+            limiters,
+            selector: Selector::Always(target),
+            labels: None,
+        }
     }
 
     /// Sets the metric labels of the layer, unless its builder sets
@@ -331,13 +339,22 @@ impl LimiterSource {
     /// Adds all limiters of the source to a table.
     fn add_to(mut self, table: &mut LimiterTable) -> Target {
         match self.selector {
-            Selector::Always(Target::Fixed(at)) => Target::Fixed(table.add_fixed(self.limiters.fixed.swap_remove(at))),
-            Selector::Always(Target::Lookup(at)) => table.add_lookup(self.limiters.lookups.swap_remove(at)),
-            Selector::Always(Target::Decider(at)) => table.add_decider(self.limiters.deciders.swap_remove(at)),
+            Selector::Always(Target::Fixed(at)) => {
+                Target::Fixed(table.add_fixed(self.limiters.fixed.swap_remove(at)))
+            }
+            Selector::Always(Target::Lookup(at)) => {
+                table.add_lookup(self.limiters.lookups.swap_remove(at))
+            }
+            Selector::Always(Target::Decider(at)) => {
+                table.add_decider(self.limiters.deciders.swap_remove(at))
+            }
             // A source that selects by itself is asked as a whole.
             _ => {
                 let example = self.limiters.fixed.first().cloned();
-                table.add_lookup(Lookup { find: Box::new(move |parts| self.limiter_for(parts)), example })
+                table.add_lookup(Lookup {
+                    find: Box::new(move |parts| self.limiter_for(parts)),
+                    example,
+                })
             }
         }
     }
@@ -347,22 +364,38 @@ impl LimiterSource {
         find: impl Fn(&Parts) -> Result<LimiterFuture, KeyError> + Send + Sync + 'static,
     ) -> Self {
         let mut limiters = LimiterTable::default();
-        let target = limiters.add_lookup(Lookup { find: Box::new(find), example });
-        Self { limiters, selector: Selector::Always(target), labels: None }
+        let target = limiters.add_lookup(Lookup {
+            find: Box::new(find),
+            example,
+        });
+        Self {
+            limiters,
+            selector: Selector::Always(target),
+            labels: None,
+        }
     }
 }
 
 impl From<Limiter> for LimiterSource {
     fn from(limiter: Limiter) -> Self {
-        let limiters = LimiterTable { fixed: vec![limiter], ..LimiterTable::default() };
-        Self { limiters, selector: Selector::Always(Target::Fixed(0)), labels: None }
+        let limiters = LimiterTable {
+            fixed: vec![limiter],
+            ..LimiterTable::default()
+        };
+        Self {
+            limiters,
+            selector: Selector::Always(Target::Fixed(0)),
+            labels: None,
+        }
     }
 }
 
 impl From<LimiterHandle> for LimiterSource {
     /// Limits each request by the limiter that the handle holds when the request arrives.
     fn from(limiter: LimiterHandle) -> Self {
-        Self::look_up(Some(limiter.load().clone()), move |_| ready(Limited::By(limiter.load().clone())))
+        Self::look_up(Some(limiter.load().clone()), move |_| {
+            ready(Limited::By(limiter.load().clone()))
+        })
     }
 }
 
@@ -375,13 +408,18 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TenantLimiters<T>> for L
 
 impl fmt::Debug for LimiterTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.fixed).entries(&self.lookups).finish()
+        f.debug_list()
+            .entries(&self.fixed)
+            .entries(&self.lookups)
+            .finish()
     }
 }
 
 impl fmt::Debug for LimiterSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimiterSource").field("limiters", &self.limiters).finish_non_exhaustive()
+        f.debug_struct("LimiterSource")
+            .field("limiters", &self.limiters)
+            .finish_non_exhaustive()
     }
 }
 
@@ -487,7 +525,12 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TieredLimiters<T> {
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for LimiterSource {
     fn from(tiers: TieredLimiters<T>) -> Self {
-        let TieredLimiters { limiters, by_tier, default, find } = tiers;
+        let TieredLimiters {
+            limiters,
+            by_tier,
+            default,
+            find,
+        } = tiers;
         let select = move |parts: &Parts| {
             let listed = find(parts).and_then(|tier| by_tier.get(&tier).copied());
             listed.map_or(default, Ok).map_err(|tier| {
@@ -496,12 +539,18 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> From<TieredLimiters<T>> for L
                 ))
             })
         };
-        Self { limiters, selector: Selector::By(Box::new(select)), labels: None }
+        Self {
+            limiters,
+            selector: Selector::By(Box::new(select)),
+            labels: None,
+        }
     }
 }
 
 impl<T> fmt::Debug for TieredLimiters<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TieredLimiters").field("limiters", &self.limiters).finish_non_exhaustive()
+        f.debug_struct("TieredLimiters")
+            .field("limiters", &self.limiters)
+            .finish_non_exhaustive()
     }
 }

@@ -97,7 +97,8 @@ pub struct StateService<B> {
 
 /// Adds what a layer knows of a caller, or returns the response of the layer to a request that it rejects. A closure, so
 /// that the service does not carry the type parameters of the layer.
-type Look<B> = Arc<dyn for<'a> Fn(&'a mut Parts, &'a mut Resources) -> Looking<'a, B> + Send + Sync>;
+type Look<B> =
+    Arc<dyn for<'a> Fn(&'a mut Parts, &'a mut Resources) -> Looking<'a, B> + Send + Sync>;
 
 /// Ends when the stores have answered.
 type Looking<'a, B> = Pin<Box<dyn Future<Output = Result<(), Response<B>>> + Send + 'a>>;
@@ -110,7 +111,9 @@ impl<K: KeyExtractor, R> RateLimitLayer<K, R> {
         R: Respond<B>,
         B: Send + 'static,
     {
-        StateService { layers: Arc::new([self.look()]) }
+        StateService {
+            layers: Arc::new([self.look()]),
+        }
     }
 
     fn look<B>(&self) -> Look<B>
@@ -153,7 +156,9 @@ impl<B> StateService<B> {
     where
         B: Send + 'static,
     {
-        Self { layers: self.layers.iter().cloned().chain([layer.look()]).collect() }
+        Self {
+            layers: self.layers.iter().cloned().chain([layer.look()]).collect(),
+        }
     }
 }
 
@@ -179,7 +184,10 @@ where
                 Method::OPTIONS => without_body(StatusCode::NO_CONTENT),
                 _ => without_body(StatusCode::METHOD_NOT_ALLOWED),
             };
-            response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+            response
+                .headers_mut()
+                .entry(header::CACHE_CONTROL)
+                .or_insert(HeaderValue::from_static("no-store"));
             response
         }))
     }
@@ -194,10 +202,19 @@ async fn answer<B: From<String>>(layers: &[Look<B>], parts: &mut Parts) -> Respo
     }
     let json = resources.json();
     let length = number_value(json.len() as u64);
-    let body = if parts.method == Method::HEAD { String::new() } else { json };
+    let body = if parts.method == Method::HEAD {
+        String::new()
+    } else {
+        json
+    };
     let mut response = Response::new(body.into());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(header::CONTENT_LENGTH, length);
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, length);
     response
 }
 
@@ -218,11 +235,15 @@ impl<K: KeyExtractor, R> LayerState<K, R> {
                 Ok(limiter) => match limiter.await {
                     Ok(Limited::By(limiter)) => limiter,
                     Ok(Limited::Exempt) => return Ok(()),
-                    Err(error) => return unknown(steps, &error, limits.is_shadow_without_key(), parts),
+                    Err(error) => {
+                        return unknown(steps, &error, limits.is_shadow_without_key(), parts);
+                    }
                 },
                 Err(error) => return rejected(steps.judge_without_key(&error, parts)),
             },
-            Continue(Target::Decider(at)) => return add_joint_states(steps, at, parts, resources).await,
+            Continue(Target::Decider(at)) => {
+                return add_joint_states(steps, at, parts, resources).await;
+            }
             Continue(Target::Exempt) => return Ok(()),
             Break(verdict) => return rejected(verdict),
         };
@@ -249,7 +270,11 @@ async fn add_joint_states<B: 'static>(
     resources: &mut Resources,
 ) -> Result<(), Response<B>> {
     let limits = steps.limits;
-    let check = JointCheck::new(Cost::ZERO, Priority::CRITICAL, limits.options.enforcement.as_ref());
+    let check = JointCheck::new(
+        Cost::ZERO,
+        Priority::CRITICAL,
+        limits.options.enforcement.as_ref(),
+    );
     let decided = match (limits.deciders[at])(parts, check) {
         Ok(decided) => decided.await,
         Err(error) => return rejected(steps.judge_without_key(&error, parts)),
@@ -302,13 +327,17 @@ fn without_body<B: From<String>>(status: StatusCode) -> Response<B> {
 
 impl<B> Clone for StateService<B> {
     fn clone(&self) -> Self {
-        Self { layers: Arc::clone(&self.layers) }
+        Self {
+            layers: Arc::clone(&self.layers),
+        }
     }
 }
 
 impl<B> fmt::Debug for StateService<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateService").field("layers", &self.layers.len()).finish_non_exhaustive()
+        f.debug_struct("StateService")
+            .field("layers", &self.layers.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -351,7 +380,12 @@ impl Resources {
         parts: &mut Parts,
     ) -> Result<(), Response<B>> {
         if let Some(kind) = degraded {
-            return unknown(steps, &Error::new(kind, "the store did not answer"), false, parts);
+            return unknown(
+                steps,
+                &Error::new(kind, "the store did not answer"),
+                false,
+                parts,
+            );
         }
         for state in states {
             self.add(&state);
@@ -362,9 +396,22 @@ impl Resources {
     /// Adds a policy, or replaces one of the same name of which more is left.
     fn add(&mut self, state: &PolicyState<'_>) {
         let policy = state.policy();
-        let (limit, remaining, next_unit_after) = (policy.quota().burst(), state.remaining(), state.next_unit_after());
-        let resource = Resource { policy: policy.name().to_owned(), limit, remaining, next_unit_after };
-        match self.0.iter_mut().find(|other| other.policy == resource.policy) {
+        let (limit, remaining, next_unit_after) = (
+            policy.quota().burst(),
+            state.remaining(),
+            state.next_unit_after(),
+        );
+        let resource = Resource {
+            policy: policy.name().to_owned(),
+            limit,
+            remaining,
+            next_unit_after,
+        };
+        match self
+            .0
+            .iter_mut()
+            .find(|other| other.policy == resource.policy)
+        {
             Some(other) if other.remaining > remaining => *other = resource,
             Some(_) => {}
             None => self.0.push(resource),
@@ -375,7 +422,12 @@ impl Resources {
         let mut json = r#"{"resources":{"#.to_owned();
         for (at, resource) in self.0.iter().enumerate() {
             // The name of a policy needs no escapes, and writing to memory cannot fail.
-            let _ = write!(json, r#"{}"{}":"#, if at == 0 { "" } else { "," }, resource.policy);
+            let _ = write!(
+                json,
+                r#"{}"{}":"#,
+                if at == 0 { "" } else { "," },
+                resource.policy
+            );
             resource.write(&mut json);
         }
         json.push('}');
@@ -395,8 +447,19 @@ impl Resource {
     }
 
     fn write(&self, json: &mut String) {
-        let Self { limit, remaining, next_unit_after, .. } = *self;
-        let (used, reset) = (limit.saturating_sub(remaining), ResetFormat::Epoch.value(next_unit_after));
-        let _ = write!(json, r#"{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#);
+        let Self {
+            limit,
+            remaining,
+            next_unit_after,
+            ..
+        } = *self;
+        let (used, reset) = (
+            limit.saturating_sub(remaining),
+            ResetFormat::Epoch.value(next_unit_after),
+        );
+        let _ = write!(
+            json,
+            r#"{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#
+        );
     }
 }

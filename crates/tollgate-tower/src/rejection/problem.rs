@@ -61,7 +61,10 @@ impl Problem {
     /// Creates a responder with the types that the draft describes.
     #[must_use]
     pub const fn new() -> Self {
-        Self { denial: Cow::Borrowed(DENIAL), overload: Cow::Borrowed(OVERLOAD) }
+        Self {
+            denial: Cow::Borrowed(DENIAL),
+            overload: Cow::Borrowed(OVERLOAD),
+        }
     }
 
     /// Creates a responder with types of your own.
@@ -96,7 +99,9 @@ impl Problem {
         };
         Self {
             denial: members(r##"#quota-exceeded","title":"Quota exceeded","status":429"##),
-            overload: members(r##"#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503"##),
+            overload: members(
+                r##"#temporary-reduced-capacity","title":"Temporary reduced capacity","status":503"##,
+            ),
         }
     }
 
@@ -114,11 +119,19 @@ impl Problem {
         if let Reason::NoPermit(denied) = rejection.reason() {
             // The name of a limit needs no escapes.
             let (detail, name) = (detail(rejection).unwrap_or_default(), denied.name());
-            return format!(r#"{},"detail":"{detail}","violated-policies":["{name}"]}}"#, self.denial);
+            return format!(
+                r#"{},"detail":"{detail}","violated-policies":["{name}"]}}"#,
+                self.denial
+            );
         }
         let mut json = String::with_capacity(256);
         // Writing to a `String` never fails.
-        let _ = write!(json, r#"{{"title":"{}","status":{}"#, title(rejection), rejection.status().as_u16());
+        let _ = write!(
+            json,
+            r#"{{"title":"{}","status":{}"#,
+            title(rejection),
+            rejection.status().as_u16()
+        );
         if let Some(detail) = detail(rejection) {
             json.push_str(r#","detail":""#);
             escape(&mut json, &detail);
@@ -136,15 +149,24 @@ impl Problem {
         const SECONDS: &str = r#" s.""#;
         const VIOLATED: &str = r#","violated-policies":["#;
         let mut digits = itoa::Buffer::new();
-        let wait = rejection.awaited_policy().zip(rejection.retry_after_seconds());
+        let wait = rejection
+            .awaited_policy()
+            .zip(rejection.retry_after_seconds());
         let wait = wait.map(|(name, seconds)| (name, digits.format(seconds)));
-        let violated =
-            || rejection.states().iter().filter(|state| state.is_exceeded()).map(|state| state.policy().name());
-        let detail =
-            wait.map_or(0, |(name, seconds)| POLICY.len() + name.len() + WAIT.len() + seconds.len() + SECONDS.len());
+        let violated = || {
+            rejection
+                .states()
+                .iter()
+                .filter(|state| state.is_exceeded())
+                .map(|state| state.policy().name())
+        };
+        let detail = wait.map_or(0, |(name, seconds)| {
+            POLICY.len() + name.len() + WAIT.len() + seconds.len() + SECONDS.len()
+        });
         // The comma in front of each name but the first takes the byte that the closing brace does not.
         let names: usize = violated().map(|name| name.len() + r#""","#.len()).sum();
-        let mut json = String::with_capacity(self.denial.len() + detail + VIOLATED.len() + names + 1);
+        let mut json =
+            String::with_capacity(self.denial.len() + detail + VIOLATED.len() + names + 1);
         json.push_str(&self.denial);
         if let Some((name, seconds)) = wait {
             json.push_str(POLICY);
@@ -184,10 +206,14 @@ impl<B: From<String>> Respond<B> for Problem {
         let mut response = Response::new(B::from(if is_head { String::new() } else { body }));
         *response.status_mut() = rejection.status();
         if is_head {
-            response.headers_mut().insert(header::CONTENT_LENGTH, number_value(len as u64));
+            response
+                .headers_mut()
+                .insert(header::CONTENT_LENGTH, number_value(len as u64));
         }
         if let Some(media_type) = media_type {
-            response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+            response
+                .headers_mut()
+                .insert(header::CONTENT_TYPE, media_type);
         }
         response
     }
@@ -212,19 +238,31 @@ fn title(rejection: &Rejection<'_>) -> &'static str {
 fn detail(rejection: &Rejection<'_>) -> Option<String> {
     match rejection.reason() {
         Reason::Denied(_) => {
-            let (name, seconds) = (rejection.awaited_policy()?, rejection.retry_after_seconds()?);
+            let (name, seconds) = (
+                rejection.awaited_policy()?,
+                rejection.retry_after_seconds()?,
+            );
             Some(format!("Policy {name}: try again in {seconds} s."))
         }
         Reason::NoPermit(denied) => {
-            let (name, limit, seconds) = (denied.name(), denied.limit(), rejection.retry_after_seconds()?);
-            Some(format!("Policy {name}: {limit} requests at the same time; try again in about {seconds} s."))
+            let (name, limit, seconds) = (
+                denied.name(),
+                denied.limit(),
+                rejection.retry_after_seconds()?,
+            );
+            Some(format!(
+                "Policy {name}: {limit} requests at the same time; try again in about {seconds} s."
+            ))
         }
-        Reason::Overloaded(_) => {
-            Some(format!("The service is overloaded: try again in {} s.", rejection.retry_after_seconds()?))
-        }
+        Reason::Overloaded(_) => Some(format!(
+            "The service is overloaded: try again in {} s.",
+            rejection.retry_after_seconds()?
+        )),
         Reason::CostNeverFits(error) => Some(error.to_string()),
         Reason::MissingKey(error) => Some(error.to_string()),
-        Reason::Blocked | Reason::Forbidden | Reason::Misconfigured(_) | Reason::Unavailable(_) => None,
+        Reason::Blocked | Reason::Forbidden | Reason::Misconfigured(_) | Reason::Unavailable(_) => {
+            None
+        }
     }
 }
 
@@ -259,7 +297,11 @@ impl BodyFormat {
         if !request.headers.contains_key(header::ACCEPT) {
             return Self::Json;
         }
-        let json = quality(&request.headers, &["application/problem+json", "application/json"], "application/*");
+        let json = quality(
+            &request.headers,
+            &["application/problem+json", "application/json"],
+            "application/*",
+        );
         let text = quality(&request.headers, &["text/plain", "text/html"], "text/*");
         match (json, text) {
             (0, 0) => Self::Empty,
@@ -284,7 +326,9 @@ fn quality(headers: &HeaderMap, types: &[&str], range: &str) -> u16 {
             };
             let weight = parts.find_map(|parameter| {
                 let (name, value) = parameter.split_once('=')?;
-                name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().unwrap_or(0.0))
+                name.trim()
+                    .eq_ignore_ascii_case("q")
+                    .then(|| value.trim().parse::<f32>().unwrap_or(0.0))
             });
             let weight = (weight.unwrap_or(1.0).clamp(0.0, 1.0) * 1000.0) as u16;
             best = best.max((specific, weight));
@@ -308,9 +352,15 @@ mod body_format_tests {
             (Some("application/problem+json"), BodyFormat::Json),
             (Some("Application/Json; charset=utf-8"), BodyFormat::Json),
             (Some("text/html, application/json"), BodyFormat::Json),
-            (Some("text/html;q=0.5, application/json;q=0.4"), BodyFormat::Text),
+            (
+                Some("text/html;q=0.5, application/json;q=0.4"),
+                BodyFormat::Text,
+            ),
             // A browser.
-            (Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), BodyFormat::Text),
+            (
+                Some("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+                BodyFormat::Text,
+            ),
             (Some("text/*"), BodyFormat::Text),
             (Some("text/plain;q=0"), BodyFormat::Empty),
             (Some("application/json;q=0, */*"), BodyFormat::Text),
@@ -331,15 +381,21 @@ mod body_format_tests {
 
     #[test]
     fn several_accept_lines_are_one_list() {
-        let request = Request::builder().header("accept", "image/png").header("accept", "text/plain").body(()).unwrap();
+        let request = Request::builder()
+            .header("accept", "image/png")
+            .header("accept", "text/plain")
+            .body(())
+            .unwrap();
         assert_eq!(BodyFormat::of(&request.into_parts().0), BodyFormat::Text);
     }
 
     #[test]
     fn connect_has_an_empty_body_and_head_the_body_of_get() {
-        for (method, expected) in
-            [("CONNECT", BodyFormat::Empty), ("HEAD", BodyFormat::Json), ("GET", BodyFormat::Json)]
-        {
+        for (method, expected) in [
+            ("CONNECT", BodyFormat::Empty),
+            ("HEAD", BodyFormat::Json),
+            ("GET", BodyFormat::Json),
+        ] {
             let request = Request::builder().method(method).body(()).unwrap();
             assert_eq!(BodyFormat::of(&request.into_parts().0), expected);
         }
@@ -362,15 +418,22 @@ mod tests {
         let burst = Policy::token_bucket("burst", quota);
         for (policies, violated) in [
             (PolicySet::from([burst.clone()]), r#"["burst"]"#),
-            (PolicySet::from([burst, Policy::fixed_window("day", quota)]), r#"["burst","day"]"#),
+            (
+                PolicySet::from([burst, Policy::fixed_window("day", quota)]),
+                r#"["burst","day"]"#,
+            ),
         ] {
             let limiter = Limiter::new(MemoryStore::new(), policies);
             let _ = limiter.check("all").await;
             let decision = limiter.check("all").await.unwrap();
             let states: Vec<_> = decision.states().collect();
-            let rejection = Rejection::new(Reason::Denied(&decision), &states, Duration::ZERO, &request);
+            let rejection =
+                Rejection::new(Reason::Denied(&decision), &states, Duration::ZERO, &request);
             let json = Problem::new().document(&rejection);
-            assert!(json.ends_with(&format!(r#" s.","violated-policies":{violated}}}"#)), "{json}");
+            assert!(
+                json.ends_with(&format!(r#" s.","violated-policies":{violated}}}"#)),
+                "{json}"
+            );
             assert_eq!(json.len(), json.capacity());
         }
     }
@@ -380,6 +443,9 @@ mod tests {
         let mut json = String::new();
         escape(&mut json, "a \"b\" \\ \n \0\x1f\x20\x7f ü");
         assert_eq!(json, "a \\\"b\\\" \\\\ \\u000a \\u0000\\u001f\x20\x7f ü");
-        assert_eq!(serde_json::from_str::<String>(&format!("\"{json}\"")).unwrap(), "a \"b\" \\ \n \0\x1f\x20\x7f ü");
+        assert_eq!(
+            serde_json::from_str::<String>(&format!("\"{json}\"")).unwrap(),
+            "a \"b\" \\ \n \0\x1f\x20\x7f ü"
+        );
     }
 }

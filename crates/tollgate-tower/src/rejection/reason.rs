@@ -57,12 +57,20 @@ impl<'a> Reason<'a> {
     /// Returns the reason of a denial.
     #[inline]
     pub(crate) fn of_denial(decision: &'a Decision) -> Self {
-        if decision.is_blocked() { Self::Blocked } else { Self::Denied(decision) }
+        if decision.is_blocked() {
+            Self::Blocked
+        } else {
+            Self::Denied(decision)
+        }
     }
 
     /// Returns the reason of a request without a key.
     pub(crate) fn of_key_error(error: &'a KeyError) -> Self {
-        if error.kind() == KeyErrorKind::Misconfigured { Self::Misconfigured(error) } else { Self::MissingKey(error) }
+        if error.kind() == KeyErrorKind::Misconfigured {
+            Self::Misconfigured(error)
+        } else {
+            Self::MissingKey(error)
+        }
     }
 
     /// Returns the states of the policies, if the request was denied.
@@ -96,7 +104,12 @@ impl<'a> Reason<'a> {
 
 impl<'a> Rejection<'a> {
     #[inline]
-    pub(crate) fn new(reason: Reason<'a>, states: &'a [PolicyState<'a>], jitter: Duration, request: &'a Parts) -> Self {
+    pub(crate) fn new(
+        reason: Reason<'a>,
+        states: &'a [PolicyState<'a>],
+        jitter: Duration,
+        request: &'a Parts,
+    ) -> Self {
         let own = states.iter().filter_map(PolicyState::retry_after).max();
         let own = own.or_else(|| {
             // A check of no units that a rule denies exceeds nothing itself.
@@ -116,7 +129,13 @@ impl<'a> Rejection<'a> {
         {
             (retry_after, outer_policy) = (Some(outer.wait()), Some(outer.policy()));
         }
-        Self { reason, states, retry_after, outer_policy, request }
+        Self {
+            reason,
+            states,
+            retry_after,
+            outer_policy,
+            request,
+        }
     }
 
     /// Returns why the request is rejected.
@@ -135,10 +154,14 @@ impl<'a> Rejection<'a> {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.reason {
-            Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Denied(_) | Reason::Blocked | Reason::NoPermit(_) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Reason::Forbidden => StatusCode::FORBIDDEN,
             Reason::CostNeverFits(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Reason::MissingKey(error) if error.kind() == KeyErrorKind::NoRoute => StatusCode::NOT_FOUND,
+            Reason::MissingKey(error) if error.kind() == KeyErrorKind::NoRoute => {
+                StatusCode::NOT_FOUND
+            }
             Reason::MissingKey(_) => StatusCode::BAD_REQUEST,
             Reason::Misconfigured(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Reason::Unavailable(_) | Reason::Overloaded(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -191,14 +214,17 @@ impl<'a> Rejection<'a> {
     /// at least 1.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.retry_after.map(|retry_after| headers::round_up(retry_after).max(1))
+        self.retry_after
+            .map(|retry_after| headers::round_up(retry_after).max(1))
     }
 }
 
 impl fmt::Debug for Rejection<'_> {
     /// Omits the request, because its headers hold keys and secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejection").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("Rejection")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
     }
 }
 
@@ -240,7 +266,11 @@ impl Overload {
 
 impl fmt::Display for Overload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the service is overloaded: {} requests in flight, limit {}", self.in_flight, self.limit)
+        write!(
+            f,
+            "the service is overloaded: {} requests in flight, limit {}",
+            self.in_flight, self.limit
+        )
     }
 }
 

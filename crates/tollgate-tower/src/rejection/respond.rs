@@ -4,7 +4,8 @@ use http::{HeaderMap, HeaderValue, Response, header};
 
 use super::reason::{Reason, Rejection};
 use crate::headers::{
-    HeaderWriter, MissingHeaders, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails, number_value, round_up_to_millis,
+    HeaderWriter, MissingHeaders, RATELIMIT_POLICY, RETRY_AFTER_MS, ResponseDetails, number_value,
+    round_up_to_millis,
 };
 
 /// Builds the response to a request that the middleware rejects.
@@ -176,15 +177,21 @@ pub(crate) fn add_headers(
                 missing.add(header::CACHE_CONTROL, NO_STORE);
                 add_millis(rejection, writer, &mut missing);
             }
-            writer.update(decision, rejection.states().iter().copied(), details).add_missing_to(&mut missing);
+            writer
+                .update(decision, rejection.states().iter().copied(), details)
+                .add_missing_to(&mut missing);
         }
-        (Reason::Blocked | Reason::NoPermit(_), _) if adds_retry_after => missing.add(header::CACHE_CONTROL, NO_STORE),
+        (Reason::Blocked | Reason::NoPermit(_), _) if adds_retry_after => {
+            missing.add(header::CACHE_CONTROL, NO_STORE)
+        }
         (Reason::CostNeverFits(_), Some(writer)) => {
             if let Some(policies) = writer.policies() {
                 missing.add(RATELIMIT_POLICY, policies.clone());
             }
         }
-        (Reason::Unavailable(error), Some(writer)) => writer.mark_degraded(error.kind(), &mut missing),
+        (Reason::Unavailable(error), Some(writer)) => {
+            writer.mark_degraded(error.kind(), &mut missing)
+        }
         _ => {}
     }
 }
@@ -194,6 +201,9 @@ fn add_millis(rejection: &Rejection<'_>, writer: &HeaderWriter, missing: &mut Mi
     if writer.has_millis()
         && let Some(retry_after) = rejection.retry_after()
     {
-        missing.add(RETRY_AFTER_MS, number_value(round_up_to_millis(retry_after).max(1)));
+        missing.add(
+            RETRY_AFTER_MS,
+            number_value(round_up_to_millis(retry_after).max(1)),
+        );
     }
 }

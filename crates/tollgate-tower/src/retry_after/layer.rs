@@ -63,7 +63,9 @@ pub struct RetryAfterLayer {
 impl RetryAfterLayer {
     /// Creates a layer with a cap of 60 s, a jitter of 0.1 and a fallback of 1 s.
     pub const fn new() -> Self {
-        Self { settings: Settings::DEFAULT }
+        Self {
+            settings: Settings::DEFAULT,
+        }
     }
 
     /// Sets the longest delay that one response can cause, without the [`jitter`](Self::jitter). The default is 60 s.
@@ -80,7 +82,10 @@ impl RetryAfterLayer {
     ///
     /// Panics if the share is not between 0 and 1. In a `const` this fails the build.
     pub const fn jitter(mut self, share: f64) -> Self {
-        assert!(share >= 0.0 && share <= 1.0, "jitter must be a share of 0 to 1");
+        assert!(
+            share >= 0.0 && share <= 1.0,
+            "jitter must be a share of 0 to 1"
+        );
         self.settings.jitter = share;
         self
     }

@@ -40,7 +40,10 @@ struct Closed {
 
 impl Delay {
     pub(super) fn new(settings: Settings) -> Self {
-        Self(Arc::new(Shared { settings, closed: Mutex::new(None) }))
+        Self(Arc::new(Shared {
+            settings,
+            closed: Mutex::new(None),
+        }))
     }
 
     /// Returns when a request may go out that arrives now. `None` means at once.
@@ -57,7 +60,9 @@ impl Delay {
     /// Applies the delay from a response.
     fn apply<B>(&self, response: &Response<B>) {
         let settings = &self.0.settings;
-        let Some(delay) = delay::of(response.status(), response.headers(), settings) else { return };
+        let Some(delay) = delay::of(response.status(), response.headers(), settings) else {
+            return;
+        };
         let delay = delay.min(settings.cap);
         let until = Instant::now() + delay;
         tracing::debug!(
@@ -67,7 +72,10 @@ impl Delay {
         );
         let mut closed = self.closed();
         if closed.is_none_or(|closed| closed.until < until) {
-            *closed = Some(Closed { until, jitter: delay.mul_f64(settings.jitter) });
+            *closed = Some(Closed {
+                until,
+                jitter: delay.mul_f64(settings.jitter),
+            });
         }
     }
 

@@ -34,7 +34,10 @@ enum Sending {
 
 impl Closing {
     pub(super) fn new(frame: CloseFrame) -> Self {
-        Self { sending: Sending::Frame(Message::Close(Some(frame))), time_left: Box::pin(sleep(MAX_TIME)) }
+        Self {
+            sending: Sending::Frame(Message::Close(Some(frame))),
+            time_left: Box::pin(sleep(MAX_TIME)),
+        }
     }
 
     pub(super) fn poll<S>(&mut self, socket: &mut S, cx: &mut Context<'_>) -> Poll<()>

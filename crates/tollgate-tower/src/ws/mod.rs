@@ -141,8 +141,20 @@ enum SocketState {
 impl<S> LimitedSocket<S> {
     /// Charges one unit for each text or binary message of a socket.
     pub fn new(socket: S, limiter: RequestLimiter) -> Self {
-        let options = Options { cost: None, control_cost: Cost::ZERO, on_dropped: None, close_frame: None };
-        Self { socket, limiter, options, state: SocketState::Reading, dropped: 0, sender: None }
+        let options = Options {
+            cost: None,
+            control_cost: Cost::ZERO,
+            on_dropped: None,
+            close_frame: None,
+        };
+        Self {
+            socket,
+            limiter,
+            options,
+            state: SocketState::Reading,
+            dropped: 0,
+            sender: None,
+        }
     }
 
     /// Sets the cost of a text or binary message. The default is one unit. A message with a cost of zero passes without
@@ -170,7 +182,10 @@ impl<S> LimitedSocket<S> {
     /// Passes messages beyond the limit to a closure instead of closing the socket.
     ///
     /// The closure runs in the task that reads, so it must not block. If the store does not decide, the socket closes.
-    pub fn drop_denied(mut self, on_dropped: impl FnMut(Message, Refusal) + Send + 'static) -> Self {
+    pub fn drop_denied(
+        mut self,
+        on_dropped: impl FnMut(Message, Refusal) + Send + 'static,
+    ) -> Self {
         self.options.on_dropped = Some(Box::new(on_dropped));
         self
     }
@@ -203,7 +218,11 @@ impl<S> LimitedSocket<S> {
 
     fn cost_of(&self, message: &Message) -> Cost {
         match message {
-            Message::Text(_) | Message::Binary(_) => self.options.cost.as_ref().map_or(Cost::ONE, |cost| cost(message)),
+            Message::Text(_) | Message::Binary(_) => self
+                .options
+                .cost
+                .as_ref()
+                .map_or(Cost::ONE, |cost| cost(message)),
             Message::Ping(_) | Message::Pong(_) => self.options.control_cost,
             Message::Close(_) => Cost::ZERO,
         }
@@ -221,7 +240,11 @@ impl<S> LimitedSocket<S> {
             self.dropped += 1;
             return on_dropped(message, refusal);
         }
-        let frame = self.options.close_frame.as_ref().map_or_else(|| refusal.close_frame(), |frame| frame(&refusal));
+        let frame = self
+            .options
+            .close_frame
+            .as_ref()
+            .map_or_else(|| refusal.close_frame(), |frame| frame(&refusal));
         self.state = SocketState::Closing(Closing::new(frame), refusal);
         if let Some(sender) = self.sender.take() {
             sender.wake();
@@ -306,7 +329,8 @@ where
                 }
                 SocketState::Charging(check, _) => {
                     let result = ready!(Pin::new(check).poll(cx));
-                    let SocketState::Charging(_, message) = std::mem::replace(&mut this.state, SocketState::Reading)
+                    let SocketState::Charging(_, message) =
+                        std::mem::replace(&mut this.state, SocketState::Reading)
                     else {
                         continue;
                     };
@@ -317,7 +341,9 @@ where
                 }
                 SocketState::Closing(closing, _) => {
                     ready!(closing.poll(&mut this.socket, cx));
-                    if let SocketState::Closing(_, refusal) = std::mem::replace(&mut this.state, SocketState::Closed) {
+                    if let SocketState::Closing(_, refusal) =
+                        std::mem::replace(&mut this.state, SocketState::Closed)
+                    {
                         return Poll::Ready(Some(Err(Error::new(refusal))));
                     }
                 }
@@ -352,7 +378,11 @@ where
 
     fn start_send(self: Pin<&mut Self>, message: Message) -> Result<(), Error> {
         let this = self.get_mut();
-        if this.is_open() { Pin::new(&mut this.socket).start_send(message) } else { Err(closed()) }
+        if this.is_open() {
+            Pin::new(&mut this.socket).start_send(message)
+        } else {
+            Err(closed())
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {

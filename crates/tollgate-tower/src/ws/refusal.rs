@@ -51,12 +51,16 @@ impl Refusal {
             Some(kind) if kind.is_config() => close_code::ERROR,
             Some(_) => close_code::AGAIN,
         };
-        CloseFrame { code, reason: self.to_string().into() }
+        CloseFrame {
+            code,
+            reason: self.to_string().into(),
+        }
     }
 
     /// Returns whether another message may still pass.
     pub(super) fn is_of_message(&self) -> bool {
-        self.error().is_none_or(|error| error.kind() == ErrorKind::CostExceedsBurst)
+        self.error()
+            .is_none_or(|error| error.kind() == ErrorKind::CostExceedsBurst)
     }
 }
 

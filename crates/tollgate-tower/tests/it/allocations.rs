@@ -66,7 +66,10 @@ where
         let mut response = None;
         let info = allocation_counter::measure(|| {
             let mut future = std::pin::pin!(service.call(request));
-            match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            match future
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+            {
                 Poll::Ready(Ok(ready)) => response = Some(ready),
                 Poll::Pending => panic!("a decision in the process is ready at once"),
             }
@@ -91,28 +94,63 @@ fn limiter() -> Limiter {
 #[test]
 fn the_layer_allocates_only_the_header_value_that_it_writes() {
     assert_eq!(allocations(Bare), 0);
-    assert_eq!(allocations(RateLimitLayer::new(limiter(), PeerIp::new()).layer(Bare)), 1);
-    assert_eq!(allocations(RateLimitLayer::new(limiter(), (PeerIp::new(), Header::new("x-api-key"))).layer(Bare)), 1);
+    assert_eq!(
+        allocations(RateLimitLayer::new(limiter(), PeerIp::new()).layer(Bare)),
+        1
+    );
+    assert_eq!(
+        allocations(
+            RateLimitLayer::new(limiter(), (PeerIp::new(), Header::new("x-api-key"))).layer(Bare)
+        ),
+        1
+    );
     // Limiters that are looked up add none.
     let live = LimiterHandle::new(limiter());
-    assert_eq!(allocations(RateLimitLayer::new(live, PeerIp::new()).layer(Bare)), 1);
+    assert_eq!(
+        allocations(RateLimitLayer::new(live, PeerIp::new()).layer(Bare)),
+        1
+    );
     let policies = limiter().policies().clone();
     let of_function = LimiterSource::from_fn(limiter(), move |_| policies.clone());
-    assert_eq!(allocations(RateLimitLayer::new(of_function, PeerIp::new()).layer(Bare)), 1);
+    assert_eq!(
+        allocations(RateLimitLayer::new(of_function, PeerIp::new()).layer(Bare)),
+        1
+    );
     let policies = limiter().policies().clone();
-    let tenants = TenantLimiters::new(limiter(), move |_: u64| std::future::ready(Ok::<_, String>(policies.clone())));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    assert!(runtime.block_on(tenants.limiter_for(&7)).unwrap().into_limiter().is_some());
+    let tenants = TenantLimiters::new(limiter(), move |_: u64| {
+        std::future::ready(Ok::<_, String>(policies.clone()))
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    assert!(
+        runtime
+            .block_on(tenants.limiter_for(&7))
+            .unwrap()
+            .into_limiter()
+            .is_some()
+    );
     let tenants = LimiterSource::by_tenant(tenants, |_| Some(7));
-    assert_eq!(allocations(RateLimitLayer::new(tenants, PeerIp::new()).layer(Bare)), 1);
-    let silent = RateLimitLayer::builder(limiter(), PeerIp::new()).header_format(HeaderFormat::None).build();
+    assert_eq!(
+        allocations(RateLimitLayer::new(tenants, PeerIp::new()).layer(Bare)),
+        1
+    );
+    let silent = RateLimitLayer::builder(limiter(), PeerIp::new())
+        .header_format(HeaderFormat::None)
+        .build();
     assert_eq!(allocations(silent.layer(Bare)), 0);
 }
 
 #[test]
 fn the_adaptive_layer_allocates_nothing() {
-    let limiter = AdaptiveLimiter::builder(Gradient::new()).window(Duration::from_micros(1)).build();
-    assert_eq!(allocations(AdaptiveLayer::new(limiter.clone()).layer(Bare)), 0);
+    let limiter = AdaptiveLimiter::builder(Gradient::new())
+        .window(Duration::from_micros(1))
+        .build();
+    assert_eq!(
+        allocations(AdaptiveLayer::new(limiter.clone()).layer(Bare)),
+        0
+    );
     assert!(limiter.in_flight() == 0 && limiter.latency().is_some());
 }
 
@@ -123,7 +161,10 @@ impl Body for Endless {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(Some(Ok(Frame::data(self.0.clone()))))
     }
 }
@@ -142,7 +183,10 @@ impl BodyGuard for Bytewise {
 fn a_guarded_body_allocates_nothing_for_its_frames() {
     let meter = Meter::new();
     let info = allocation_counter::measure(|| {
-        let mut body = GuardedBody::new(Endless(Bytes::from_static(b"frame")), Bytewise(meter.clone()));
+        let mut body = GuardedBody::new(
+            Endless(Bytes::from_static(b"frame")),
+            Bytewise(meter.clone()),
+        );
         for _ in 0..1000 {
             let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
             assert!(matches!(frame, Poll::Ready(Some(Ok(_)))));
@@ -177,17 +221,27 @@ impl From<String> for Endless {
 
 #[test]
 fn frames_allocate_nothing_while_a_reservation_and_a_permit_are_held() {
-    let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("streams", 2).on_loss(OnLoss::Cancel));
-    let reserve = RateLimitLayer::builder(limiter(), Global).reserve(|_| Cost::new(9)).build();
+    let permits = ConcurrencyLimiter::new(
+        MemoryStore::new(),
+        Concurrency::new("streams", 2).on_loss(OnLoss::Cancel),
+    );
+    let reserve = RateLimitLayer::builder(limiter(), Global)
+        .reserve(|_| Cost::new(9))
+        .build();
     let mut service = ConcurrencyLayer::new(permits, Global).layer(reserve.layer(EndlessService));
     let mut future = std::pin::pin!(service.call(request()));
-    let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+    let Poll::Ready(Ok(response)) = future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    else {
         panic!("a store in the process answers at once");
     };
     let mut body = std::pin::pin!(response.into_body());
     let info = allocation_counter::measure(|| {
         for _ in 0..1000 {
-            let frame = body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
+            let frame = body
+                .as_mut()
+                .poll_frame(&mut Context::from_waker(Waker::noop()));
             assert!(matches!(frame, Poll::Ready(Some(Ok(_)))));
         }
     });

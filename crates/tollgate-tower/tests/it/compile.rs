@@ -12,15 +12,24 @@ use std::{
 const CASES: &[(&str, &[&str])] = &[
     (
         r#"RateLimitLayer::new(limiter(), "x-api-key");"#,
-        &["`&str` does not extract the key of a request", "wrap a closure in `key_fn(|parts| …)`"],
+        &[
+            "`&str` does not extract the key of a request",
+            "wrap a closure in `key_fn(|parts| …)`",
+        ],
     ),
     (
         r#"RateLimitLayer::new(limiter(), |parts: &http::request::Parts| Key::new(parts.uri.path()));"#,
-        &["does not extract the key of a request", "wrap a closure in `key_fn(|parts| …)`"],
+        &[
+            "does not extract the key of a request",
+            "wrap a closure in `key_fn(|parts| …)`",
+        ],
     ),
     (
         r#"key_fn(|parts| parts.uri.path().len());"#,
-        &["the closure of `key_fn` must return a `Key`, not `usize`", "`Key::new(…)` makes a key of text"],
+        &[
+            "the closure of `key_fn` must return a `Key`, not `usize`",
+            "`Key::new(…)` makes a key of text",
+        ],
     ),
     (
         r#"is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<NoString>()));"#,
@@ -36,13 +45,22 @@ const CASES: &[(&str, &[&str])] = &[
     ),
     (
         r#"is_service(RateLimitLayer::builder(limiter(), Global).respond_with(429).build().layer(answers::<String>()));"#,
-        &["cannot respond with a body of type `String`", "`respond_fn(|rejection| …)` makes any"],
+        &[
+            "cannot respond with a body of type `String`",
+            "`respond_fn(|rejection| …)` makes any",
+        ],
     ),
     (
         r#"Limiter::new("redis://127.0.0.1", Policy::token_bucket("all", Quota::per_second(1)));"#,
-        &["`&str` is not a store", "`tollgate::open(url)?` makes a store of a URL"],
+        &[
+            "`&str` is not a store",
+            "`tollgate::open(url)?` makes a store of a URL",
+        ],
     ),
-    (r#"Policy::token_bucket(String::from("all"), Quota::per_second(1));"#, &["or try_new"]),
+    (
+        r#"Policy::token_bucket(String::from("all"), Quota::per_second(1));"#,
+        &["or try_new"],
+    ),
     (
         r#"Policy::calendar_window("all", 1, tollgate::CalendarUnit::Month, "Europe/Berlin".parse().unwrap());"#,
         &[
@@ -104,9 +122,12 @@ fn compile(programs: &[(String, String)]) -> String {
     let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compile");
     let _ = fs::remove_dir_all(root.join("src"));
     fs::create_dir_all(root.join("src/bin")).unwrap();
-    let dependency = |name: &str, path: &Path| format!("{name} = {{ path = {path:?}, default-features = false }}\n");
-    let manifest = String::from("[package]\nname = \"compile\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n")
-        + "http = \"1\"\ntower-layer = \"0.3\"\ntower-service = \"0.3\"\n"
+    let dependency = |name: &str, path: &Path| {
+        format!("{name} = {{ path = {path:?}, default-features = false }}\n")
+    };
+    let manifest = String::from(
+        "[package]\nname = \"compile\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n",
+    ) + "http = \"1\"\ntower-layer = \"0.3\"\ntower-service = \"0.3\"\n"
         + &dependency("tollgate", &here.join("../tollgate"))
         + &dependency("tollgate-tower", here);
     fs::write(root.join("Cargo.toml"), manifest).unwrap();
@@ -115,7 +136,13 @@ fn compile(programs: &[(String, String)]) -> String {
         fs::write(root.join("src/bin").join(name).with_extension("rs"), text).unwrap();
     }
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["check", "--bins", "--keep-going", "--offline", "--color=never"])
+        .args([
+            "check",
+            "--bins",
+            "--keep-going",
+            "--offline",
+            "--color=never",
+        ])
         .env("CARGO_TARGET_DIR", root.join("target"))
         .env_remove("RUSTFLAGS")
         .current_dir(&root)
@@ -127,8 +154,11 @@ fn compile(programs: &[(String, String)]) -> String {
 #[test]
 fn the_compiler_names_the_mistake_and_the_remedy() {
     let program = |statement: &str| format!("{PRELUDE}\nfn main() {{\n    {statement}\n}}\n");
-    let mut programs: Vec<_> =
-        CASES.iter().enumerate().map(|(at, (statement, _))| (format!("case{at}"), program(statement))).collect();
+    let mut programs: Vec<_> = CASES
+        .iter()
+        .enumerate()
+        .map(|(at, (statement, _))| (format!("case{at}"), program(statement)))
+        .collect();
     programs.push((
         "fits".to_owned(),
         program("is_service(RateLimitLayer::new(limiter(), Global).layer(answers::<String>()));"),
@@ -137,11 +167,20 @@ fn the_compiler_names_the_mistake_and_the_remedy() {
     let mut faults = String::new();
     for (at, (statement, expected)) in CASES.iter().enumerate() {
         let name = format!("case{at}.rs");
-        let errors: Vec<_> = output.split("\n\n").filter(|error| error.contains(&name)).collect();
-        for text in expected.iter().filter(|text| !errors.iter().any(|error| error.contains(*text))) {
+        let errors: Vec<_> = output
+            .split("\n\n")
+            .filter(|error| error.contains(&name))
+            .collect();
+        for text in expected
+            .iter()
+            .filter(|text| !errors.iter().any(|error| error.contains(*text)))
+        {
             let _ = writeln!(faults, "{statement}\n  does not print {text:?}");
         }
     }
-    assert!(!output.contains("fits.rs"), "a correct program does not compile:\n{output}");
+    assert!(
+        !output.contains("fits.rs"),
+        "a correct program does not compile:\n{output}"
+    );
     assert!(faults.is_empty(), "{faults}\n{output}");
 }

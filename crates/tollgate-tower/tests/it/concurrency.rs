@@ -34,7 +34,10 @@ const STREAMS: Concurrency = Concurrency::new("streams", 2);
 
 fn streams() -> (ConcurrencyLimiter, ConcurrencyLayer<Header>) {
     let limiter = ConcurrencyLimiter::new(MemoryStore::new(), STREAMS);
-    (limiter.clone(), ConcurrencyLayer::new(limiter, Header::new("x-api-key")))
+    (
+        limiter.clone(),
+        ConcurrencyLayer::new(limiter, Header::new("x-api-key")),
+    )
 }
 
 fn acme() -> Request<()> {
@@ -58,19 +61,45 @@ async fn a_permit_is_held_until_the_body_ends_fails_or_is_dropped() {
         Response::new(StreamBody::new(stream::iter(frames)))
     };
     let service = service_fn(move |request: Request<()>| async move {
-        let last = if request.uri() == "/broken" { Err("broken") } else { Ok(Frame::data(Bytes::from_static(b"two"))) };
+        let last = if request.uri() == "/broken" {
+            Err("broken")
+        } else {
+            Ok(Frame::data(Bytes::from_static(b"two")))
+        };
         Ok::<_, Infallible>(frames(last))
     });
-    let service = layer.layer(service.map_response(|response: Response<_>| response.map(Body::new)));
+    let service =
+        layer.layer(service.map_response(|response: Response<_>| response.map(Body::new)));
     for end in ["/whole", "/broken", "/dropped"] {
-        let request = Request::get(end).header("x-api-key", "acme").body(()).unwrap();
+        let request = Request::get(end)
+            .header("x-api-key", "acme")
+            .body(())
+            .unwrap();
         let mut response = service.clone().oneshot(request).await.unwrap();
         assert_eq!(free(&limiter, "acme").await, 1);
-        assert_eq!(response.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
-        assert_eq!((free(&limiter, "acme").await, free(&limiter, "other").await), (1, 2));
+        assert_eq!(
+            response
+                .frame()
+                .await
+                .unwrap()
+                .unwrap()
+                .into_data()
+                .unwrap(),
+            "one"
+        );
+        assert_eq!(
+            (free(&limiter, "acme").await, free(&limiter, "other").await),
+            (1, 2)
+        );
         match end {
-            "/whole" => assert_eq!(response.body_mut().collect().await.unwrap().to_bytes(), "two"),
-            "/broken" => assert_eq!(response.frame().await.unwrap().unwrap_err().to_string(), "broken"),
+            "/whole" => assert_eq!(
+                response.body_mut().collect().await.unwrap().to_bytes(),
+                "two"
+            ),
+            "/broken" => assert_eq!(
+                response.frame().await.unwrap().unwrap_err().to_string(),
+                "broken"
+            ),
             _ => drop(response),
         }
         assert_eq!(free(&limiter, "acme").await, 2, "{end}");
@@ -90,9 +119,18 @@ async fn failed_cancelled_and_panicking_requests_give_their_permits_back() {
     assert_eq!(free(&limiter, "acme").await, 1);
     drop(call);
     let panics = service_fn(|_: Request<()>| async {
-        if true { panic!("on purpose") } else { Served::Ok(Response::new(String::new())) }
+        if true {
+            panic!("on purpose")
+        } else {
+            Served::Ok(Response::new(String::new()))
+        }
     });
-    assert!(std::panic::AssertUnwindSafe(layer.layer(panics).oneshot(acme())).catch_unwind().await.is_err());
+    assert!(
+        std::panic::AssertUnwindSafe(layer.layer(panics).oneshot(acme()))
+            .catch_unwind()
+            .await
+            .is_err()
+    );
     assert_eq!(free(&limiter, "acme").await, 2);
 }
 
@@ -103,7 +141,13 @@ struct Work(ConcurrencyLimiter, Arc<AtomicBool>);
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let is_held = self.0.try_acquire("all").now_or_never().unwrap().unwrap().is_err();
+        let is_held = self
+            .0
+            .try_acquire("all")
+            .now_or_never()
+            .unwrap()
+            .unwrap()
+            .is_err();
         self.1.store(is_held, Ordering::Relaxed);
     }
 }
@@ -128,7 +172,11 @@ async fn the_work_of_a_request_is_dropped_before_its_permit_is_given_back() {
                 Ok::<_, Infallible>(Response::new(Body::from_stream(rows)))
             }
         });
-        let mut call = Box::pin(ConcurrencyLayer::new(limiter.clone(), Global).layer(service).oneshot(request()));
+        let mut call = Box::pin(
+            ConcurrencyLayer::new(limiter.clone(), Global)
+                .layer(service)
+                .oneshot(request()),
+        );
         if responds {
             let mut response = call.await.unwrap();
             assert!(response.frame().now_or_never().is_none());
@@ -136,7 +184,10 @@ async fn the_work_of_a_request_is_dropped_before_its_permit_is_given_back() {
             assert!(call.as_mut().now_or_never().is_none());
             drop(call);
         }
-        assert!(was_held.load(Ordering::Relaxed), "the response has begun: {responds}");
+        assert!(
+            was_held.load(Ordering::Relaxed),
+            "the response has begun: {responds}"
+        );
         assert_eq!(free(&limiter, "all").await, 1);
     }
 }
@@ -146,7 +197,10 @@ async fn a_request_without_a_permit_receives_429_with_fields_and_a_document() {
     let (_, layer) = streams();
     let service = layer.layer(hello());
     let first = service.clone().oneshot(acme()).await.unwrap();
-    assert_eq!(header(&first, "ratelimit-policy"), Some(r#""streams";q=2;qu="concurrent-requests""#));
+    assert_eq!(
+        header(&first, "ratelimit-policy"),
+        Some(r#""streams";q=2;qu="concurrent-requests""#)
+    );
     assert_eq!(header(&first, "ratelimit"), Some(r#""streams";r=1"#));
     let second = service.clone().oneshot(acme()).await.unwrap();
     assert_eq!(header(&second, "ratelimit"), Some(r#""streams";r=0"#));
@@ -154,7 +208,10 @@ async fn a_request_without_a_permit_receives_429_with_fields_and_a_document() {
     let denied = service.clone().oneshot(acme()).await.unwrap();
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     for (name, value) in [
-        ("ratelimit-policy", r#""streams";q=2;qu="concurrent-requests""#),
+        (
+            "ratelimit-policy",
+            r#""streams";q=2;qu="concurrent-requests""#,
+        ),
         ("ratelimit", r#""streams";r=0"#),
         ("retry-after", "1"),
         ("cache-control", "no-store"),
@@ -166,8 +223,18 @@ async fn a_request_without_a_permit_receives_429_with_fields_and_a_document() {
         denied.into_body().collect().await.unwrap().to_bytes(),
         r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"Policy streams: 2 requests at the same time; try again in about 1 s.","violated-policies":["streams"]}"#
     );
-    assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), StatusCode::BAD_REQUEST);
-    assert_eq!(service.oneshot(request_with("x-api-key", "other")).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(
+        service.clone().oneshot(request()).await.unwrap().status(),
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(
+        service
+            .oneshot(request_with("x-api-key", "other"))
+            .await
+            .unwrap()
+            .status(),
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
@@ -182,26 +249,44 @@ async fn a_limit_that_protects_the_service_answers_503_and_exempts_requests() {
     let _first = service.clone().oneshot(request()).await.unwrap();
     let denied = service.clone().oneshot(request()).await.unwrap();
     assert_eq!(denied.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!((header(&denied, "retry-after"), header(&denied, "ratelimit")), (Some("1"), None));
+    assert_eq!(
+        (header(&denied, "retry-after"), header(&denied, "ratelimit")),
+        (Some("1"), None)
+    );
     let document = denied.into_body().collect().await.unwrap().to_bytes();
-    assert!(document.starts_with(br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced"#));
+    assert!(document.starts_with(
+        br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced"#
+    ));
     let healthz = Request::get("/healthz").body(()).unwrap();
-    assert_eq!(service.oneshot(healthz).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(
+        service.oneshot(healthz).await.unwrap().status(),
+        StatusCode::OK
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_a_permit_for_a_bounded_time_and_in_a_bounded_number() {
-    let policy = Concurrency::new("exports", 1).wait(Duration::from_secs(5)).max_waiting(1);
+    let policy = Concurrency::new("exports", 1)
+        .wait(Duration::from_secs(5))
+        .max_waiting(1);
     let limiter = ConcurrencyLimiter::new(MemoryStore::new(), policy);
     let service = ConcurrencyLayer::new(limiter.clone(), Global).layer(hello());
     let first = service.clone().oneshot(request()).await.unwrap();
     let waiting = tokio::spawn(service.clone().oneshot(request()));
     tokio::task::yield_now().await;
-    assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), 429, "the queue is full");
+    assert_eq!(
+        service.clone().oneshot(request()).await.unwrap().status(),
+        429,
+        "the queue is full"
+    );
     drop(first);
     let second = waiting.await.unwrap().unwrap();
     assert_eq!(second.status(), StatusCode::OK);
-    assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), 429, "after five seconds");
+    assert_eq!(
+        service.clone().oneshot(request()).await.unwrap().status(),
+        429,
+        "after five seconds"
+    );
 
     let mut cancelled = Box::pin(service.clone().oneshot(request()));
     assert!(cancelled.as_mut().now_or_never().is_none());
@@ -214,15 +299,19 @@ async fn a_request_waits_for_a_permit_for_a_bounded_time_and_in_a_bounded_number
 async fn outside_of_a_rate_limit_either_denial_leaves_nothing_behind() {
     let (permits, layer) = streams();
     let limiter = Limiter::new(still(), Policy::fixed_window("tokens", Quota::per_day(100)));
-    let reserve =
-        RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key")).reserve(|_| tollgate::Cost::new(40)).build();
+    let reserve = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(|_| tollgate::Cost::new(40))
+        .build();
     let counting = service_fn(|request: Request<()>| async move {
         request.extensions().get::<Meter>().unwrap().add(50);
         Ok::<_, Infallible>(Response::new("hello".to_owned()))
     });
     let service = layer.layer(reserve.layer(counting));
     let first = service.clone().oneshot(acme()).await.unwrap();
-    assert_eq!(header(&first, "ratelimit"), Some(r#""tokens";r=60;t=85400, "streams";r=1"#));
+    assert_eq!(
+        header(&first, "ratelimit"),
+        Some(r#""tokens";r=60;t=85400, "streams";r=1"#)
+    );
     let _second = service.clone().oneshot(acme()).await.unwrap();
     assert_eq!(remaining(&limiter, "acme", "tokens").await, 20);
 
@@ -230,11 +319,21 @@ async fn outside_of_a_rate_limit_either_denial_leaves_nothing_behind() {
     assert_eq!(service.clone().oneshot(acme()).await.unwrap().status(), 429);
     assert_eq!(remaining(&limiter, "acme", "tokens").await, 20);
     first.into_body().collect().await.unwrap();
-    assert_eq!((remaining(&limiter, "acme", "tokens").await, free(&permits, "acme").await), (10, 1));
+    assert_eq!(
+        (
+            remaining(&limiter, "acme", "tokens").await,
+            free(&permits, "acme").await
+        ),
+        (10, 1)
+    );
 
     // A request that the rate limit denies gives its permit back.
     let denied = service.clone().oneshot(acme()).await.unwrap();
-    assert!(header(&denied, "ratelimit").unwrap().starts_with(r#""tokens";r=10"#));
+    assert!(
+        header(&denied, "ratelimit")
+            .unwrap()
+            .starts_with(r#""tokens";r=10"#)
+    );
     assert_eq!(denied.status(), 429);
     denied.into_body().collect().await.unwrap();
     assert_eq!(free(&permits, "acme").await, 1);
@@ -253,7 +352,9 @@ impl Drop for Dropped {
 fn endless(
     dropped: &Arc<AtomicUsize>,
     responds: bool,
-) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Future> + Clone + use<> {
+) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Future>
++ Clone
++ use<> {
     let dropped = Arc::clone(dropped);
     service_fn(move |_: Request<()>| {
         let work = Dropped(Arc::clone(&dropped));
@@ -273,16 +374,23 @@ fn endless(
 
 /// Waits for what happens after a life, and fails instead of waiting for ever.
 async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("the permit is lost")
+    tokio::time::timeout(Duration::from_secs(30), future)
+        .await
+        .expect("the permit is lost")
 }
 
 #[tokio::test]
 async fn a_lost_permit_ends_the_request_or_its_body_if_the_limit_cancels() {
     for responds in [false, true] {
         let store = FaultyStore::default();
-        let policy = Concurrency::new("exports", 1).with_life(Duration::from_millis(100)).on_loss(OnLoss::Cancel);
-        let limiter =
-            Limiter::builder(store.clone()).policies(ONE).on_outage(Outage::Closed).build().concurrency(policy);
+        let policy = Concurrency::new("exports", 1)
+            .with_life(Duration::from_millis(100))
+            .on_loss(OnLoss::Cancel);
+        let limiter = Limiter::builder(store.clone())
+            .policies(ONE)
+            .on_outage(Outage::Closed)
+            .build()
+            .concurrency(policy);
         let layer = ConcurrencyLayer::new(limiter, Global);
         let dropped = Arc::new(AtomicUsize::new(0));
         let mut call = Box::pin(layer.layer(endless(&dropped, responds)).oneshot(request()));

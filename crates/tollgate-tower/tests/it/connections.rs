@@ -16,8 +16,8 @@ use tollgate::Limiter;
 use tollgate_tower::{RateLimitLayer, key::PeerIp};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::{
-    catch_panic::CatchPanicLayer, cors::CorsLayer, map_response_body::MapResponseBodyLayer, timeout::TimeoutLayer,
-    trace::TraceLayer,
+    catch_panic::CatchPanicLayer, cors::CorsLayer, map_response_body::MapResponseBodyLayer,
+    timeout::TimeoutLayer, trace::TraceLayer,
 };
 
 use crate::support::{TWO, listen, serve, still};
@@ -26,19 +26,26 @@ use crate::support::{TWO, listen, serve, still};
 async fn serve_hyper() -> SocketAddr {
     let (listener, address) = listen().await;
     let hello = service_fn(|request: Request<Incoming>| async move {
-        Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from(format!("{:?}", request.version()))))
+        Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from(format!(
+            "{:?}",
+            request.version()
+        ))))
     });
     let limited = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new()).layer(hello);
     tokio::spawn(async move {
         loop {
             let (stream, peer) = listener.accept().await.unwrap();
-            let service = limited.clone().map_request(move |mut request: Request<Incoming>| {
-                request.extensions_mut().insert(peer);
-                request
-            });
+            let service = limited
+                .clone()
+                .map_request(move |mut request: Request<Incoming>| {
+                    request.extensions_mut().insert(peer);
+                    request
+                });
             tokio::spawn(async move {
                 let server = auto::Builder::new(TokioExecutor::new());
-                server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await
+                server
+                    .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+                    .await
             });
         }
     });
@@ -46,22 +53,47 @@ async fn serve_hyper() -> SocketAddr {
 }
 
 /// Sends `count` requests, one after the other, and returns their responses.
-async fn exchange(address: SocketAddr, is_http2: bool, method: Method, count: usize) -> Vec<Response<String>> {
-    let client = Client::builder(TokioExecutor::new()).http2_only(is_http2).build_http::<Full<bytes::Bytes>>();
+async fn exchange(
+    address: SocketAddr,
+    is_http2: bool,
+    method: Method,
+    count: usize,
+) -> Vec<Response<String>> {
+    let client = Client::builder(TokioExecutor::new())
+        .http2_only(is_http2)
+        .build_http::<Full<bytes::Bytes>>();
     let mut responses = Vec::new();
     for _ in 0..count {
-        let request = Request::builder().method(method.clone()).uri(format!("http://{address}/"));
-        let response = client.request(request.body(Full::default()).unwrap()).await.unwrap();
-        assert_eq!(response.version(), if is_http2 { Version::HTTP_2 } else { Version::HTTP_11 });
+        let request = Request::builder()
+            .method(method.clone())
+            .uri(format!("http://{address}/"));
+        let response = client
+            .request(request.body(Full::default()).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(
+            response.version(),
+            if is_http2 {
+                Version::HTTP_2
+            } else {
+                Version::HTTP_11
+            }
+        );
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        responses.push(Response::from_parts(parts, String::from_utf8(body.to_vec()).unwrap()));
+        responses.push(Response::from_parts(
+            parts,
+            String::from_utf8(body.to_vec()).unwrap(),
+        ));
     }
     responses
 }
 
 fn assert_limited(responses: &[Response<String>]) {
-    let statuses: Vec<_> = responses.iter().map(|response| response.status().as_u16()).collect();
+    let statuses: Vec<_> = responses
+        .iter()
+        .map(|response| response.status().as_u16())
+        .collect();
     assert_eq!(statuses, [200, 200, 429]);
     assert_eq!(responses[0].headers()["ratelimit"], r#""two";r=1;t=30"#);
     let denied = &responses[2];
@@ -104,16 +136,27 @@ async fn a_denied_head_request_has_the_headers_of_a_get_request() {
     };
     let outside = || async {
         let layer = RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
-        serve(Router::new().route("/", get(|| async { "hello" })).layer(layer)).await
+        serve(
+            Router::new()
+                .route("/", get(|| async { "hello" }))
+                .layer(layer),
+        )
+        .await
     };
     for is_http2 in [false, true] {
         for address in [serve_hyper().await, axum().await, outside().await] {
             exchange(address, is_http2, Method::GET, 2).await;
             let mut get = exchange(address, is_http2, Method::GET, 1).await.remove(0);
             let mut head = exchange(address, is_http2, Method::HEAD, 1).await.remove(0);
-            assert_eq!((get.status(), head.status()), (StatusCode::TOO_MANY_REQUESTS, StatusCode::TOO_MANY_REQUESTS));
+            assert_eq!(
+                (get.status(), head.status()),
+                (StatusCode::TOO_MANY_REQUESTS, StatusCode::TOO_MANY_REQUESTS)
+            );
             assert_eq!(head.body(), "");
-            assert_eq!(get.headers()["content-length"], get.body().len().to_string());
+            assert_eq!(
+                get.headers()["content-length"],
+                get.body().len().to_string()
+            );
             for headers in [get.headers_mut(), head.headers_mut()] {
                 headers.remove("date");
             }
@@ -127,7 +170,11 @@ async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
     let address = serve_hyper().await;
     let mut statuses = Vec::new();
     for is_http2 in [false, true, false] {
-        statuses.push(exchange(address, is_http2, Method::GET, 1).await[0].status().as_u16());
+        statuses.push(
+            exchange(address, is_http2, Method::GET, 1).await[0]
+                .status()
+                .as_u16(),
+        );
     }
     assert_eq!(statuses, [200, 200, 429]);
 }
@@ -136,11 +183,20 @@ async fn clients_of_http_1_and_http_2_with_one_address_share_its_limit() {
 #[tokio::test]
 async fn layers_of_tower_http_work_outside_and_inside_of_the_limit() {
     let limit = || RateLimitLayer::new(Limiter::new(still(), TWO), PeerIp::new());
-    let timeout = || TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
+    let timeout =
+        || TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
     let route = || Router::new().route("/", get(|| async { "hello" }));
     let routers = [
-        route().layer(limit()).layer(timeout()).layer(CorsLayer::permissive()).layer(TraceLayer::new_for_http()),
-        route().layer(TraceLayer::new_for_http()).layer(CorsLayer::permissive()).layer(timeout()).layer(limit()),
+        route()
+            .layer(limit())
+            .layer(timeout())
+            .layer(CorsLayer::permissive())
+            .layer(TraceLayer::new_for_http()),
+        route()
+            .layer(TraceLayer::new_for_http())
+            .layer(CorsLayer::permissive())
+            .layer(timeout())
+            .layer(limit()),
         route().layer(
             ServiceBuilder::new()
                 .layer(TraceLayer::new_for_http())
@@ -168,7 +224,9 @@ async fn layers_of_tower_http_work_outside_and_inside_of_the_limit() {
 async fn a_panic_in_the_handler_is_refunded_when_a_layer_catches_it() {
     let limiter = Limiter::new(still(), TWO);
     let layer = || {
-        RateLimitLayer::builder(limiter.clone(), PeerIp::new()).charge_on(|status| !status.is_server_error()).build()
+        RateLimitLayer::builder(limiter.clone(), PeerIp::new())
+            .charge_on(|status| !status.is_server_error())
+            .build()
     };
     let route = || {
         Router::new().route(
@@ -180,12 +238,15 @@ async fn a_panic_in_the_handler_is_refunded_when_a_layer_catches_it() {
             }),
         )
     };
-    for router in
-        [route().layer(layer()).layer(CatchPanicLayer::new()), route().layer(CatchPanicLayer::new()).layer(layer())]
-    {
+    for router in [
+        route().layer(layer()).layer(CatchPanicLayer::new()),
+        route().layer(CatchPanicLayer::new()).layer(layer()),
+    ] {
         let responses = exchange(serve(router).await, false, Method::GET, 4).await;
         assert!(
-            responses.iter().all(|response| response.status() == StatusCode::INTERNAL_SERVER_ERROR),
+            responses
+                .iter()
+                .all(|response| response.status() == StatusCode::INTERNAL_SERVER_ERROR),
             "{responses:?}"
         );
     }

@@ -18,13 +18,30 @@ use crate::support::*;
 
 /// Returns requests for JSON, for text and for neither, and one with a cost of two.
 fn requests() -> impl Iterator<Item = Request<()>> {
-    let request = |accept, cost| Request::builder().header("accept", accept).header("cost", cost).body(()).unwrap();
-    [request("*/*", 1), request("text/html", 1), request("image/png", 1), request("*/*", 2)].into_iter()
+    let request = |accept, cost| {
+        Request::builder()
+            .header("accept", accept)
+            .header("cost", cost)
+            .body(())
+            .unwrap()
+    };
+    [
+        request("*/*", 1),
+        request("text/html", 1),
+        request("image/png", 1),
+        request("*/*", 2),
+    ]
+    .into_iter()
 }
 
 /// Returns status, headers in their order, and body.
 fn parts(response: &Response<String>) -> String {
-    format!("{:?} {:?} {:?}", response.status(), response.headers(), response.body())
+    format!(
+        "{:?} {:?} {:?}",
+        response.status(),
+        response.headers(),
+        response.body()
+    )
 }
 
 /// Returns the responses of a layer that has denied before and of a new one, in one tenth of a second.
@@ -38,18 +55,31 @@ where
 }
 
 /// Compares the denials of layers that have denied before with those of new layers, at every step of the clock.
-async fn assert_denials_depend_on_the_state_alone(limiter: Limiter, clock: Clock, steps: u32, step: Duration) {
-    let cost = |parts: &http::request::Parts| Cost::new(parts.headers["cost"].to_str().unwrap().parse().unwrap());
+async fn assert_denials_depend_on_the_state_alone(
+    limiter: Limiter,
+    clock: Clock,
+    steps: u32,
+    step: Duration,
+) {
+    let cost = |parts: &http::request::Parts| {
+        Cost::new(parts.headers["cost"].to_str().unwrap().parse().unwrap())
+    };
     for exposes in [false, true] {
         let problem = |format| {
-            let builder = RateLimitLayer::builder(limiter.clone(), Global).header_format(format).cost(cost);
+            let builder = RateLimitLayer::builder(limiter.clone(), Global)
+                .header_format(format)
+                .cost(cost);
             builder.expose_headers(exposes).build()
         };
         let empty = |format| {
-            let builder = RateLimitLayer::builder(limiter.clone(), Global).header_format(format).cost(cost);
+            let builder = RateLimitLayer::builder(limiter.clone(), Global)
+                .header_format(format)
+                .cost(cost);
             builder.respond_with(Empty).build()
         };
-        let used: Vec<_> = HEADER_FORMATS.map(|format| (format, problem(format), empty(format))).into();
+        let used: Vec<_> = HEADER_FORMATS
+            .map(|format| (format, problem(format), empty(format)))
+            .into();
         for _ in 0..steps {
             for (format, used_problem, used_empty) in &used {
                 for at in 0..requests().count() {
@@ -71,12 +101,34 @@ async fn a_denial_does_not_depend_on_earlier_denials() {
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let hourly = Policy::window_from_first_hit("hourly", Quota::per_hour(9));
     // The seconds of the two policies begin at different times.
-    assert!(Limiter::new(store.clone(), hourly.clone()).check("all").await.unwrap().is_allowed());
+    assert!(
+        Limiter::new(store.clone(), hourly.clone())
+            .check("all")
+            .await
+            .unwrap()
+            .is_allowed()
+    );
     clock.advance(Duration::from_millis(400));
-    let limiter = Limiter::new(store, [TWO, hourly, Policy::sliding_log("log", Quota::per_day(3))]);
+    let limiter = Limiter::new(
+        store,
+        [TWO, hourly, Policy::sliding_log("log", Quota::per_day(3))],
+    );
     // Leaves one unit of the log, so that a cost of two is denied by more than one policy.
-    assert!(limiter.check("all").cost(Cost::new(2)).await.unwrap().is_allowed());
-    assert_denials_depend_on_the_state_alone(limiter.clone(), clock.clone(), 9, Duration::from_millis(300)).await;
+    assert!(
+        limiter
+            .check("all")
+            .cost(Cost::new(2))
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    assert_denials_depend_on_the_state_alone(
+        limiter.clone(),
+        clock.clone(),
+        9,
+        Duration::from_millis(300),
+    )
+    .await;
     clock.advance(Duration::from_secs(120));
     assert!(limiter.check("all").await.unwrap().is_allowed());
     assert_denials_depend_on_the_state_alone(limiter, clock, 3, Duration::from_secs(600)).await;
@@ -87,7 +139,8 @@ async fn the_problem_document_names_the_strictest_policy_of_several() {
     // Both policies deny for the same number of whole seconds. They differ by 100 ms.
     let clock = Clock::manual(0);
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let [a, b] = ["a", "b"].map(|name| Policy::token_bucket(name, Quota::new(1, Duration::from_millis(9_500))));
+    let [a, b] = ["a", "b"]
+        .map(|name| Policy::token_bucket(name, Quota::new(1, Duration::from_millis(9_500))));
     let limiter = Limiter::new(store.clone(), [a.clone(), b.clone()]);
     let layer = RateLimitLayer::new(limiter, Header::new("user"));
     for (user, first, second) in [("ann", &a, &b), ("bob", &b, &a)] {
@@ -98,7 +151,13 @@ async fn the_problem_document_names_the_strictest_policy_of_several() {
         }
         for _ in 0..3 {
             let response = send(&layer, request_with("user", user)).await;
-            assert!(response.body().contains(&format!("Policy {}:", second.name())), "{user}: {}", response.body());
+            assert!(
+                response
+                    .body()
+                    .contains(&format!("Policy {}:", second.name())),
+                "{user}: {}",
+                response.body()
+            );
         }
     }
 }
@@ -109,7 +168,11 @@ struct OtherPolicies(MemoryStore, PolicySet);
 impl Store for OtherPolicies {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let is_other = *check.key == Key::new("ann");
-        self.0.check(Check::new(if is_other { &self.1 } else { check.policies }, check.key, check.cost))
+        self.0.check(Check::new(
+            if is_other { &self.1 } else { check.policies },
+            check.key,
+            check.cost,
+        ))
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
@@ -124,13 +187,20 @@ impl Store for OtherPolicies {
 #[tokio::test]
 async fn a_denial_names_the_policies_that_the_store_has_checked() {
     let daily = |name| Policy::fixed_window(name, Quota::per_day(1));
-    let limiter = Limiter::new(OtherPolicies(still(), daily("for-ann").into()), daily("for-all"));
+    let limiter = Limiter::new(
+        OtherPolicies(still(), daily("for-ann").into()),
+        daily("for-all"),
+    );
     let layer = RateLimitLayer::new(limiter, Header::new("user"));
     for (user, name) in [("bob", "for-all"), ("ann", "for-ann"), ("bob", "for-all")] {
         for _ in 0..4 {
             let response = send(&layer, request_with("user", user)).await;
             let violated = format!(r#""violated-policies":["{name}"]"#);
-            assert!(response.status() == 200 || response.body().contains(&violated), "{user}: {}", response.body());
+            assert!(
+                response.status() == 200 || response.body().contains(&violated),
+                "{user}: {}",
+                response.body()
+            );
         }
     }
 }
@@ -143,7 +213,12 @@ async fn each_layer_responds_with_its_own_policy() {
             let layer = RateLimitLayer::new(limiter, Global);
             for _ in 0..4 {
                 let response = send(&layer, request()).await;
-                assert!(header(&response, "ratelimit").unwrap().starts_with(&format!("\"{name}\";")), "{response:?}");
+                assert!(
+                    header(&response, "ratelimit")
+                        .unwrap()
+                        .starts_with(&format!("\"{name}\";")),
+                    "{response:?}"
+                );
             }
         }
     }

@@ -25,7 +25,10 @@ const KEYS: usize = 300;
 
 fn layer(enforcement: &Enforcement) -> RateLimitLayer<Header> {
     let builder = RateLimitLayer::builder(Limiter::new(still(), ONE), Header::new("x-api-key"));
-    builder.enforcement(enforcement.clone()).expose_decisions(true).build()
+    builder
+        .enforcement(enforcement.clone())
+        .expose_decisions(true)
+        .build()
 }
 
 fn of(key: usize) -> Request<()> {
@@ -48,7 +51,11 @@ async fn two_replicas_deny_the_same_keys_and_a_greater_share_denies_them_too() {
     let (one, other) = (Enforcement::share(0), Enforcement::share(0));
     let (first, second) = (layer(&one), layer(&other));
     // Each key spends its one unit.
-    assert_eq!((denied(&first).await, denied(&second).await), (vec![], vec![]), "0 %");
+    assert_eq!(
+        (denied(&first).await, denied(&second).await),
+        (vec![], vec![]),
+        "0 %"
+    );
     let mut before = Vec::new();
     for percent in [0, 25, 50, 100] {
         one.set(percent).unwrap();
@@ -57,7 +64,11 @@ async fn two_replicas_deny_the_same_keys_and_a_greater_share_denies_them_too() {
         assert_eq!(now, denied(&second).await, "{percent} %");
         assert!(before.iter().all(|key| now.contains(key)), "{percent} %");
         let expected = KEYS * usize::from(percent) / 100;
-        assert!(now.len().abs_diff(expected) <= 30, "{} keys at {percent} %", now.len());
+        assert!(
+            now.len().abs_diff(expected) <= 30,
+            "{} keys at {percent} %",
+            now.len()
+        );
         before = now;
     }
     assert_eq!(before.len(), KEYS);
@@ -68,10 +79,18 @@ async fn two_replicas_deny_the_same_keys_and_a_greater_share_denies_them_too() {
 #[tokio::test]
 async fn shadow_mode_is_the_share_of_no_key() {
     let limiter = || Limiter::new(still(), ONE);
-    let shadow = RateLimitLayer::builder(limiter(), Global).shadow(true).build();
+    let shadow = RateLimitLayer::builder(limiter(), Global)
+        .shadow(true)
+        .build();
     assert_eq!(statuses(&shadow, 3).await, [StatusCode::OK; 3]);
-    let enforced = RateLimitLayer::builder(limiter(), Global).shadow(true).shadow(false).build();
-    assert_eq!(statuses(&enforced, 2).await[1], StatusCode::TOO_MANY_REQUESTS);
+    let enforced = RateLimitLayer::builder(limiter(), Global)
+        .shadow(true)
+        .shadow(false)
+        .build();
+    assert_eq!(
+        statuses(&enforced, 2).await[1],
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
 
 #[tokio::test]
@@ -83,10 +102,22 @@ async fn a_key_outside_of_the_share_has_its_decisions_and_no_header() {
         for is_allowed in [true, false] {
             let response = send(&layer, of(key)).await;
             let denies = is_enforced && !is_allowed;
-            assert_eq!(response.status() == StatusCode::TOO_MANY_REQUESTS, denies, "{key}");
-            assert_eq!(response.headers().contains_key("ratelimit"), is_enforced, "{key}");
+            assert_eq!(
+                response.status() == StatusCode::TOO_MANY_REQUESTS,
+                denies,
+                "{key}"
+            );
+            assert_eq!(
+                response.headers().contains_key("ratelimit"),
+                is_enforced,
+                "{key}"
+            );
             let decisions = response.extensions().get::<Decisions>().unwrap();
-            assert_eq!(decisions.iter().next().unwrap().is_allowed(), is_allowed, "{key}");
+            assert_eq!(
+                decisions.iter().next().unwrap().is_allowed(),
+                is_allowed,
+                "{key}"
+            );
         }
     }
 }
@@ -101,13 +132,18 @@ async fn without_a_decision_the_share_applies_by_key_and_without_a_key_from_100_
     let away = build(unavailable(Outage::Closed));
     let mut rejected = 0;
     for key in 0..KEYS {
-        rejected += usize::from(send(&away, of(key)).await.status() == StatusCode::SERVICE_UNAVAILABLE);
+        rejected +=
+            usize::from(send(&away, of(key)).await.status() == StatusCode::SERVICE_UNAVAILABLE);
     }
     assert!(rejected.abs_diff(KEYS / 2) <= 30, "{rejected}");
     let keyless = build(Limiter::new(still(), ONE));
     for (percent, status) in [(0, 200), (99, 200), (100, 400)] {
         enforcement.set(percent).unwrap();
-        assert_eq!(send(&keyless, request()).await.status(), status, "{percent} %");
+        assert_eq!(
+            send(&keyless, request()).await.status(),
+            status,
+            "{percent} %"
+        );
     }
 }
 
@@ -115,14 +151,20 @@ async fn without_a_decision_the_share_applies_by_key_and_without_a_key_from_100_
 async fn a_denied_network_belongs_to_the_share_by_its_address() {
     let enforcement = Enforcement::share(50);
     let layer = RateLimitLayer::builder(Limiter::new(still(), HOURLY), PeerIp::new())
-        .networks(Networks::parse("", "10.0.0.0/8").unwrap(), |parts| PeerIp::new().address(parts))
+        .networks(Networks::parse("", "10.0.0.0/8").unwrap(), |parts| {
+            PeerIp::new().address(parts)
+        })
         .enforcement(enforcement.clone())
         .build();
     for host in 1..60_u8 {
         let peer = SocketAddr::from(([10, 0, 0, host], 443));
         let response = send(&layer, Request::builder().extension(peer).body(()).unwrap()).await;
         let is_enforced = enforcement.applies_to(&Key::from(peer.ip()));
-        assert_eq!(response.status() == StatusCode::FORBIDDEN, is_enforced, "{peer}");
+        assert_eq!(
+            response.status() == StatusCode::FORBIDDEN,
+            is_enforced,
+            "{peer}"
+        );
     }
 }
 
@@ -130,8 +172,13 @@ async fn a_denied_network_belongs_to_the_share_by_its_address() {
 #[tokio::test(start_paused = true)]
 async fn a_share_that_changes_while_the_store_answers_is_in_force_with_the_next_request() {
     let enforcement = Enforcement::share(0);
-    let limiter = Limiter::new(Late(MemoryStore::builder().clock(Clock::tokio()).build()), ONE);
-    let layer = RateLimitLayer::builder(limiter, Global).enforcement(enforcement.clone()).build();
+    let limiter = Limiter::new(
+        Late(MemoryStore::builder().clock(Clock::tokio()).build()),
+        ONE,
+    );
+    let layer = RateLimitLayer::builder(limiter, Global)
+        .enforcement(enforcement.clone())
+        .build();
     assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
     let mut under_way = std::pin::pin!(send(&layer, request()));
     tokio::select! {
@@ -140,7 +187,10 @@ async fn a_share_that_changes_while_the_store_answers_is_in_force_with_the_next_
         () = std::future::ready(()) => enforcement.set(100).unwrap(),
     }
     assert_eq!(under_way.await.status(), StatusCode::OK);
-    assert_eq!(send(&layer, request()).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        send(&layer, request()).await.status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,7 +205,9 @@ async fn a_share_that_is_turned_up_and_down_under_load_takes_effect_at_once() {
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
                     for key in 0..10 {
-                        assert!([200, 429].contains(&send(&layer, of(key)).await.status().as_u16()));
+                        assert!(
+                            [200, 429].contains(&send(&layer, of(key)).await.status().as_u16())
+                        );
                     }
                     tokio::task::yield_now().await;
                 }
@@ -180,14 +232,21 @@ async fn the_limiters_of_a_handler_and_of_a_request_follow_the_share_of_their_ke
     let enforcement = Enforcement::share(50);
     let limiter = Limiter::new(still(), ONE);
     let builder = RateLimitLayer::builder(Limiter::new(still(), HOURLY), Header::new("x-api-key"));
-    let layer = builder.enforcement(enforcement.clone()).expose_request_limiter(Some(limiter.clone())).build();
+    let layer = builder
+        .enforcement(enforcement.clone())
+        .expose_request_limiter(Some(limiter.clone()))
+        .build();
     let handler: HandlerLimiter<String> = layer.handler_limiter(limiter);
     for key in 0..30 {
         let name = format!("customer-{key}");
         let is_enforced = enforcement.applies_to(&Key::from(&name));
         let (mut parts, ()) = of(key).into_parts();
         assert!(handler.check(&mut parts, &name).await.is_ok());
-        assert_eq!(handler.check(&mut parts, &name).await.is_err(), is_enforced, "{name}");
+        assert_eq!(
+            handler.check(&mut parts, &name).await.is_err(),
+            is_enforced,
+            "{name}"
+        );
         let service = layer.layer(service_fn(|request: Request<()>| async move {
             let limiter = request.extensions().get::<RequestLimiter>().unwrap();
             let result = limiter.check(Cost::ONE).await;
@@ -201,7 +260,10 @@ async fn the_limiters_of_a_handler_and_of_a_request_follow_the_share_of_their_ke
 /// Decides by the key of a header, and by another one, which are both spent.
 fn by_two(limiter: Limiter) -> LimiterSource {
     LimiterSource::from_decider(move |parts, check| {
-        let (limiter, name) = (limiter.clone(), parts.headers["x-api-key"].to_str().unwrap().to_owned());
+        let (limiter, name) = (
+            limiter.clone(),
+            parts.headers["x-api-key"].to_str().unwrap().to_owned(),
+        );
         Ok(StoreFuture::pending(async move {
             let mut joint = JointDecision::denied();
             for key in [name.clone(), format!("{name}-other")] {
@@ -217,16 +279,35 @@ fn by_two(limiter: Limiter) -> LimiterSource {
 #[tokio::test]
 async fn of_several_keys_those_in_the_share_deny() {
     let enforcement = Enforcement::share(30);
-    let builder = RateLimitLayer::builder(by_two(Limiter::new(still(), ONE)), Global).enforcement(enforcement.clone());
+    let builder = RateLimitLayer::builder(by_two(Limiter::new(still(), ONE)), Global)
+        .enforcement(enforcement.clone());
     let layer = builder.expose_decisions(true).build();
     let mut met = [false; 2];
     for key in 0..40 {
         let response = send(&layer, of(key)).await;
         let keys = [format!("customer-{key}"), format!("customer-{key}-other")];
-        let denies = keys.iter().any(|key| enforcement.applies_to(&Key::from(key)));
-        assert_eq!(response.status() == StatusCode::TOO_MANY_REQUESTS, denies, "{key}");
-        assert_eq!(response.headers().contains_key("ratelimit"), denies, "{key}");
-        assert_eq!(response.extensions().get::<Decisions>().unwrap().iter().count(), 2);
+        let denies = keys
+            .iter()
+            .any(|key| enforcement.applies_to(&Key::from(key)));
+        assert_eq!(
+            response.status() == StatusCode::TOO_MANY_REQUESTS,
+            denies,
+            "{key}"
+        );
+        assert_eq!(
+            response.headers().contains_key("ratelimit"),
+            denies,
+            "{key}"
+        );
+        assert_eq!(
+            response
+                .extensions()
+                .get::<Decisions>()
+                .unwrap()
+                .iter()
+                .count(),
+            2
+        );
         met[usize::from(denies)] = true;
     }
     assert_eq!(met, [true; 2]);
@@ -240,10 +321,19 @@ fn the_metrics_distinguish_who_is_denied_from_who_would_be() {
         denied(&layer).await;
         denied(&layer).await;
     });
-    let count = |outcome: &str| series.count(&format!("tollgate_decisions_total policy=one outcome={outcome}"));
+    let count = |outcome: &str| {
+        series.count(&format!(
+            "tollgate_decisions_total policy=one outcome={outcome}"
+        ))
+    };
     let applied = Enforcement::share(25);
-    let share = (0..KEYS).filter(|key| applied.applies_to(&Key::from(format!("customer-{key}")))).count() as u64;
-    assert_eq!([count("denied"), count("shadowed"), count("allowed")], [share, KEYS as u64 - share, KEYS as u64]);
+    let share = (0..KEYS)
+        .filter(|key| applied.applies_to(&Key::from(format!("customer-{key}"))))
+        .count() as u64;
+    assert_eq!(
+        [count("denied"), count("shadowed"), count("allowed")],
+        [share, KEYS as u64 - share, KEYS as u64]
+    );
     assert!(share > 0);
 }
 
@@ -259,14 +349,27 @@ fn the_share_of_ten_thousand_keys_is_about_the_one_asked_for() {
         let enforced = keys().filter(|key| enforcement.applies_to(key)).count() as i64;
         let expected = i64::from(percent) * 100;
         // Four standard deviations of a fair draw, at most 200.
-        assert!((enforced - expected).abs() <= 200, "{enforced} keys at {percent} %");
+        assert!(
+            (enforced - expected).abs() <= 200,
+            "{enforced} keys at {percent} %"
+        );
     }
 }
 
 #[test]
 fn none_and_all_are_exact() {
-    assert_eq!(keys().filter(|key| Enforcement::share(0).applies_to(key)).count(), 0);
-    assert_eq!(keys().filter(|key| Enforcement::share(100).applies_to(key)).count(), 10_000);
+    assert_eq!(
+        keys()
+            .filter(|key| Enforcement::share(0).applies_to(key))
+            .count(),
+        0
+    );
+    assert_eq!(
+        keys()
+            .filter(|key| Enforcement::share(100).applies_to(key))
+            .count(),
+        10_000
+    );
     assert_eq!(Enforcement::default().percent(), 100);
 }
 
@@ -290,7 +393,9 @@ fn a_key_that_is_enforced_stays_enforced_at_every_greater_share() {
 fn the_place_of_a_key_is_the_same_in_all_versions() {
     let places = ["acme", "customer-7", "*192.0.2.7", ""].map(|text| {
         let key = Key::from(text);
-        (0..100).rfind(|percent| !Enforcement::share(*percent).applies_to(&key)).unwrap()
+        (0..100)
+            .rfind(|percent| !Enforcement::share(*percent).applies_to(&key))
+            .unwrap()
     });
     assert_eq!(places, [72, 68, 2, 4]);
 }
@@ -299,7 +404,10 @@ fn the_place_of_a_key_is_the_same_in_all_versions() {
 fn a_share_above_all_keys_is_refused_and_the_old_one_stays() {
     let enforcement = Enforcement::share(25);
     let error = enforcement.set(101).unwrap_err();
-    assert_eq!(error.to_string(), "the share of enforced keys must be 0 to 100 percent, got 101");
+    assert_eq!(
+        error.to_string(),
+        "the share of enforced keys must be 0 to 100 percent, got 101"
+    );
     assert_eq!(enforcement.percent(), 25);
 }
 

@@ -5,7 +5,8 @@ use std::{convert::Infallible, net::SocketAddr};
 use http::{Request, Response, StatusCode};
 use tollgate::{Cost, Limiter, limiter::Selection, tenants::TenantLimiters};
 use tollgate_tower::{
-    KeyExtractor, LimiterSource, Meter, RateLimitBuilder, RateLimitLayer, RequestLimiter, TieredLimiters,
+    KeyExtractor, LimiterSource, Meter, RateLimitBuilder, RateLimitLayer, RequestLimiter,
+    TieredLimiters,
     key::{BoxedKey, Global, Header, Networks, PeerIp},
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -21,24 +22,46 @@ fn exempting(limiter: &Limiter) -> Vec<(&'static str, RateLimitBuilder<BoxedKey>
     let global = |limits: LimiterSource| builder(limits, Global.boxed());
     let header = Header::new("x-api-key");
     let networks = Networks::parse("10.0.0.0/8", "").unwrap();
-    let tiers = TieredLimiters::new(limiter.clone()).exempt(7_u8).by(|_| Some(7));
+    let tiers = TieredLimiters::new(limiter.clone())
+        .exempt(7_u8)
+        .by(|_| Some(7));
     let tenants = TenantLimiters::new(limiter.clone(), async |_: u8| {
         tokio::task::yield_now().await;
         Ok::<_, Infallible>(Selection::Exempt)
     });
     vec![
         ("exempt", global(limiter.clone().into()).exempt(|_| true)),
-        ("network", global(limiter.clone().into()).networks(networks, |parts| PeerIp::new().address(parts))),
+        (
+            "network",
+            global(limiter.clone().into()).networks(networks, |parts| PeerIp::new().address(parts)),
+        ),
         ("tier", global(tiers.into())),
-        ("function", global(LimiterSource::from_fn(limiter.clone(), |_| Selection::Exempt))),
-        ("tenant", global(LimiterSource::by_tenant(tenants, |_| Some(7)))),
-        ("or_exempt", builder(limiter.clone().into(), header.clone().or_exempt().boxed())),
-        ("no key in shadow mode", builder(limiter.clone().into(), header.boxed()).shadow(true)),
+        (
+            "function",
+            global(LimiterSource::from_fn(limiter.clone(), |_| {
+                Selection::Exempt
+            })),
+        ),
+        (
+            "tenant",
+            global(LimiterSource::by_tenant(tenants, |_| Some(7))),
+        ),
+        (
+            "or_exempt",
+            builder(limiter.clone().into(), header.clone().or_exempt().boxed()),
+        ),
+        (
+            "no key in shadow mode",
+            builder(limiter.clone().into(), header.boxed()).shadow(true),
+        ),
     ]
 }
 
 fn local() -> Request<()> {
-    Request::builder().extension(SocketAddr::from(([10, 0, 0, 1], 443))).body(()).unwrap()
+    Request::builder()
+        .extension(SocketAddr::from(([10, 0, 0, 1], 443)))
+        .body(())
+        .unwrap()
 }
 
 #[tokio::test]
@@ -48,7 +71,10 @@ async fn the_request_limiter_of_an_exempt_request_admits_everything() {
         for (name, builder) in exempting(&limiter) {
             let layer = builder.expose_request_limiter(messages.clone()).build();
             let service = layer.layer(service_fn(|request: Request<()>| async move {
-                let limiter = request.extensions().get::<RequestLimiter>().expect("a request limiter");
+                let limiter = request
+                    .extensions()
+                    .get::<RequestLimiter>()
+                    .expect("a request limiter");
                 for cost in [1, 1, 1, 1_000] {
                     let result = limiter.check(Cost::new(cost)).await;
                     assert!(limiter.admits(&result) && result.unwrap().is_allowed());
@@ -74,24 +100,42 @@ async fn the_counters_of_an_exempt_request_count_nothing() {
         let layer = builder.reserve(|_| ESTIMATE).build();
         let service = layer.layer(service_fn(|request: Request<()>| async move {
             let meter = request.extensions().get::<Meter>().expect("a meter");
-            let tokens = meter.counter("tokens").expect("the limiter has a policy of this name");
+            let tokens = meter
+                .counter("tokens")
+                .expect("the limiter has a policy of this name");
             tokens.add(7);
             meter.add(7);
-            assert_eq!((tokens.get(), meter.counted("tokens"), meter.has_counted()), (None, None, false));
+            assert_eq!(
+                (tokens.get(), meter.counted("tokens"), meter.has_counted()),
+                (None, None, false)
+            );
             Ok::<_, Infallible>(Response::new(String::new()))
         }));
-        assert_eq!(service.oneshot(local()).await.unwrap().status(), StatusCode::OK, "{name}");
+        assert_eq!(
+            service.oneshot(local()).await.unwrap().status(),
+            StatusCode::OK,
+            "{name}"
+        );
     }
-    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((0, 0), 0));
+    assert_eq!(
+        (charged(&ledger.limiter()).await, ledger.commits()),
+        ((0, 0), 0)
+    );
 }
 
 #[tokio::test]
 async fn a_request_that_passes_a_trial_in_an_outage_has_its_limiter() {
     let messages = Limiter::new(still(), TWO);
     let layer = RateLimitLayer::builder(unavailable(tollgate::Outage::Closed), Global);
-    let layer = layer.shadow(true).expose_request_limiter(Some(messages.clone())).build();
+    let layer = layer
+        .shadow(true)
+        .expose_request_limiter(Some(messages.clone()))
+        .build();
     let service = layer.layer(service_fn(|request: Request<()>| async move {
-        let limiter = request.extensions().get::<RequestLimiter>().expect("a request limiter");
+        let limiter = request
+            .extensions()
+            .get::<RequestLimiter>()
+            .expect("a request limiter");
         let result = limiter.check(Cost::ONE).await;
         Ok::<_, Infallible>(Response::new(limiter.admits(&result).to_string()))
     }));
@@ -106,11 +150,13 @@ async fn a_layer_that_exempts_a_request_leaves_the_limiter_of_an_outer_layer() {
     let outer = Limiter::new(still(), HOURLY);
     let build = |limiter| RateLimitLayer::builder(limiter, Global).expose_request_limiter(None);
     let inner = build(Limiter::new(still(), TWO)).exempt(|_| true).build();
-    let service = build(outer.clone()).build().layer(inner.layer(service_fn(|request: Request<()>| async move {
-        let limiter = request.extensions().get::<RequestLimiter>().unwrap();
-        let result = limiter.check(Cost::ONE).await;
-        Ok::<_, Infallible>(Response::new(limiter.admits(&result).to_string()))
-    })));
+    let service = build(outer.clone()).build().layer(inner.layer(service_fn(
+        |request: Request<()>| async move {
+            let limiter = request.extensions().get::<RequestLimiter>().unwrap();
+            let result = limiter.check(Cost::ONE).await;
+            Ok::<_, Infallible>(Response::new(limiter.admits(&result).to_string()))
+        },
+    )));
     let Ok(response) = service.oneshot(request()).await;
     assert_eq!(response.body(), "true");
     assert_eq!(remaining(&outer, "all", "hourly").await, 1);
@@ -125,13 +171,22 @@ async fn a_handler_with_a_meter_that_no_layer_has_made_is_logged_once_and_works(
     let lines = logged("meter", async {
         let exempt = RateLimitLayer::builder(Limiter::new(still(), ONE), Global).exempt(|_| true);
         let exempt = exempt.reserve(|_| Cost::ONE).build();
-        let router = Router::new().route("/exempt", get(handler).layer(exempt)).route("/", get(handler));
+        let router = Router::new()
+            .route("/exempt", get(handler).layer(exempt))
+            .route("/", get(handler));
         for (path, _) in [("/exempt", 1), ("/", 1), ("/", 2)] {
             let request = Request::get(path).body(Body::empty()).unwrap();
-            assert_eq!(router.clone().oneshot(request).await.unwrap().status(), StatusCode::OK, "{path}");
+            assert_eq!(
+                router.clone().oneshot(request).await.unwrap().status(),
+                StatusCode::OK,
+                "{path}"
+            );
         }
     });
     let lines = lines.await;
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("ERROR") && lines[0].contains("reserve"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("ERROR") && lines[0].contains("reserve"),
+        "{lines:?}"
+    );
 }

@@ -14,7 +14,9 @@ const DAY: Policy = Policy::window_from_first_hit("day", Quota::per_day(50_000))
 /// Returns the headers of a first response and of a denial.
 async fn headers_of(format: HeaderFormat) -> [Vec<String>; 2] {
     let limiter = Limiter::new(still(), [BURST, DAY]);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).header_format(format).build();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .header_format(format)
+        .build();
     let first = lines(send(&layer, request()).await.headers());
     let _ = limiter.check("all").cost(Cost::new(3)).await.unwrap();
     [first, lines(send(&layer, request()).await.headers())]
@@ -63,12 +65,16 @@ x-ratelimit-remaining: 0
 x-ratelimit-reset: 1"#,
     ),
     (
-        HeaderFormat::Legacy { reset: ResetFormat::Seconds },
+        HeaderFormat::Legacy {
+            reset: ResetFormat::Seconds,
+        },
         "x-ratelimit-limit: 4\nx-ratelimit-remaining: 3\nx-ratelimit-reset: 1",
         "retry-after: 1\nx-ratelimit-limit: 4\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 1",
     ),
     (
-        HeaderFormat::Legacy { reset: ResetFormat::Epoch },
+        HeaderFormat::Legacy {
+            reset: ResetFormat::Epoch,
+        },
         "x-ratelimit-limit: 4\nx-ratelimit-remaining: 3\nx-ratelimit-reset: NOW",
         "retry-after: 1\nx-ratelimit-limit: 4\nx-ratelimit-remaining: 0\nx-ratelimit-reset: NOW",
     ),
@@ -104,14 +110,21 @@ async fn every_format_writes_its_headers_of_an_admission_and_of_a_denial() {
     for (format, first, denied) in FORMATS {
         let now = second();
         for (found, expected) in headers_of(format).await.iter().zip([first, denied]) {
-            assert_eq!(found.len(), expected.lines().count(), "{format:?}: {found:?}");
+            assert_eq!(
+                found.len(),
+                expected.lines().count(),
+                "{format:?}: {found:?}"
+            );
             for (line, expected) in found.iter().zip(expected.lines()) {
                 match expected.strip_suffix("NOW") {
                     None => assert_eq!(line, expected, "{format:?}"),
                     Some(name) => {
                         let reset: u64 = line.strip_prefix(name).unwrap().parse().unwrap();
                         // A machine may stand still on the way.
-                        assert!((now + 1..second() + 10).contains(&reset), "{format:?}: {reset} at {now}");
+                        assert!(
+                            (now + 1..second() + 10).contains(&reset),
+                            "{format:?}: {reset} at {now}"
+                        );
                     }
                 }
             }
@@ -123,7 +136,10 @@ async fn every_format_writes_its_headers_of_an_admission_and_of_a_denial() {
 async fn every_format_names_the_headers_that_it_writes() {
     for format in HEADER_FORMATS {
         let [_, denied] = headers_of(format).await;
-        let mut written: Vec<_> = denied.iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect();
+        let mut written: Vec<_> = denied
+            .iter()
+            .map(|line| line.split(": ").next().unwrap().to_owned())
+            .collect();
         let mut named: Vec<_> = format.names().map(|name| name.to_string()).collect();
         if matches!(format, HeaderFormat::OpenAi | HeaderFormat::Anthropic) {
             // The policies count requests. The headers of tokens appear with a policy that counts them.
@@ -137,12 +153,21 @@ async fn every_format_names_the_headers_that_it_writes() {
 
 #[tokio::test]
 async fn expose_headers_names_the_headers_once_for_stacked_layers() {
-    let inner = RateLimitLayer::builder(Limiter::new(still(), BURST), Global).expose_headers(true).build();
-    let outer = RateLimitLayer::builder(Limiter::new(still(), DAY), Global).expose_headers(true).build();
+    let inner = RateLimitLayer::builder(Limiter::new(still(), BURST), Global)
+        .expose_headers(true)
+        .build();
+    let outer = RateLimitLayer::builder(Limiter::new(still(), DAY), Global)
+        .expose_headers(true)
+        .build();
     for _ in 0..5 {
         let Ok(response) = outer.layer(inner.layer(hello())).oneshot(request()).await;
         let exposed = header(&response, "access-control-expose-headers");
-        assert_eq!(exposed, Some("retry-after, ratelimit, ratelimit-policy"), "{}", response.status());
+        assert_eq!(
+            exposed,
+            Some("retry-after, ratelimit, ratelimit-policy"),
+            "{}",
+            response.status()
+        );
     }
 }
 
@@ -152,13 +177,25 @@ async fn of_single_values_those_of_the_layer_with_the_fewest_remaining_units_sta
     let wide = || Limiter::new(still(), DAY);
     for (outer, inner) in [(tight(), wide()), (wide(), tight())] {
         for (format, name, value) in [
-            (HeaderFormat::Legacy { reset: ResetFormat::Seconds }, "x-ratelimit-limit", "2"),
+            (
+                HeaderFormat::Legacy {
+                    reset: ResetFormat::Seconds,
+                },
+                "x-ratelimit-limit",
+                "2",
+            ),
             (HeaderFormat::Ietf06, "ratelimit-limit", "2"),
             (HeaderFormat::Ietf07, "ratelimit", "limit=2, remaining="),
         ] {
-            let layer =
-                |limiter: &Limiter| RateLimitLayer::builder(limiter.clone(), Global).header_format(format).build();
-            let Ok(response) = layer(&outer).layer(layer(&inner).layer(hello())).oneshot(request()).await;
+            let layer = |limiter: &Limiter| {
+                RateLimitLayer::builder(limiter.clone(), Global)
+                    .header_format(format)
+                    .build()
+            };
+            let Ok(response) = layer(&outer)
+                .layer(layer(&inner).layer(hello()))
+                .oneshot(request())
+                .await;
             let written = header(&response, name).unwrap();
             assert!(written.starts_with(value), "{written}");
             let _ = (outer.reset("all").await, inner.reset("all").await);
@@ -168,7 +205,8 @@ async fn of_single_values_those_of_the_layer_with_the_fewest_remaining_units_sta
 
 /// Returns the numbers of a header.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
-    text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok())
+    text.split(|letter: char| !letter.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
 }
 
 #[tokio::test]
@@ -178,18 +216,51 @@ async fn no_format_reports_more_remaining_units_than_its_limit() {
     for policy in [wide, narrow] {
         for (format, limit, remaining) in [
             (HeaderFormat::Ietf07, "ratelimit", "ratelimit"),
-            (HeaderFormat::Ietf06, "ratelimit-limit", "ratelimit-remaining"),
-            (HeaderFormat::Envoy03, "x-ratelimit-limit", "x-ratelimit-remaining"),
-            (HeaderFormat::Legacy { reset: ResetFormat::Seconds }, "x-ratelimit-limit", "x-ratelimit-remaining"),
-            (HeaderFormat::Spring, "x-ratelimit-burst-capacity", "x-ratelimit-remaining"),
-            (HeaderFormat::RetryAfter, "x-ratelimit-limit", "x-ratelimit-remaining"),
+            (
+                HeaderFormat::Ietf06,
+                "ratelimit-limit",
+                "ratelimit-remaining",
+            ),
+            (
+                HeaderFormat::Envoy03,
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+            ),
+            (
+                HeaderFormat::Legacy {
+                    reset: ResetFormat::Seconds,
+                },
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+            ),
+            (
+                HeaderFormat::Spring,
+                "x-ratelimit-burst-capacity",
+                "x-ratelimit-remaining",
+            ),
+            (
+                HeaderFormat::RetryAfter,
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+            ),
         ] {
             let layer = RateLimitLayer::builder(Limiter::new(still(), policy.clone()), Global);
-            let response = send(&layer.header_format(format).cost(|_| Cost::ZERO).build(), request()).await;
+            let response = send(
+                &layer.header_format(format).cost(|_| Cost::ZERO).build(),
+                request(),
+            )
+            .await;
             let limit = numbers(header(&response, limit).unwrap()).next().unwrap();
             let remaining = header(&response, remaining).unwrap();
-            let remaining = remaining.split_once("remaining=").map_or(remaining, |(_, rest)| rest);
-            assert_eq!(numbers(remaining).next().unwrap(), limit, "{format:?}: {:?}", response.headers());
+            let remaining = remaining
+                .split_once("remaining=")
+                .map_or(remaining, |(_, rest)| rest);
+            assert_eq!(
+                numbers(remaining).next().unwrap(),
+                limit,
+                "{format:?}: {:?}",
+                response.headers()
+            );
             assert_eq!(limit, policy.quota().burst());
         }
     }
@@ -197,17 +268,29 @@ async fn no_format_reports_more_remaining_units_than_its_limit() {
 
 #[tokio::test]
 async fn no_unit_of_the_default_format_remains_above_the_quota_whatever_the_burst() {
-    let buckets = [Policy::token_bucket, Policy::leaky_bucket, Policy::interval_bucket];
+    let buckets = [
+        Policy::token_bucket,
+        Policy::leaky_bucket,
+        Policy::interval_bucket,
+    ];
     for (at, burst) in [1, 4, 5, 6, 10, 12, 1_000].into_iter().enumerate() {
         let policy = buckets[at % 3]("bucket", Quota::per_second(5).with_burst(burst));
-        let layer = RateLimitLayer::builder(Limiter::new(still(), policy), Global).cost(|_| Cost::ZERO).build();
+        let layer = RateLimitLayer::builder(Limiter::new(still(), policy), Global)
+            .cost(|_| Cost::ZERO)
+            .build();
         let response = send(&layer, request()).await;
         let number = |field, key: &str| {
-            let [(_, parameters)] = &parse(&response, field)[..] else { panic!("one policy") };
+            let [(_, parameters)] = &parse(&response, field)[..] else {
+                panic!("one policy")
+            };
             parameters.iter().find(|(name, _)| name == key).unwrap().1
         };
-        let [q, w, r] =
-            [("ratelimit-policy", "q"), ("ratelimit-policy", "w"), ("ratelimit", "r")].map(|(a, b)| number(a, b));
+        let [q, w, r] = [
+            ("ratelimit-policy", "q"),
+            ("ratelimit-policy", "w"),
+            ("ratelimit", "r"),
+        ]
+        .map(|(a, b)| number(a, b));
         assert!(r <= q, "r={r} beside q={q}");
         assert_eq!(r, burst as i64);
         // At least the rate needs so many seconds, and less than one period more.
@@ -217,11 +300,17 @@ async fn no_unit_of_the_default_format_remains_above_the_quota_whatever_the_burs
 
 /// Parses a list of strings with integer parameters.
 fn parse(response: &Response<String>, name: &str) -> Vec<(String, Vec<(String, i64)>)> {
-    let list = Parser::new(header(response, name).unwrap()).parse::<sfv::List>().unwrap();
+    let list = Parser::new(header(response, name).unwrap())
+        .parse::<sfv::List>()
+        .unwrap();
     list.into_iter()
         .map(|entry| {
-            let ListEntry::Item(item) = entry else { panic!("an inner list") };
-            let BareItem::String(name) = item.bare_item else { panic!("not a string") };
+            let ListEntry::Item(item) = entry else {
+                panic!("an inner list")
+            };
+            let BareItem::String(name) = item.bare_item else {
+                panic!("not a string")
+            };
             let parameters = item.params.into_iter().map(|(key, value)| match value {
                 BareItem::Integer(number) => (key.as_str().to_owned(), i64::from(number)),
                 other => panic!("{other:?} is not an integer"),
@@ -239,17 +328,27 @@ async fn a_parser_of_structured_fields_reads_the_default_format() {
     let odd = Policy::token_bucket("A-z_0.9/", Quota::per_minute(7));
     let layer = RateLimitLayer::new(Limiter::new(still(), [longest, odd]), Global);
     let response = send(&layer, request()).await;
-    let pairs =
-        |pairs: &[(&str, i64)]| pairs.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect::<Vec<_>>();
+    let pairs = |pairs: &[(&str, i64)]| {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), *value))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
         parse(&response, "ratelimit-policy"),
         [
-            (name.clone(), pairs(&[("q", 90_000_000), ("w", 315_360_000)])),
+            (
+                name.clone(),
+                pairs(&[("q", 90_000_000), ("w", 315_360_000)])
+            ),
             ("A-z_0.9/".to_owned(), pairs(&[("q", 7), ("w", 60)]))
         ]
     );
     assert_eq!(
         parse(&response, "ratelimit"),
-        [(name, pairs(&[("r", 89_999_999), ("t", 4)])), ("A-z_0.9/".to_owned(), pairs(&[("r", 6), ("t", 9)]))]
+        [
+            (name, pairs(&[("r", 89_999_999), ("t", 4)])),
+            ("A-z_0.9/".to_owned(), pairs(&[("r", 6), ("t", 9)]))
+        ]
     );
 }

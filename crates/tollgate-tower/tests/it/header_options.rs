@@ -16,7 +16,9 @@ use crate::support::*;
 
 /// Returns the partition keys of a list.
 fn partition_keys(response: &Response<String>, name: &str) -> Vec<Vec<u8>> {
-    let list = Parser::new(header(response, name).unwrap()).parse::<List>().unwrap();
+    let list = Parser::new(header(response, name).unwrap())
+        .parse::<List>()
+        .unwrap();
     let keys = list.iter().map(|entry| match entry {
         ListEntry::Item(item) => match item.params.get(key_ref("pk")) {
             Some(BareItem::ByteSequence(key)) => key.clone(),
@@ -30,7 +32,9 @@ fn partition_keys(response: &Response<String>, name: &str) -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn the_partition_key_is_a_keyed_digest_and_the_same_in_all_responses_to_a_key() {
     let layer = |limiter: Limiter, secret: &str| {
-        RateLimitLayer::builder(limiter, Header::new("user")).partition_key(KeySecret::new(secret)).build()
+        RateLimitLayer::builder(limiter, Header::new("user"))
+            .partition_key(KeySecret::new(secret))
+            .build()
     };
     let one = layer(Limiter::new(still(), [TWO, HOURLY]), "secret");
     let keys = async |layer: &RateLimitLayer<Header>, user| {
@@ -46,7 +50,12 @@ async fn the_partition_key_is_a_keyed_digest_and_the_same_in_all_responses_to_a_
     assert_eq!(keys(&one, "ann").await, (200, ann.clone()));
     assert_eq!(keys(&one, "ann").await, (429, ann.clone()));
     assert_ne!(keys(&one, "bob").await.1, ann);
-    assert_ne!(keys(&layer(Limiter::new(still(), [TWO, HOURLY]), "other"), "ann").await.1, ann);
+    assert_ne!(
+        keys(&layer(Limiter::new(still(), [TWO, HOURLY]), "other"), "ann")
+            .await
+            .1,
+        ann
+    );
     // The digest that the store holds for a secret key is another one.
     let stored = tollgate::Key::secret("ann", &KeySecret::new("secret"));
     let hex: String = ann.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -57,9 +66,15 @@ async fn the_partition_key_is_a_keyed_digest_and_the_same_in_all_responses_to_a_
 async fn stacked_layers_with_partition_keys_are_one_list() {
     let layer = |policy| {
         let builder = RateLimitLayer::builder(Limiter::new(still(), policy), Global);
-        builder.partition_key(KeySecret::new("secret")).quota_unit(QuotaUnit::CONTENT_BYTES).build()
+        builder
+            .partition_key(KeySecret::new("secret"))
+            .quota_unit(QuotaUnit::CONTENT_BYTES)
+            .build()
     };
-    let Ok(response) = layer(TWO).layer(layer(HOURLY).layer(hello())).oneshot(request()).await;
+    let Ok(response) = layer(TWO)
+        .layer(layer(HOURLY).layer(hello()))
+        .oneshot(request())
+        .await;
     let keys = partition_keys(&response, "ratelimit");
     assert_eq!((keys.len(), &keys[0]), (2, &keys[1]));
     assert_eq!(partition_keys(&response, "ratelimit-policy"), keys);
@@ -70,13 +85,24 @@ async fn the_unit_stands_with_every_policy_of_the_default_format_only() {
     for format in HEADER_FORMATS {
         let limiter = Limiter::new(still(), [TWO, HOURLY]);
         let layer = RateLimitLayer::builder(limiter, Global).header_format(format);
-        let response = send(&layer.quota_unit(QuotaUnit::CONTENT_BYTES).build(), request()).await;
+        let response = send(
+            &layer.quota_unit(QuotaUnit::CONTENT_BYTES).build(),
+            request(),
+        )
+        .await;
         if format == HeaderFormat::Ietf08 {
-            let policies = r#""two";q=2;qu="content-bytes";w=60, "hourly";q=3;qu="content-bytes";w=3600"#;
+            let policies =
+                r#""two";q=2;qu="content-bytes";w=60, "hourly";q=3;qu="content-bytes";w=3600"#;
             assert_eq!(header(&response, "ratelimit-policy"), Some(policies));
-            assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#));
+            assert_eq!(
+                header(&response, "ratelimit"),
+                Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#)
+            );
         } else {
-            assert!(!format!("{:?}", response.headers()).contains("content-bytes"), "{format:?}");
+            assert!(
+                !format!("{:?}", response.headers()).contains("content-bytes"),
+                "{format:?}"
+            );
         }
     }
 }
@@ -84,7 +110,10 @@ async fn the_unit_stands_with_every_policy_of_the_default_format_only() {
 #[test]
 fn a_unit_with_other_characters_is_refused() {
     for name in ["", "a b", "A", "a\"b", "a_b", "\u{e4}"] {
-        assert!(std::panic::catch_unwind(|| QuotaUnit::new(name)).is_err(), "{name:?}");
+        assert!(
+            std::panic::catch_unwind(|| QuotaUnit::new(name)).is_err(),
+            "{name:?}"
+        );
     }
     assert_eq!(QuotaUnit::new("a-z09").as_str(), "a-z09");
 }
@@ -92,7 +121,10 @@ fn a_unit_with_other_characters_is_refused() {
 /// Returns the seconds that follow a text.
 fn seconds_after(text: &str, begin: &str) -> Option<u64> {
     let rest = text.split_once(begin)?.1;
-    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    rest.split(|letter: char| !letter.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// Asserts that the reset of the requests is the wait, in the formats with a group of headers for each unit.
@@ -101,13 +133,19 @@ fn assert_unit_reset(response: &Response<String>, format: HeaderFormat, wait: u6
         let millis: u64 = header(response, "retry-after-ms").unwrap().parse().unwrap();
         assert_eq!(millis.div_ceil(1000), wait);
         let reset = format!("{}m{}s", wait / 60, wait % 60);
-        assert_eq!(header(response, "x-ratelimit-reset-requests"), Some(reset.as_str()));
+        assert_eq!(
+            header(response, "x-ratelimit-reset-requests"),
+            Some(reset.as_str())
+        );
     }
     if format == HeaderFormat::Anthropic {
         let reset = header(response, "anthropic-ratelimit-requests-reset").unwrap();
         let reset = OffsetDateTime::parse(reset, &Rfc3339).unwrap();
         let seconds = (reset - OffsetDateTime::now_utc()).whole_seconds();
-        assert!((wait as i64 - 2..=wait as i64 + 1).contains(&seconds), "{seconds} for {wait}");
+        assert!(
+            (wait as i64 - 2..=wait as i64 + 1).contains(&seconds),
+            "{seconds} for {wait}"
+        );
     }
 }
 
@@ -115,14 +153,26 @@ fn assert_unit_reset(response: &Response<String>, format: HeaderFormat, wait: u6
 async fn jitter_is_never_negative_and_all_headers_of_a_denial_report_the_same_time() {
     const MINUTE: Policy = Policy::window_from_first_hit("minute", Quota::per_minute(2));
     // The reset of GitHub is an instant.
-    for format in HEADER_FORMATS.into_iter().filter(|format| *format != HeaderFormat::GitHub) {
-        let limiter = Limiter::new(still(), [MINUTE, Policy::window_from_first_hit("day", Quota::per_day(100))]);
+    for format in HEADER_FORMATS
+        .into_iter()
+        .filter(|format| *format != HeaderFormat::GitHub)
+    {
+        let limiter = Limiter::new(
+            still(),
+            [
+                MINUTE,
+                Policy::window_from_first_hit("day", Quota::per_day(100)),
+            ],
+        );
         let layer = RateLimitLayer::builder(limiter, Global).header_format(format);
         let layer = layer.retry_jitter(Duration::from_secs(30)).build();
         let first = send(&layer, request()).await;
         if format == HeaderFormat::Ietf08 {
             // Units are left, so nothing is spread.
-            assert_eq!(header(&first, "ratelimit"), Some(r#""minute";r=1;t=60, "day";r=99;t=86400"#));
+            assert_eq!(
+                header(&first, "ratelimit"),
+                Some(r#""minute";r=1;t=60, "day";r=99;t=86400"#)
+            );
         }
         let _ = send(&layer, request()).await;
         let mut waits = HashSet::new();
@@ -147,7 +197,10 @@ async fn jitter_is_never_negative_and_all_headers_of_a_denial_report_the_same_ti
             .collect();
             assert_unit_reset(&response, format, wait);
             let expected = match format {
-                HeaderFormat::Spring | HeaderFormat::OpenAi | HeaderFormat::Anthropic | HeaderFormat::None => 1,
+                HeaderFormat::Spring
+                | HeaderFormat::OpenAi
+                | HeaderFormat::Anthropic
+                | HeaderFormat::None => 1,
                 _ => 2,
             };
             assert_eq!(reported, vec![wait; expected], "{format:?}: {headers}");
@@ -158,81 +211,162 @@ async fn jitter_is_never_negative_and_all_headers_of_a_denial_report_the_same_ti
 
 #[tokio::test]
 async fn an_inner_denial_reports_the_jitter_of_the_outer_layer() {
-    let outer = Limiter::new(still(), Policy::window_from_first_hit("outer", Quota::per_hour(3)));
-    let inner = Limiter::new(still(), Policy::window_from_first_hit("inner", Quota::per_minute(1)));
-    let _ = (outer.check("all").await, outer.check("all").await, inner.check("all").await);
-    let outer = RateLimitLayer::builder(outer, Global).retry_jitter(Duration::from_secs(1000)).build();
-    let Ok(response) = outer.layer(RateLimitLayer::new(inner, Global).layer(hello())).oneshot(request()).await;
+    let outer = Limiter::new(
+        still(),
+        Policy::window_from_first_hit("outer", Quota::per_hour(3)),
+    );
+    let inner = Limiter::new(
+        still(),
+        Policy::window_from_first_hit("inner", Quota::per_minute(1)),
+    );
+    let _ = (
+        outer.check("all").await,
+        outer.check("all").await,
+        inner.check("all").await,
+    );
+    let outer = RateLimitLayer::builder(outer, Global)
+        .retry_jitter(Duration::from_secs(1000))
+        .build();
+    let Ok(response) = outer
+        .layer(RateLimitLayer::new(inner, Global).layer(hello()))
+        .oneshot(request())
+        .await;
     let wait: u64 = header(&response, "retry-after").unwrap().parse().unwrap();
     assert!((3600..=4600).contains(&wait), "{wait}");
-    assert_eq!(seconds_after(response.body(), "Policy outer: try again in "), Some(wait));
-    assert_eq!(seconds_after(header(&response, "ratelimit").unwrap(), r#""outer";r=0;t="#), Some(wait));
+    assert_eq!(
+        seconds_after(response.body(), "Policy outer: try again in "),
+        Some(wait)
+    );
+    assert_eq!(
+        seconds_after(header(&response, "ratelimit").unwrap(), r#""outer";r=0;t="#),
+        Some(wait)
+    );
 }
 
 #[tokio::test]
 async fn degraded_responses_are_marked_when_it_is_asked_for() {
     let local = Outage::local(2);
     for format in HEADER_FORMATS {
-        for (outage, statuses) in [(Outage::Open, [200, 200]), (local, [200, 429]), (Outage::Closed, [503, 503])] {
-            let builder = || RateLimitLayer::builder(unavailable(outage), Global).header_format(format);
+        for (outage, statuses) in [
+            (Outage::Open, [200, 200]),
+            (local, [200, 429]),
+            (Outage::Closed, [503, 503]),
+        ] {
+            let builder =
+                || RateLimitLayer::builder(unavailable(outage), Global).header_format(format);
             let (marked, silent) = (builder().mark_degraded(true).build(), builder().build());
             for status in statuses {
                 let response = send(&marked, request()).await;
                 assert_eq!(response.status().as_u16(), status);
-                assert_eq!(header(&response, "tollgate-degraded"), Some("unavailable"), "{format:?} {outage:?}");
-                assert_eq!(header(&send(&silent, request()).await, "tollgate-degraded"), None);
+                assert_eq!(
+                    header(&response, "tollgate-degraded"),
+                    Some("unavailable"),
+                    "{format:?} {outage:?}"
+                );
+                assert_eq!(
+                    header(&send(&silent, request()).await, "tollgate-degraded"),
+                    None
+                );
             }
         }
         let healthy = RateLimitLayer::builder(Limiter::new(still(), TWO), Global);
         let healthy = healthy.header_format(format).mark_degraded(true).build();
         for _ in 0..3 {
-            assert_eq!(header(&send(&healthy, request()).await, "tollgate-degraded"), None);
+            assert_eq!(
+                header(&send(&healthy, request()).await, "tollgate-degraded"),
+                None
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn the_mark_of_an_inner_layer_stays_and_browsers_may_read_it() {
-    let layer = |limiter| RateLimitLayer::builder(limiter, Global).mark_degraded(true).expose_headers(true).build();
+    let layer = |limiter| {
+        RateLimitLayer::builder(limiter, Global)
+            .mark_degraded(true)
+            .expose_headers(true)
+            .build()
+    };
     let inner = layer(unavailable(Outage::Open)).layer(hello());
-    let Ok(response) = layer(Limiter::new(still(), TWO)).layer(inner).oneshot(request()).await;
+    let Ok(response) = layer(Limiter::new(still(), TWO))
+        .layer(inner)
+        .oneshot(request())
+        .await;
     assert_eq!(header(&response, "tollgate-degraded"), Some("unavailable"));
-    let exposed: Vec<_> = response.headers().get_all("access-control-expose-headers").iter().collect();
-    assert_eq!(exposed, ["tollgate-degraded", "retry-after, ratelimit, ratelimit-policy"]);
-    let both = layer(unavailable(Outage::Open)).layer(layer(unavailable(Outage::Open)).layer(hello()));
+    let exposed: Vec<_> = response
+        .headers()
+        .get_all("access-control-expose-headers")
+        .iter()
+        .collect();
+    assert_eq!(
+        exposed,
+        [
+            "tollgate-degraded",
+            "retry-after, ratelimit, ratelimit-policy"
+        ]
+    );
+    let both =
+        layer(unavailable(Outage::Open)).layer(layer(unavailable(Outage::Open)).layer(hello()));
     let Ok(response) = both.oneshot(request()).await;
     assert_eq!(header(&response, "tollgate-degraded"), Some("unavailable"));
-    assert_eq!(header(&response, "access-control-expose-headers"), Some("tollgate-degraded"));
+    assert_eq!(
+        header(&response, "access-control-expose-headers"),
+        Some("tollgate-degraded")
+    );
 }
 
 #[tokio::test]
 async fn shadow_mode_adds_no_header_of_the_options() {
     let layer = RateLimitLayer::builder(unavailable(Outage::Open), Global);
-    let layer = layer.shadow(true).mark_degraded(true).partition_key(KeySecret::new("secret")).build();
+    let layer = layer
+        .shadow(true)
+        .mark_degraded(true)
+        .partition_key(KeySecret::new("secret"))
+        .build();
     assert!(send(&layer, Request::new(())).await.headers().is_empty());
 }
 
 #[tokio::test]
 async fn scripts_may_read_the_wait_of_a_denial_in_every_format() {
     for format in HEADER_FORMATS {
-        let layer = RateLimitLayer::builder(Limiter::new(still(), ONE), Global).header_format(format);
+        let layer =
+            RateLimitLayer::builder(Limiter::new(still(), ONE), Global).header_format(format);
         let layer = layer.expose_headers(true).build();
         let exposed = |response: &Response<String>| {
             let lines = response.headers().get_all("access-control-expose-headers");
-            lines.iter().any(|line| line.to_str().unwrap().split(", ").any(|name| name == "retry-after"))
+            lines.iter().any(|line| {
+                line.to_str()
+                    .unwrap()
+                    .split(", ")
+                    .any(|name| name == "retry-after")
+            })
         };
         let admitted = send(&layer, request()).await;
         // Without header fields, an admitted request does not show that there is a limit.
-        assert_eq!(exposed(&admitted), format != HeaderFormat::None, "{format:?}");
+        assert_eq!(
+            exposed(&admitted),
+            format != HeaderFormat::None,
+            "{format:?}"
+        );
         let denied = send(&layer, request()).await;
-        assert!(denied.headers().contains_key("retry-after") && exposed(&denied), "{format:?}: {denied:?}");
+        assert!(
+            denied.headers().contains_key("retry-after") && exposed(&denied),
+            "{format:?}: {denied:?}"
+        );
         // A layer outside of a denial, which raises the wait, exposes it too.
-        let silent = RateLimitLayer::builder(Limiter::new(still(), ONE), Global).header_format(format).build();
+        let silent = RateLimitLayer::builder(Limiter::new(still(), ONE), Global)
+            .header_format(format)
+            .build();
         let _ = send(&silent, request()).await;
-        let outer = RateLimitLayer::builder(Limiter::new(still(), HOURLY), Global).header_format(format);
+        let outer =
+            RateLimitLayer::builder(Limiter::new(still(), HOURLY), Global).header_format(format);
         let outer = outer.expose_headers(true).build();
         let Ok(denied) = outer.layer(silent.layer(hello())).oneshot(request()).await;
-        assert!(denied.headers().contains_key("retry-after") && exposed(&denied), "{format:?}: {denied:?}");
+        assert!(
+            denied.headers().contains_key("retry-after") && exposed(&denied),
+            "{format:?}: {denied:?}"
+        );
     }
 }
 
@@ -249,7 +383,10 @@ async fn a_unit_for_a_policy_that_nothing_has_is_logged_once() {
     });
     let lines = lines.await;
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("WARN") && lines[0].contains("tokens"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("WARN") && lines[0].contains("tokens"),
+        "{lines:?}"
+    );
 
     let known = logged("quota_units", async {
         statuses(&limited(["two", "hourly"]), 2).await;
@@ -258,7 +395,9 @@ async fn a_unit_for_a_policy_that_nothing_has_is_logged_once() {
         let _handler = layer.handler_limiter::<String>(Limiter::new(still(), ONE));
         statuses(&layer, 2).await;
         let source = LimiterSource::from_fn(Limiter::new(still(), TWO), |_| Selection::Default);
-        let layer = RateLimitLayer::builder(source, Global).quota_units(units(["two", "tokens"])).build();
+        let layer = RateLimitLayer::builder(source, Global)
+            .quota_units(units(["two", "tokens"]))
+            .build();
         statuses(&layer, 2).await;
     });
     assert_eq!(known.await, [""; 0]);

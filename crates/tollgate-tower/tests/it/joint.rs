@@ -8,10 +8,12 @@ use std::{
 use http::StatusCode;
 use serde_json::json;
 use tollgate::{
-    Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Priority, Quota, store::StoreFuture,
+    Cost, Enforcement, Error, ErrorKind, Key, Limiter, Outage, Policy, Priority, Quota,
+    store::StoreFuture,
 };
 use tollgate_tower::{
-    Decisions, JointCheck, JointDecision, LimiterSource, RateLimitLayer, TieredLimiters, key::Global,
+    Decisions, JointCheck, JointDecision, LimiterSource, RateLimitLayer, TieredLimiters,
+    key::Global,
 };
 
 use crate::{state::state, support::*};
@@ -31,7 +33,9 @@ fn source(first: &Limiter, second: &Limiter) -> LimiterSource {
             let joint = if two.is_denied() {
                 JointDecision::denied().with(second, key(), two)
             } else {
-                JointDecision::allowed().with(first, key(), one).with(second, key(), two)
+                JointDecision::allowed()
+                    .with(first, key(), one)
+                    .with(second, key(), two)
             };
             Ok(Some(joint))
         }))
@@ -45,23 +49,35 @@ fn always(decision: Result<JointDecision, Error>) -> LimiterSource {
 
 fn two_limiters() -> (Limiter, Limiter) {
     let store = still();
-    (Limiter::new(store.clone(), TWO), Limiter::new(store, HOURLY))
+    (
+        Limiter::new(store.clone(), TWO),
+        Limiter::new(store, HOURLY),
+    )
 }
 
 #[tokio::test]
 async fn every_header_format_joins_the_decisions_as_stacked_layers_do() {
     for format in HEADER_FORMATS {
         let (first, second) = two_limiters();
-        let joint = RateLimitLayer::builder(source(&first, &second), Global).header_format(format).build();
+        let joint = RateLimitLayer::builder(source(&first, &second), Global)
+            .header_format(format)
+            .build();
         let (first, second) = two_limiters();
-        let inner = RateLimitLayer::builder(first, Global).header_format(format).build();
-        let outer = RateLimitLayer::builder(second, Global).header_format(format).build();
+        let inner = RateLimitLayer::builder(first, Global)
+            .header_format(format)
+            .build();
+        let outer = RateLimitLayer::builder(second, Global)
+            .header_format(format)
+            .build();
         for _ in 0..2 {
             let found = send(&joint, request()).await;
             let expected = send(&(outer.clone(), inner.clone()), request()).await;
             assert_eq!(found.headers(), expected.headers(), "{format:?}");
         }
-        assert_eq!(send(&joint, request()).await.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            send(&joint, request()).await.status(),
+            StatusCode::TOO_MANY_REQUESTS
+        );
     }
 }
 
@@ -73,7 +89,10 @@ async fn a_request_that_leaves_a_queue_early_is_refunded() {
     let layer = RateLimitLayer::new(source(&limiter, &other), Global);
     assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
     let second = tokio::time::timeout(Duration::from_secs(1), send(&layer, request())).await;
-    assert!(second.is_err(), "the turn of the second request is in a minute");
+    assert!(
+        second.is_err(),
+        "the turn of the second request is in a minute"
+    );
     assert_eq!(remaining(&limiter, "all", "queue").await, 2);
     assert_eq!(remaining(&other, "all", "hourly").await, 2);
 }
@@ -81,20 +100,33 @@ async fn a_request_that_leaves_a_queue_early_is_refunded() {
 #[tokio::test]
 async fn a_response_that_is_not_charged_refunds_all_limits_that_decided() {
     let (first, second) = two_limiters();
-    let layer = RateLimitLayer::builder(source(&first, &second), Global).charge_on(|_| false).build();
+    let layer = RateLimitLayer::builder(source(&first, &second), Global)
+        .charge_on(|_| false)
+        .build();
     for _ in 0..5 {
         assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
     }
-    assert_eq!((remaining(&first, "all", "two").await, remaining(&second, "all", "hourly").await), (2, 3));
+    assert_eq!(
+        (
+            remaining(&first, "all", "two").await,
+            remaining(&second, "all", "hourly").await
+        ),
+        (2, 3)
+    );
 }
 
 #[tokio::test]
 async fn options_that_need_one_key_are_logged() {
     let (first, second) = two_limiters();
     let lines = logged("TOLLGATE-NO-KEY", async {
-        let _ = RateLimitLayer::builder(source(&first, &second), Global).wait(Duration::from_secs(1)).build();
-        let _ = RateLimitLayer::builder(source(&first, &second), Global).expose_decisions(true).build();
-        let ranked = RateLimitLayer::builder(source(&first, &second), Global).priority(|_| Priority::NORMAL);
+        let _ = RateLimitLayer::builder(source(&first, &second), Global)
+            .wait(Duration::from_secs(1))
+            .build();
+        let _ = RateLimitLayer::builder(source(&first, &second), Global)
+            .expose_decisions(true)
+            .build();
+        let ranked =
+            RateLimitLayer::builder(source(&first, &second), Global).priority(|_| Priority::NORMAL);
         let _ = ranked.cost(|_| Cost::ONE).build();
     })
     .await;
@@ -105,20 +137,30 @@ async fn options_that_need_one_key_are_logged() {
 #[tokio::test]
 async fn the_decisions_of_a_request_are_exposed_in_order() {
     let (first, second) = two_limiters();
-    let layer = RateLimitLayer::builder(source(&first, &second), Global).expose_decisions(true).build();
+    let layer = RateLimitLayer::builder(source(&first, &second), Global)
+        .expose_decisions(true)
+        .build();
     let response = send(&layer, request()).await;
     let decisions = response.extensions().get::<Decisions>().unwrap();
-    let names: Vec<_> = decisions.iter().map(|decision| decision.policies().iter().next().unwrap().name()).collect();
+    let names: Vec<_> = decisions
+        .iter()
+        .map(|decision| decision.policies().iter().next().unwrap().name())
+        .collect();
     assert_eq!(names, ["two", "hourly"]);
 }
 
 #[tokio::test]
 async fn shadow_mode_lets_every_request_pass_without_headers() {
     let (first, second) = two_limiters();
-    let layer = RateLimitLayer::builder(source(&first, &second), Global).shadow(true).build();
+    let layer = RateLimitLayer::builder(source(&first, &second), Global)
+        .shadow(true)
+        .build();
     for _ in 0..4 {
         let response = send(&layer, request()).await;
-        assert_eq!((response.status(), response.headers().len()), (StatusCode::OK, 0));
+        assert_eq!(
+            (response.status(), response.headers().len()),
+            (StatusCode::OK, 0)
+        );
     }
 }
 
@@ -126,7 +168,12 @@ async fn shadow_mode_lets_every_request_pass_without_headers() {
 async fn a_decider_stands_in_one_level_of_tiers_only() {
     let (first, second) = two_limiters();
     let tiers = TieredLimiters::<u8>::new(source(&first, &second));
-    assert_eq!(send(&RateLimitLayer::new(tiers, Global), request()).await.status(), StatusCode::OK);
+    assert_eq!(
+        send(&RateLimitLayer::new(tiers, Global), request())
+            .await
+            .status(),
+        StatusCode::OK
+    );
     let inner = TieredLimiters::<u8>::new(source(&first, &second));
     let nested = TieredLimiters::<u16>::new(inner);
     let response = send(&RateLimitLayer::new(nested, Global), request()).await;
@@ -135,8 +182,11 @@ async fn a_decider_stands_in_one_level_of_tiers_only() {
 
 #[tokio::test]
 async fn an_error_of_a_decider_is_answered_as_the_error_of_a_limiter() {
-    for (kind, status) in [(ErrorKind::Unavailable, 503), (ErrorKind::CostExceedsBurst, 413), (ErrorKind::Config, 500)]
-    {
+    for (kind, status) in [
+        (ErrorKind::Unavailable, 503),
+        (ErrorKind::CostExceedsBurst, 413),
+        (ErrorKind::Config, 500),
+    ] {
         let layer = RateLimitLayer::new(always(Err(Error::new(kind, "test"))), Global);
         assert_eq!(send(&layer, request()).await.status().as_u16(), status);
     }
@@ -149,23 +199,47 @@ async fn a_decider_is_told_the_cost_the_priority_and_which_keys_are_enforced() {
     let seen = told.clone();
     let source = LimiterSource::from_decider(move |_, check| {
         seen.lock().unwrap().push(check);
-        Ok(StoreFuture::ready(Ok(Some(JointDecision::blocked(Key::new("all"))))))
+        Ok(StoreFuture::ready(Ok(Some(JointDecision::blocked(
+            Key::new("all"),
+        )))))
     });
     let layer = RateLimitLayer::builder(source, Global).enforcement(enforcement.clone());
-    let layer = layer.cost(|_| Cost::new(7)).priority(|_| Priority::BACKGROUND).build();
+    let layer = layer
+        .cost(|_| Cost::new(7))
+        .priority(|_| Priority::BACKGROUND)
+        .build();
     assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
     enforcement.set(100).unwrap();
     let response = send(&layer, request()).await;
-    assert_eq!((response.status(), header(&response, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
-    assert_eq!(state(&layer.state_service(), "acme").await, (StatusCode::OK, json!({"resources": {}})));
+    assert_eq!(
+        (response.status(), header(&response, "retry-after")),
+        (StatusCode::TOO_MANY_REQUESTS, None)
+    );
+    assert_eq!(
+        state(&layer.state_service(), "acme").await,
+        (StatusCode::OK, json!({"resources": {}}))
+    );
     let told = told.lock().unwrap();
-    let facts = |check: &JointCheck| (check.cost().units(), check.priority(), check.is_enforced(&Key::new("all")));
+    let facts = |check: &JointCheck| {
+        (
+            check.cost().units(),
+            check.priority(),
+            check.is_enforced(&Key::new("all")),
+        )
+    };
     let (background, critical) = (Priority::BACKGROUND, Priority::CRITICAL);
     assert_eq!(
         told.iter().map(facts).collect::<Vec<_>>(),
-        [(7, background, false), (7, background, true), (0, critical, true)]
+        [
+            (7, background, false),
+            (7, background, true),
+            (0, critical, true)
+        ]
     );
-    assert_eq!((told[0].costs().cost_of("any"), told[0].costs().priority()), (Some(Cost::new(7)), background));
+    assert_eq!(
+        (told[0].costs().cost_of("any"), told[0].costs().priority()),
+        (Some(Cost::new(7)), background)
+    );
 }
 
 #[tokio::test]
@@ -175,19 +249,34 @@ async fn a_caller_sees_the_state_of_all_limits_that_decide_together() {
     assert_eq!(send(&layer, request()).await.status(), StatusCode::OK);
     let (status, document) = state(&layer.state_service(), "acme").await;
     let left = |name: &str| document["resources"][name]["remaining"].as_u64();
-    assert_eq!((status.as_u16(), left("two"), left("hourly")), (200, Some(1), Some(2)), "{document}");
+    assert_eq!(
+        (status.as_u16(), left("two"), left("hourly")),
+        (200, Some(1), Some(2)),
+        "{document}"
+    );
 
-    let layer = RateLimitLayer::builder(source(&first, &second), Global).enforcement(Enforcement::share(0)).build();
-    assert_eq!(state(&layer.state_service(), "acme").await, (StatusCode::OK, json!({"resources": {}})));
+    let layer = RateLimitLayer::builder(source(&first, &second), Global)
+        .enforcement(Enforcement::share(0))
+        .build();
+    assert_eq!(
+        state(&layer.state_service(), "acme").await,
+        (StatusCode::OK, json!({"resources": {}}))
+    );
     let away = unavailable(Outage::Open);
     let layer = RateLimitLayer::new(source(&away, &second), Global);
-    assert_eq!(state(&layer.state_service(), "acme").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        state(&layer.state_service(), "acme").await.0,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
 }
 
 #[tokio::test]
 async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() {
     for (share, status) in [(100, StatusCode::FORBIDDEN), (0, StatusCode::OK)] {
-        let layer = RateLimitLayer::builder(always(Ok(JointDecision::forbidden(Key::new("all")))), Global);
+        let layer = RateLimitLayer::builder(
+            always(Ok(JointDecision::forbidden(Key::new("all")))),
+            Global,
+        );
         let layer = layer.enforcement(Enforcement::share(share)).build();
         assert_eq!(send(&layer, request()).await.status(), status);
         assert_eq!(state(&layer.state_service(), "acme").await.0, status);
@@ -199,23 +288,43 @@ async fn a_client_that_is_never_served_gets_403_unless_the_limit_is_in_shadow() 
 fn decisions_are_counted_by_their_policies_and_shadow_ones_as_such() {
     let series = recorder::Series::of(async {
         let store = still();
-        let both = (Limiter::new(store.clone(), HOURLY), Limiter::new(store, ONE));
+        let both = (
+            Limiter::new(store.clone(), HOURLY),
+            Limiter::new(store, ONE),
+        );
         let source = LimiterSource::from_decider(move |_, check| {
             let (limiter, tried) = both.clone();
             Ok(StoreFuture::pending(async move {
                 let key = || Key::new("all");
-                let (one, two) = (limiter.check(key()).await?, tried.check(key()).cost(check.costs()).await?);
-                let joint = JointDecision::allowed().with(limiter, key(), one).with_shadow(tried, key(), two);
+                let (one, two) = (
+                    limiter.check(key()).await?,
+                    tried.check(key()).cost(check.costs()).await?,
+                );
+                let joint = JointDecision::allowed()
+                    .with(limiter, key(), one)
+                    .with_shadow(tried, key(), two);
                 Ok(Some(joint))
             }))
         });
         let layer = RateLimitLayer::new(source, Global);
         for left in ["2", "1"] {
             let response = send(&layer, request()).await;
-            assert_eq!(header(&response, "ratelimit").unwrap(), format!(r#""hourly";r={left};t=3600"#));
+            assert_eq!(
+                header(&response, "ratelimit").unwrap(),
+                format!(r#""hourly";r={left};t=3600"#)
+            );
         }
     });
-    assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=allowed"), 2);
-    assert_eq!(series.count("tollgate_decisions_total policy=one outcome=allowed"), 1);
-    assert_eq!(series.count("tollgate_decisions_total policy=one outcome=shadowed"), 1);
+    assert_eq!(
+        series.count("tollgate_decisions_total policy=hourly outcome=allowed"),
+        2
+    );
+    assert_eq!(
+        series.count("tollgate_decisions_total policy=one outcome=allowed"),
+        1
+    );
+    assert_eq!(
+        series.count("tollgate_decisions_total policy=one outcome=shadowed"),
+        1
+    );
 }

@@ -27,39 +27,74 @@ fn lists() -> Networks {
 #[tokio::test]
 async fn a_denied_network_gets_403_and_spends_nothing() {
     let limiter = Limiter::new(still(), TWO);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).networks(lists(), address).build();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .networks(lists(), address)
+        .build();
     for address in ["192.0.2.8", "::ffff:192.0.2.8", "2001:db8::1"] {
         let response = send(&layer, from(address)).await;
         assert_eq!(response.status(), StatusCode::FORBIDDEN, "{address}");
-        assert_eq!(header(&response, "content-type"), Some("application/problem+json"));
+        assert_eq!(
+            header(&response, "content-type"),
+            Some("application/problem+json")
+        );
         for absent in ["retry-after", "ratelimit", "ratelimit-policy"] {
             assert_eq!(header(&response, absent), None, "{absent}");
         }
         assert_eq!(response.body(), r#"{"title":"Forbidden","status":403}"#);
     }
     for _ in 0..5 {
-        assert_eq!(send(&layer, from("192.0.2.7")).await.status(), StatusCode::OK);
+        assert_eq!(
+            send(&layer, from("192.0.2.7")).await.status(),
+            StatusCode::OK
+        );
     }
     assert_eq!(remaining(&limiter, "all", "two").await, 2);
-    let statuses = [send(&layer, from("203.0.113.5")).await, send(&layer, from("203.0.113.5")).await];
-    assert!(statuses.iter().all(|response| response.status() == StatusCode::OK));
-    assert_eq!(send(&layer, from("203.0.113.5")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    let statuses = [
+        send(&layer, from("203.0.113.5")).await,
+        send(&layer, from("203.0.113.5")).await,
+    ];
+    assert!(
+        statuses
+            .iter()
+            .all(|response| response.status() == StatusCode::OK)
+    );
+    assert_eq!(
+        send(&layer, from("203.0.113.5")).await.status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
 
 #[tokio::test]
 async fn in_shadow_mode_a_denied_network_passes_and_is_limited_as_others_are() {
     let limiter = Limiter::new(still(), TWO);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).networks(lists(), address).shadow(true).build();
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .networks(lists(), address)
+        .shadow(true)
+        .build();
     for _ in 0..3 {
-        assert_eq!(send(&layer, from("192.0.2.8")).await.status(), StatusCode::OK);
+        assert_eq!(
+            send(&layer, from("192.0.2.8")).await.status(),
+            StatusCode::OK
+        );
     }
     assert_eq!(remaining(&limiter, "all", "two").await, 0);
 }
 
 #[tokio::test]
 async fn a_request_without_an_address_is_a_wrong_set_up() {
-    let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).networks(lists(), address).build();
-    assert_eq!(send(&layer, request()).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    let exempt = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).networks(lists(), address);
-    assert_eq!(send(&exempt.exempt(|_| true).build(), request()).await.status(), StatusCode::OK);
+    let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
+        .networks(lists(), address)
+        .build();
+    assert_eq!(
+        send(&layer, request()).await.status(),
+        StatusCode::INTERNAL_SERVER_ERROR
+    );
+    let exempt =
+        RateLimitLayer::builder(Limiter::new(still(), TWO), Global).networks(lists(), address);
+    assert_eq!(
+        send(&exempt.exempt(|_| true).build(), request())
+            .await
+            .status(),
+        StatusCode::OK
+    );
 }

@@ -18,21 +18,45 @@ use crate::support::*;
 
 #[tokio::test]
 async fn the_service_and_outer_layers_find_the_decisions_in_extensions() {
-    let layer = |limiter: Limiter| RateLimitLayer::builder(limiter, Global).expose_decisions(true).build();
+    let layer = |limiter: Limiter| {
+        RateLimitLayer::builder(limiter, Global)
+            .expose_decisions(true)
+            .build()
+    };
     let seen = Arc::new(Mutex::new(Vec::new()));
     let service = {
         let seen = seen.clone();
         service_fn(move |request: Request<()>| {
-            seen.lock().unwrap().push(request.extensions().get::<Decisions>().cloned().unwrap());
+            seen.lock()
+                .unwrap()
+                .push(request.extensions().get::<Decisions>().cloned().unwrap());
             async { Ok::<_, Infallible>(Response::new(String::new())) }
         })
     };
-    let stack = layer(Limiter::new(still(), HOURLY)).layer(layer(Limiter::new(still(), TWO)).layer(service));
+    let stack = layer(Limiter::new(still(), HOURLY))
+        .layer(layer(Limiter::new(still(), TWO)).layer(service));
     for allowed in [true, true, false] {
         let Ok(response) = stack.clone().oneshot(request()).await;
         let decisions = response.extensions().get::<Decisions>().unwrap();
-        assert_eq!(decisions.iter().map(|decision| decision.is_allowed()).collect::<Vec<_>>(), [true, allowed]);
-        assert_eq!(decisions.iter().next().unwrap().policies().iter().next().unwrap().name(), "hourly");
+        assert_eq!(
+            decisions
+                .iter()
+                .map(|decision| decision.is_allowed())
+                .collect::<Vec<_>>(),
+            [true, allowed]
+        );
+        assert_eq!(
+            decisions
+                .iter()
+                .next()
+                .unwrap()
+                .policies()
+                .iter()
+                .next()
+                .unwrap()
+                .name(),
+            "hourly"
+        );
     }
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 2);
@@ -43,22 +67,41 @@ async fn the_service_and_outer_layers_find_the_decisions_in_extensions() {
 #[tokio::test]
 async fn there_are_no_decisions_in_extensions_by_default() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
-    assert!(send(&layer, request()).await.extensions().get::<Decisions>().is_none());
+    assert!(
+        send(&layer, request())
+            .await
+            .extensions()
+            .get::<Decisions>()
+            .is_none()
+    );
 }
 
 #[tokio::test]
 async fn axum_handlers_extract_the_decisions() {
-    let handler = |decisions: Decisions| async move { decisions.state("two").unwrap().remaining().to_string() };
+    let handler = |decisions: Decisions| async move {
+        decisions.state("two").unwrap().remaining().to_string()
+    };
     let optional = |decisions: Option<Decisions>| async move { decisions.is_some().to_string() };
-    let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).expose_decisions(true).build();
+    let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
+        .expose_decisions(true)
+        .build();
     let router = Router::new()
         .route("/with", get(handler).layer(layer))
         .route("/without", get(handler))
         .route("/optional", get(optional));
     let get = async |path: &str| {
-        let response = router.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let response = router
+            .clone()
+            .oneshot(Request::get(path).body(Body::empty()).unwrap())
+            .await
+            .unwrap();
         let status = response.status();
-        (status, axum::body::to_bytes(response.into_body(), 100).await.unwrap())
+        (
+            status,
+            axum::body::to_bytes(response.into_body(), 100)
+                .await
+                .unwrap(),
+        )
     };
     assert_eq!(get("/with").await, (StatusCode::OK, "1".into()));
     assert_eq!(get("/without").await.0, StatusCode::INTERNAL_SERVER_ERROR);
@@ -68,20 +111,30 @@ async fn axum_handlers_extract_the_decisions() {
 #[tokio::test]
 async fn shadow_mode_rejects_no_request_and_adds_no_header() {
     let layers = [
-        RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).expose_decisions(true).build(),
-        RateLimitLayer::builder(unavailable(Outage::Closed), Global).shadow(true).expose_decisions(true).build(),
+        RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
+            .shadow(true)
+            .expose_decisions(true)
+            .build(),
+        RateLimitLayer::builder(unavailable(Outage::Closed), Global)
+            .shadow(true)
+            .expose_decisions(true)
+            .build(),
     ];
     for (layer, decides) in layers.into_iter().zip([true, false]) {
         for number in 0..4 {
             let response = send(&layer, request()).await;
             assert_eq!(response.status(), StatusCode::OK);
             assert!(response.headers().is_empty(), "{:?}", response.headers());
-            let decision =
-                response.extensions().get::<Decisions>().map(|decisions| decisions.iter().next().unwrap().is_allowed());
+            let decision = response
+                .extensions()
+                .get::<Decisions>()
+                .map(|decisions| decisions.iter().next().unwrap().is_allowed());
             assert_eq!(decision, decides.then_some(number < 2));
         }
     }
-    let keyless = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key")).shadow(true).build();
+    let keyless = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"))
+        .shadow(true)
+        .build();
     assert_eq!(send(&keyless, request()).await.status(), StatusCode::OK);
 }
 
@@ -90,7 +143,10 @@ async fn a_double_count_is_logged_once() {
     let limiter = Limiter::new(still(), HOURLY);
     let layer = RateLimitLayer::new(limiter.clone(), Global);
     let lines = logged("TOLLGATE-DOUBLE-COUNT", async {
-        let router = Router::new().route("/", get(|| async {})).route_layer(layer.clone()).layer(layer);
+        let router = Router::new()
+            .route("/", get(|| async {}))
+            .route_layer(layer.clone())
+            .layer(layer);
         for _ in 0..3 {
             let _ = router.clone().oneshot(Request::new(Body::empty())).await;
         }
@@ -104,27 +160,49 @@ async fn a_double_count_is_logged_once() {
 async fn layers_with_other_policies_or_other_keys_are_not_a_double_count() {
     let store = still();
     let lines = logged("TOLLGATE-DOUBLE-COUNT", async {
-        let by_header = RateLimitLayer::new(Limiter::new(store.clone(), HOURLY), Header::new("x-api-key"));
+        let by_header = RateLimitLayer::new(
+            Limiter::new(store.clone(), HOURLY),
+            Header::new("x-api-key"),
+        );
         let all = RateLimitLayer::new(Limiter::new(store.clone(), HOURLY), Global);
         let two = RateLimitLayer::new(Limiter::new(store, TWO), Global);
         let service = by_header.layer(all.layer(two.layer(hello())));
-        let _ = service.oneshot(Request::builder().header("x-api-key", "a").body(()).unwrap()).await;
+        let _ = service
+            .oneshot(
+                Request::builder()
+                    .header("x-api-key", "a")
+                    .body(())
+                    .unwrap(),
+            )
+            .await;
     });
     assert_eq!(lines.await, [""; 0]);
 }
 
 #[tokio::test]
 async fn trusting_every_address_is_logged() {
-    let networks = |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<Network>>();
-    for everywhere in [&["0.0.0.0/0"][..], &["10.0.0.0/8", "::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"]] {
+    let networks = |list: &[&str]| {
+        list.iter()
+            .map(|text| text.parse().unwrap())
+            .collect::<Vec<Network>>()
+    };
+    for everywhere in [
+        &["0.0.0.0/0"][..],
+        &["10.0.0.0/8", "::/0"],
+        &["0.0.0.0/1", "128.0.0.0/1"],
+        &["2000::/3"],
+    ] {
         let lines = logged("TOLLGATE-TRUST-ALL", async {
             let _ = TrustedProxies::networks(networks(everywhere));
         });
         assert_eq!(lines.await.len(), 1, "{everywhere:?}");
     }
-    for proxies in
-        [&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"][..], &["0.0.0.0/1"], &[], &["2001::/16"]]
-    {
+    for proxies in [
+        &["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"][..],
+        &["0.0.0.0/1"],
+        &[],
+        &["2001::/16"],
+    ] {
         let lines = logged("TOLLGATE-TRUST-ALL", async {
             let _ = TrustedProxies::networks(networks(proxies));
         });
@@ -135,11 +213,21 @@ async fn trusting_every_address_is_logged() {
 #[tokio::test]
 async fn networks_that_leave_out_a_part_of_the_internet_are_not_everywhere() {
     // Addresses of the networks 10 and 127 are private, and those from 224 on have no clients.
-    let v4 =
-        |without: u8| (1..224_u8).filter(move |it| ![10, 127, without].contains(it)).map(|it| format!("{it}.0.0.0/8"));
-    let v6 = |without: u16| (0x20..0x40_u16).filter(move |it| *it != without).map(|it| format!("{:x}::/8", it << 8));
+    let v4 = |without: u8| {
+        (1..224_u8)
+            .filter(move |it| ![10, 127, without].contains(it))
+            .map(|it| format!("{it}.0.0.0/8"))
+    };
+    let v6 = |without: u16| {
+        (0x20..0x40_u16)
+            .filter(move |it| *it != without)
+            .map(|it| format!("{:x}::/8", it << 8))
+    };
     let is_logged = async |networks: Vec<String>| {
-        let networks: Vec<Network> = networks.iter().map(|network| network.parse().unwrap()).collect();
+        let networks: Vec<Network> = networks
+            .iter()
+            .map(|network| network.parse().unwrap())
+            .collect();
         let lines = logged("TOLLGATE-TRUST-ALL", async {
             let _ = TrustedProxies::networks(networks);
         });
@@ -164,11 +252,19 @@ async fn a_chain_of_proxies_is_read_up_to_32_addresses() {
     let peer: std::net::SocketAddr = "10.9.9.9:80".parse().unwrap();
     // The peer is the first trusted address, so 31 more are read, and then the client.
     for (proxies, expected) in [(0, "203.0.113.7"), (31, "203.0.113.7"), (32, "10.0.0.1")] {
-        let chain = (0..proxies).rev().map(|at| format!(", 10.0.0.{}", proxies - at));
+        let chain = (0..proxies)
+            .rev()
+            .map(|at| format!(", 10.0.0.{}", proxies - at));
         let chain = format!("203.0.113.7{}", chain.collect::<String>());
-        let request = Request::builder().extension(peer).header("x-forwarded-for", chain);
+        let request = Request::builder()
+            .extension(peer)
+            .header("x-forwarded-for", chain);
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        assert_eq!(client.address(&parts).unwrap().to_string(), expected, "{proxies}");
+        assert_eq!(
+            client.address(&parts).unwrap().to_string(),
+            expected,
+            "{proxies}"
+        );
     }
 }
 
@@ -182,9 +278,14 @@ async fn a_misconfiguration_is_logged_once() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("ERROR"), "{lines:?}");
     // The address that another version of axum provides has another type.
-    let (_, version) = include_str!("../../../../Cargo.toml").split_once("\naxum = { version = \"").unwrap();
+    let (_, version) = include_str!("../../../../Cargo.toml")
+        .split_once("\naxum = { version = \"")
+        .unwrap();
     let version = version.split('.').take(2).collect::<Vec<_>>().join(".");
-    assert!(lines[0].contains(&format!("of axum {version}")), "{version}: {lines:?}");
+    assert!(
+        lines[0].contains(&format!("of axum {version}")),
+        "{version}: {lines:?}"
+    );
 }
 
 #[tokio::test]
@@ -192,7 +293,14 @@ async fn a_denial_is_logged_at_debug_without_the_key() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
     let lines = logged("", async {
         for _ in 0..3 {
-            send(&layer, Request::builder().header("x-api-key", "sk_live_51H8").body(()).unwrap()).await;
+            send(
+                &layer,
+                Request::builder()
+                    .header("x-api-key", "sk_live_51H8")
+                    .body(())
+                    .unwrap(),
+            )
+            .await;
         }
     });
     let lines = lines.await;
@@ -215,7 +323,9 @@ mod counts {
         let series = Series::of(async {
             let layer = RateLimitLayer::new(Limiter::new(still(), [TWO, HOURLY]), Global);
             statuses(&layer, 3).await;
-            let shadow = RateLimitLayer::builder(Limiter::new(still(), TWO), Global).shadow(true).build();
+            let shadow = RateLimitLayer::builder(Limiter::new(still(), TWO), Global)
+                .shadow(true)
+                .build();
             statuses(&shadow, 3).await;
             let keyless = RateLimitLayer::new(Limiter::new(still(), TWO), Header::new("x-api-key"));
             statuses(&keyless, 1).await;
@@ -226,39 +336,93 @@ mod counts {
             statuses(&RateLimitLayer::new(unavailable(Outage::Open), Global), 1).await;
             statuses(&RateLimitLayer::new(unavailable(Outage::Closed), Global), 2).await;
         });
-        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 4);
-        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 1);
-        assert_eq!(series.count("tollgate_decisions_total policy=two outcome=shadowed"), 1);
-        assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=allowed"), 2);
-        assert_eq!(series.count("tollgate_decisions_total policy=hourly outcome=denied"), 0);
+        assert_eq!(
+            series.count("tollgate_decisions_total policy=two outcome=allowed"),
+            4
+        );
+        assert_eq!(
+            series.count("tollgate_decisions_total policy=two outcome=denied"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_decisions_total policy=two outcome=shadowed"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_decisions_total policy=hourly outcome=allowed"),
+            2
+        );
+        assert_eq!(
+            series.count("tollgate_decisions_total policy=hourly outcome=denied"),
+            0
+        );
         assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
-        assert_eq!(series.count("tollgate_rejections_total reason=missing_key"), 1);
-        assert_eq!(series.count("tollgate_rejections_total reason=misconfigured"), 2);
-        assert_eq!(series.count("tollgate_degraded_total limiter=two reason=unavailable"), 1);
-        assert_eq!(series.count("tollgate_errors_total limiter=two reason=unavailable"), 2);
-        assert_eq!(series.count("tollgate_rejections_total reason=unavailable"), 2);
+        assert_eq!(
+            series.count("tollgate_rejections_total reason=missing_key"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_rejections_total reason=misconfigured"),
+            2
+        );
+        assert_eq!(
+            series.count("tollgate_degraded_total limiter=two reason=unavailable"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_errors_total limiter=two reason=unavailable"),
+            2
+        );
+        assert_eq!(
+            series.count("tollgate_rejections_total reason=unavailable"),
+            2
+        );
         // The limiter counts each check once, whatever the layer makes of it.
-        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"), 2);
-        assert_eq!(series.count("tollgate_checks_total limiter=two+hourly outcome=denied"), 1);
-        assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=two"), 1);
-        assert_eq!(series.count("tollgate_denials_total limiter=two+hourly policy=hourly"), 0);
-        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=allowed"), 3);
-        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=denied"), 1);
-        assert_eq!(series.count("tollgate_checks_total limiter=two outcome=failed"), 3);
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=two+hourly outcome=allowed"),
+            2
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=two+hourly outcome=denied"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_denials_total limiter=two+hourly policy=two"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_denials_total limiter=two+hourly policy=hourly"),
+            0
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=two outcome=allowed"),
+            3
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=two outcome=denied"),
+            1
+        );
+        assert_eq!(
+            series.count("tollgate_checks_total limiter=two outcome=failed"),
+            3
+        );
     }
 
     #[test]
     fn an_adaptive_limiter_records_its_last_window_and_what_it_sheds() {
         let series = Series::of(async {
             let clock = Clock::manual(0);
-            let limiter = AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(5))).limits(1..=20);
+            let limiter =
+                AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(5))).limits(1..=20);
             let limiter = limiter.name("reports").clock(clock.clone()).build();
             for _ in 0..10 {
                 let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
                 clock.advance(Duration::from_millis(20));
                 slot.finish(Signal::Success);
             }
-            let slots: Vec<_> = (0..18).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
+            let slots: Vec<_> = (0..18)
+                .map(|_| limiter.try_acquire(Class::CRITICAL).unwrap())
+                .collect();
             let service = AdaptiveLayer::new(limiter).layer(hello());
             assert_eq!(service.oneshot(request()).await.unwrap().status(), 503);
             drop(slots);
@@ -269,19 +433,29 @@ mod counts {
         };
         assert_eq!(gauge("tollgate_adaptive_limit limiter=reports"), 18.0);
         assert_eq!(gauge("tollgate_adaptive_in_flight limiter=reports"), 1.0);
-        assert_eq!(gauge("tollgate_adaptive_latency_seconds limiter=reports"), 0.02);
-        assert_eq!(series.count("tollgate_rejections_total reason=overloaded"), 1);
+        assert_eq!(
+            gauge("tollgate_adaptive_latency_seconds limiter=reports"),
+            0.02
+        );
+        assert_eq!(
+            series.count("tollgate_rejections_total reason=overloaded"),
+            1
+        );
     }
 
     #[test]
     fn a_hundred_thousand_keys_create_no_further_series() {
         let series = Series::of(async {
-            let layer = RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"))
-                .wait(std::time::Duration::ZERO)
-                .build();
+            let layer =
+                RateLimitLayer::builder(Limiter::new(still(), TWO), Header::new("x-api-key"))
+                    .wait(std::time::Duration::ZERO)
+                    .build();
             let service = layer.layer(hello());
             for number in 0..100_000 {
-                let request = Request::builder().header("x-api-key", format!("key-{number}")).body(()).unwrap();
+                let request = Request::builder()
+                    .header("x-api-key", format!("key-{number}"))
+                    .body(())
+                    .unwrap();
                 let Ok(response) = service.clone().oneshot(request).await;
                 assert_eq!(response.status(), StatusCode::OK);
             }
@@ -308,17 +482,23 @@ mod counts {
             let waiting = || {
                 let series = snapshotter.snapshot().into_vec().into_iter();
                 let changes = series.filter_map(|(key, _, _, value)| match value {
-                    DebugValue::Gauge(value) if key.key().name() == "tollgate_waiting" => Some(value.into_inner()),
+                    DebugValue::Gauge(value) if key.key().name() == "tollgate_waiting" => {
+                        Some(value.into_inner())
+                    }
                     _ => None,
                 });
                 total.set(total.get() + changes.sum::<f64>());
                 total.get()
             };
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
             metrics::with_local_recorder(&recorder, || {
                 runtime.block_on(async {
-                    let builder = RateLimitLayer::builder(Limiter::new(tokio_clock_store(), policy), Global);
+                    let builder =
+                        RateLimitLayer::builder(Limiter::new(tokio_clock_store(), policy), Global);
                     let layer = match max_wait {
                         Some(max_wait) => builder.wait(max_wait).build(),
                         None => builder.build(),
@@ -327,7 +507,9 @@ mod counts {
                     let call = |patience| {
                         let layer = layer.clone();
                         tokio::spawn(async move {
-                            timeout(Duration::from_millis(patience), statuses(&layer, 1)).await.is_ok()
+                            timeout(Duration::from_millis(patience), statuses(&layer, 1))
+                                .await
+                                .is_ok()
                         })
                     };
                     let (first, cancelled, last) = (call(60_000), call(500), call(60_000));

@@ -9,8 +9,8 @@ use tollgate::{
     permits::{Concurrency, ConcurrencyLimiter},
 };
 use tollgate_tower::{
-    Decisions, HeaderFormat, LimiterSource, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejection, ResetFormat,
-    Respond,
+    Decisions, HeaderFormat, LimiterSource, QuotaUnit, RateLimitBuilder, RateLimitLayer, Rejection,
+    ResetFormat, Respond,
     concurrency::ConcurrencyLayer,
     key::{Global, Header},
     rejection::Empty,
@@ -24,16 +24,26 @@ use crate::support::*;
 async fn seen<L, B>(layer: L) -> Vec<String>
 where
     L: Layer<BoxedService>,
-    L::Service: Service<http::Request<()>, Response = Response<B>, Error = std::convert::Infallible>,
+    L::Service:
+        Service<http::Request<()>, Response = Response<B>, Error = std::convert::Infallible>,
     B: http_body::Body<Error: std::fmt::Debug>,
 {
     let mut all = Vec::new();
     for _ in 0..3 {
-        let Ok(response) = layer.layer(BoxedService::new(hello())).oneshot(request_with("x-api-key", "acme")).await;
+        let Ok(response) = layer
+            .layer(BoxedService::new(hello()))
+            .oneshot(request_with("x-api-key", "acme"))
+            .await;
         let (parts, body) = response.into_parts();
-        let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+        let body = http_body_util::BodyExt::collect(body)
+            .await
+            .unwrap()
+            .to_bytes();
         let decisions = parts.extensions.get::<Decisions>().is_some();
-        all.push(format!("{} {:?} {decisions} {body:?}", parts.status, parts.headers));
+        all.push(format!(
+            "{} {:?} {decisions} {body:?}",
+            parts.status, parts.headers
+        ));
     }
     all
 }
@@ -57,9 +67,14 @@ async fn a_layer_that_reserves_has_the_options_of_one_that_charges() {
     let local = || {
         let store = FaultyStore::default();
         store.fail();
-        Limiter::builder(store).policies(TWO).on_outage(Outage::local(1)).build()
+        Limiter::builder(store)
+            .policies(TWO)
+            .on_outage(Outage::local(1))
+            .build()
     };
-    let legacy = HeaderFormat::Legacy { reset: ResetFormat::Seconds };
+    let legacy = HeaderFormat::Legacy {
+        reset: ResetFormat::Seconds,
+    };
     assert_shown!(
         two.exempt(|_| true),
         two.expose_decisions(true),
@@ -83,7 +98,8 @@ async fn the_log_names_the_calls_of_a_layer_that_reserves() {
     let lines = logged("message=denied", async {
         seen(layer).await;
     });
-    let denied = r#"DEBUG message=denied policy="one" shadow=false rpc.service="a.B" rpc.method="C""#;
+    let denied =
+        r#"DEBUG message=denied policy="one" shadow=false rpc.service="a.B" rpc.method="C""#;
     assert_eq!(lines.await, [denied, denied]);
 }
 
@@ -91,13 +107,22 @@ async fn the_log_names_the_calls_of_a_layer_that_reserves() {
 async fn waits<L, B>(layer: L) -> usize
 where
     L: Layer<BoxedService>,
-    L::Service: Service<http::Request<()>, Response = Response<B>, Error = std::convert::Infallible>,
+    L::Service:
+        Service<http::Request<()>, Response = Response<B>, Error = std::convert::Infallible>,
 {
     let mut waits = std::collections::HashSet::new();
     for _ in 0..30 {
-        let Ok(response) = layer.layer(BoxedService::new(hello())).oneshot(request_with("x-api-key", "acme")).await;
+        let Ok(response) = layer
+            .layer(BoxedService::new(hello()))
+            .oneshot(request_with("x-api-key", "acme"))
+            .await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-        waits.insert(header(&response, "retry-after").unwrap().parse::<u64>().unwrap());
+        waits.insert(
+            header(&response, "retry-after")
+                .unwrap()
+                .parse::<u64>()
+                .unwrap(),
+        );
     }
     waits.len()
 }
@@ -108,10 +133,18 @@ async fn jitter_spreads_the_waits_of_permits_and_reservations() {
     assert!(limiter.check("acme").await.unwrap().is_allowed());
     let permits = ConcurrencyLimiter::new(still(), Concurrency::new("permits", 1));
     let _permit = permits.try_acquire("acme").await.unwrap();
-    for (jitter, is_spread) in [(Duration::ZERO, false), (Duration::from_secs(100_000), true)] {
-        let layer = builder(limiter.clone()).retry_jitter(jitter).reserve(|_| [("one", 1_u64)]).build();
+    for (jitter, is_spread) in [
+        (Duration::ZERO, false),
+        (Duration::from_secs(100_000), true),
+    ] {
+        let layer = builder(limiter.clone())
+            .retry_jitter(jitter)
+            .reserve(|_| [("one", 1_u64)])
+            .build();
         assert_eq!(waits(layer).await > 1, is_spread);
-        let layer = ConcurrencyLayer::builder(permits.clone(), Header::new("x-api-key")).retry_jitter(jitter).build();
+        let layer = ConcurrencyLayer::builder(permits.clone(), Header::new("x-api-key"))
+            .retry_jitter(jitter)
+            .build();
         assert_eq!(waits(layer).await > 1, is_spread);
     }
 }
@@ -120,9 +153,15 @@ async fn jitter_spreads_the_waits_of_permits_and_reservations() {
 async fn a_layer_of_permits_rejects_by_its_responder() {
     let permits = ConcurrencyLimiter::new(still(), Concurrency::new("permits", 1));
     let _permit = permits.try_acquire("all").await.unwrap();
-    let layer = ConcurrencyLayer::builder(permits, Global).respond_with(Empty).build();
+    let layer = ConcurrencyLayer::builder(permits, Global)
+        .respond_with(Empty)
+        .build();
     let all = seen(layer).await;
-    assert!(all.iter().all(|seen| seen.starts_with("429") && seen.ends_with(r#"b"""#)), "{all:?}");
+    assert!(
+        all.iter()
+            .all(|seen| seen.starts_with("429") && seen.ends_with(r#"b"""#)),
+        "{all:?}"
+    );
 }
 
 #[tokio::test]
@@ -141,23 +180,35 @@ async fn a_responder_that_layers_share_knows_the_decision_and_the_headers_of_the
     let responder: Arc<dyn Respond<String>> = Arc::new(Own);
     let limiter = Limiter::new(still(), ONE);
     assert!(limiter.check("all").await.unwrap().is_allowed());
-    let layer = RateLimitLayer::builder(limiter, Global).respond_with(Arc::clone(&responder)).build();
+    let layer = RateLimitLayer::builder(limiter, Global)
+        .respond_with(Arc::clone(&responder))
+        .build();
     let response = send(&layer, request()).await;
     assert_eq!(response.body(), "429 Too Many Requests Some(60s)");
     assert_eq!(header(&response, "retry-after"), None);
 
     let permits = ConcurrencyLimiter::new(still(), Concurrency::new("permits", 1));
     let _permit = permits.try_acquire("all").await.unwrap();
-    let layer = ConcurrencyLayer::builder(permits, Global).respond_with(responder).build();
+    let layer = ConcurrencyLayer::builder(permits, Global)
+        .respond_with(responder)
+        .build();
     let Ok(response) = layer.layer(hello()).oneshot(request()).await;
-    assert!(response.status() == StatusCode::OK && header(&response, "retry-after").is_some(), "{response:?}");
+    assert!(
+        response.status() == StatusCode::OK && header(&response, "retry-after").is_some(),
+        "{response:?}"
+    );
 }
 
 #[tokio::test]
 async fn the_headers_of_a_ranked_denial_say_what_that_caller_can_have() {
     let plan = Policy::fixed_window("plan", Quota::per_day(20)).unranked();
-    let limiter = Limiter::new(still(), [Policy::token_bucket("fleet", Quota::per_minute(10)), plan]);
-    let layer = RateLimitLayer::builder(limiter.clone(), Global).priority(|_| Priority::BACKGROUND).build();
+    let limiter = Limiter::new(
+        still(),
+        [Policy::token_bucket("fleet", Quota::per_minute(10)), plan],
+    );
+    let layer = RateLimitLayer::builder(limiter.clone(), Global)
+        .priority(|_| Priority::BACKGROUND)
+        .build();
     for left in (0..6).rev() {
         let response = send(&layer, request()).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -168,12 +219,27 @@ async fn the_headers_of_a_ranked_denial_say_what_that_caller_can_have() {
     let response = send(&layer, request()).await;
     // Four units have to accrue before the rank can have one.
     let state = header(&response, "ratelimit").unwrap();
-    assert_eq!((response.status(), header(&response, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, Some("24")));
+    assert_eq!(
+        (response.status(), header(&response, "retry-after")),
+        (StatusCode::TOO_MANY_REQUESTS, Some("24"))
+    );
     assert!(state.contains("\"fleet\";r=0;t=24"), "{state}");
     // The plan of a customer is whole at every rank.
-    let limiter = Limiter::new(still(), Policy::fixed_window("plan", Quota::per_day(20)).unranked());
-    let layer = RateLimitLayer::builder(limiter, Global).priority(|_| Priority::BACKGROUND).build();
-    assert_eq!(statuses(&layer, 21).await.iter().filter(|status| **status == StatusCode::OK).count(), 20);
+    let limiter = Limiter::new(
+        still(),
+        Policy::fixed_window("plan", Quota::per_day(20)).unranked(),
+    );
+    let layer = RateLimitLayer::builder(limiter, Global)
+        .priority(|_| Priority::BACKGROUND)
+        .build();
+    assert_eq!(
+        statuses(&layer, 21)
+            .await
+            .iter()
+            .filter(|status| **status == StatusCode::OK)
+            .count(),
+        20
+    );
 }
 
 #[tokio::test]
@@ -187,7 +253,9 @@ async fn a_source_finds_the_limiter_of_a_request_without_a_layer() {
     let name = async |path| {
         let (parts, ()) = http::Request::get(path).body(()).unwrap().into_parts();
         let found = source.limiter_for(&parts).unwrap().await.unwrap();
-        found.into_limiter().map(|limiter| limiter.name().to_owned())
+        found
+            .into_limiter()
+            .map(|limiter| limiter.name().to_owned())
     };
     assert_eq!(name("/free").await.as_deref(), Some("two"));
     assert_eq!(name("/").await.as_deref(), Some("one"));
@@ -205,7 +273,9 @@ fn layers_and_services_give_their_parts_out() {
     service.get_mut().push('!');
     assert_eq!(service.get_ref(), "inner!");
     assert_eq!(service.into_inner(), "inner!");
-    let _: &Empty = RateLimitLayer::builder(limiter, Global).respond_with(Empty).responder();
+    let _: &Empty = RateLimitLayer::builder(limiter, Global)
+        .respond_with(Empty)
+        .responder();
 }
 
 #[cfg(feature = "metrics")]
@@ -231,15 +301,23 @@ fn the_metrics_of_each_layer_carry_its_labels() {
         let permits = ConcurrencyLayer::builder(permits, Header::new("x-api-key"));
         waits(permits.metric_labels(labels("permits")).build()).await;
 
-        let adaptive = AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1))).limits(1..=1).build();
+        let adaptive = AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1)))
+            .limits(1..=1)
+            .build();
         let _slot = adaptive.try_acquire(Class::CRITICAL).unwrap();
-        let adaptive = AdaptiveLayer::builder(adaptive).metric_labels(labels("adaptive")).build();
+        let adaptive = AdaptiveLayer::builder(adaptive)
+            .metric_labels(labels("adaptive"))
+            .build();
         let Ok(response) = adaptive.layer(hello()).oneshot(request()).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
 
-        let outgoing = OutgoingLayer::builder(limiter, Header::new("x-api-key")).metric_labels(labels("outgoing"));
+        let outgoing = OutgoingLayer::builder(limiter, Header::new("x-api-key"))
+            .metric_labels(labels("outgoing"));
         let layer = outgoing.build();
-        let Ok(response) = layer.layer(BoxedService::new(hello())).oneshot(request()).await;
+        let Ok(response) = layer
+            .layer(BoxedService::new(hello()))
+            .oneshot(request())
+            .await;
         assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     });
     for (reason, layer, count) in [
@@ -248,6 +326,12 @@ fn the_metrics_of_each_layer_carry_its_labels() {
         ("overloaded", "adaptive", 1),
         ("missing_key", "outgoing", 1),
     ] {
-        assert_eq!(series.count(&format!("tollgate_rejections_total reason={reason} layer={layer}")), count, "{layer}");
+        assert_eq!(
+            series.count(&format!(
+                "tollgate_rejections_total reason={reason} layer={layer}"
+            )),
+            count,
+            "{layer}"
+        );
     }
 }

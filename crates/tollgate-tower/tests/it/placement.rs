@@ -38,20 +38,35 @@ const UNLIMITED: [StatusCode; 2] = [StatusCode::OK; 2];
 async fn router_layer_limits_all_routes_together() {
     let router = || Router::new().route("/a", get(|| async {})).layer(layer());
     assert_eq!(get_twice(router(), "/a").await, LIMITED);
-    assert_eq!(get_twice(router(), "/nowhere").await, [StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]);
+    assert_eq!(
+        get_twice(router(), "/nowhere").await,
+        [StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]
+    );
 }
 
 #[tokio::test]
 async fn router_route_layer_limits_what_was_added_before_it() {
-    let router = || Router::new().route("/a", get(|| async {})).route_layer(layer()).route("/b", get(|| async {}));
+    let router = || {
+        Router::new()
+            .route("/a", get(|| async {}))
+            .route_layer(layer())
+            .route("/b", get(|| async {}))
+    };
     assert_eq!(get_twice(router(), "/a").await, LIMITED);
     assert_eq!(get_twice(router(), "/b").await, UNLIMITED);
-    assert_eq!(get_twice(router(), "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
+    assert_eq!(
+        get_twice(router(), "/nowhere").await,
+        [StatusCode::NOT_FOUND; 2]
+    );
 }
 
 #[tokio::test]
 async fn method_router_layer_limits_one_route() {
-    let router = || Router::new().route("/a", get(|| async {}).layer(layer())).route("/b", get(|| async {}));
+    let router = || {
+        Router::new()
+            .route("/a", get(|| async {}).layer(layer()))
+            .route("/b", get(|| async {}))
+    };
     assert_eq!(get_twice(router(), "/a").await, LIMITED);
     assert_eq!(get_twice(router(), "/b").await, UNLIMITED);
 }
@@ -59,7 +74,9 @@ async fn method_router_layer_limits_one_route() {
 #[tokio::test]
 async fn nested_routers_are_limited_by_their_own_layer() {
     let nested = Router::new().route("/a", get(|| async {})).layer(layer());
-    let router = Router::new().nest("/v1", nested).route("/a", get(|| async {}));
+    let router = Router::new()
+        .nest("/v1", nested)
+        .route("/a", get(|| async {}));
     assert_eq!(get_twice(router.clone(), "/v1/a").await, LIMITED);
     assert_eq!(get_twice(router, "/a").await, UNLIMITED);
 }
@@ -69,56 +86,96 @@ async fn a_mocked_peer_of_axum_is_the_peer_unless_the_server_knows_it() {
     let mock = |last| MockConnectInfo(SocketAddr::from(([192, 0, 2, last], 80)));
     let layer = RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp::new());
     let router = Router::new().route("/a", get(|| async {})).layer(layer);
-    assert_eq!(get_twice(router.clone(), "/a").await, [StatusCode::INTERNAL_SERVER_ERROR; 2]);
-    assert_eq!(get_twice(router.clone().layer(mock(7)), "/a").await, LIMITED);
-    assert_eq!(get_twice(router.clone().layer(mock(8)), "/a").await, LIMITED);
+    assert_eq!(
+        get_twice(router.clone(), "/a").await,
+        [StatusCode::INTERNAL_SERVER_ERROR; 2]
+    );
+    assert_eq!(
+        get_twice(router.clone().layer(mock(7)), "/a").await,
+        LIMITED
+    );
+    assert_eq!(
+        get_twice(router.clone().layer(mock(8)), "/a").await,
+        LIMITED
+    );
     // As with the extractor of axum, the real address comes first.
     let mut request = Request::get("/a").body(Body::empty()).unwrap();
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 9], 80))));
-    assert_eq!(router.layer(mock(7)).oneshot(request).await.unwrap().status(), StatusCode::OK);
+    request
+        .extensions_mut()
+        .insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 9], 80))));
+    assert_eq!(
+        router
+            .layer(mock(7))
+            .oneshot(request)
+            .await
+            .unwrap()
+            .status(),
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
 async fn an_unknown_path_is_404_also_where_the_key_is_the_route() {
     let router = |key: tollgate_tower::key::BoxedKey| {
         let layer = RateLimitLayer::new(Limiter::new(still(), ONE), key);
-        Router::new().route("/a/{id}", get(|| async {})).layer(layer)
+        Router::new()
+            .route("/a/{id}", get(|| async {}))
+            .layer(layer)
     };
-    assert_eq!(get_twice(router(MatchedPath.boxed()), "/a/1").await, LIMITED);
-    assert_eq!(get_twice(router(MatchedPath.boxed()), "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
+    assert_eq!(
+        get_twice(router(MatchedPath.boxed()), "/a/1").await,
+        LIMITED
+    );
+    assert_eq!(
+        get_twice(router(MatchedPath.boxed()), "/nowhere").await,
+        [StatusCode::NOT_FOUND; 2]
+    );
     // The key of unknown paths, and their exemption.
     let or_global = router(MatchedPath.or(Global).boxed());
-    assert_eq!(get_twice(or_global, "/nowhere").await, [StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]);
+    assert_eq!(
+        get_twice(or_global, "/nowhere").await,
+        [StatusCode::NOT_FOUND, StatusCode::TOO_MANY_REQUESTS]
+    );
     let fallback = router(MatchedPath.or_exempt().boxed()).fallback(|| async { "a file" });
     assert_eq!(get_twice(fallback, "/nowhere").await, UNLIMITED);
 }
 
 #[tokio::test]
 async fn option_layer_accepts_the_layer() {
-    let router =
-        |it: Option<RateLimitLayer<Global>>| Router::new().route("/a", get(|| async {})).layer(option_layer(it));
+    let router = |it: Option<RateLimitLayer<Global>>| {
+        Router::new()
+            .route("/a", get(|| async {}))
+            .layer(option_layer(it))
+    };
     assert_eq!(get_twice(router(Some(layer())), "/a").await, LIMITED);
     assert_eq!(get_twice(router(None), "/a").await, UNLIMITED);
 }
 
 #[tokio::test]
 async fn service_builder_accepts_the_layer() {
-    let router = Router::new()
-        .route("/a", get(|| async {}))
-        .layer(ServiceBuilder::new().layer(layer()).map_request(|it: Request<Body>| it));
+    let router = Router::new().route("/a", get(|| async {})).layer(
+        ServiceBuilder::new()
+            .layer(layer())
+            .map_request(|it: Request<Body>| it),
+    );
     assert_eq!(get_twice(router, "/a").await, LIMITED);
 
     let service = ServiceBuilder::new().layer(layer()).service(hello());
-    let service = ServiceBuilder::new().option_layer(Some(layer())).service(service);
-    let response: Result<Response<String>, Infallible> =
-        service.oneshot(request()).await.map_err(|error| panic!("{error}"));
+    let service = ServiceBuilder::new()
+        .option_layer(Some(layer()))
+        .service(service);
+    let response: Result<Response<String>, Infallible> = service
+        .oneshot(request())
+        .await
+        .map_err(|error| panic!("{error}"));
     assert_eq!(response.map(|it| it.status()), Ok(StatusCode::OK));
 }
 
 #[tokio::test]
 async fn a_shared_extractor_is_accepted() {
     let key: Arc<dyn KeyExtractor> = Arc::new(Global);
-    let layer: RateLimitLayer<Arc<dyn KeyExtractor>> = RateLimitLayer::new(Limiter::new(still(), ONE), key);
+    let layer: RateLimitLayer<Arc<dyn KeyExtractor>> =
+        RateLimitLayer::new(Limiter::new(still(), ONE), key);
     assert_eq!(statuses(&layer, 2).await, LIMITED);
 }
 
@@ -138,7 +195,11 @@ fn the_layer_is_one_pointer_wide_and_always_cloneable() {
     clone::<RateLimitLayer<Neither, Neither>>();
     assert_eq!(size_of::<RateLimitLayer<PeerIp>>(), size_of::<usize>());
     assert_eq!(size_of::<RateLimit<(), PeerIp>>(), size_of::<usize>());
-    let _ = Holder { layer: RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp::new()) }.layer.clone();
+    let _ = Holder {
+        layer: RateLimitLayer::new(Limiter::new(still(), ONE), PeerIp::new()),
+    }
+    .layer
+    .clone();
 }
 
 #[test]
@@ -159,11 +220,20 @@ async fn matched_path_has_one_quota_for_each_route() {
         .nest("/v1", Router::new().route("/users/{id}", get(|| async {})));
     let router = router.route_layer(layer.clone());
     assert_eq!(get_twice(router.clone(), "/users/1").await, LIMITED);
-    assert_eq!(get_twice(router.clone(), "/users/2").await, [StatusCode::TOO_MANY_REQUESTS; 2]);
+    assert_eq!(
+        get_twice(router.clone(), "/users/2").await,
+        [StatusCode::TOO_MANY_REQUESTS; 2]
+    );
     assert_eq!(get_twice(router.clone(), "/v1/users/1").await, LIMITED);
     assert_eq!(get_twice(router.clone(), "/b").await, LIMITED);
-    assert_eq!(get_twice(router, "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
+    assert_eq!(
+        get_twice(router, "/nowhere").await,
+        [StatusCode::NOT_FOUND; 2]
+    );
 
     let everywhere = Router::new().route("/a", get(|| async {})).layer(layer);
-    assert_eq!(get_twice(everywhere, "/nowhere").await, [StatusCode::NOT_FOUND; 2]);
+    assert_eq!(
+        get_twice(everywhere, "/nowhere").await,
+        [StatusCode::NOT_FOUND; 2]
+    );
 }

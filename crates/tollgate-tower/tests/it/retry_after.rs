@@ -25,7 +25,11 @@ fn server(layer: RetryAfterLayer, responses: &'static [(u16, &'static str)]) -> 
     late_server(layer, responses, Duration::ZERO)
 }
 
-fn late_server(layer: RetryAfterLayer, responses: &'static [(u16, &'static str)], latency: Duration) -> Server {
+fn late_server(
+    layer: RetryAfterLayer,
+    responses: &'static [(u16, &'static str)],
+    latency: Duration,
+) -> Server {
     let start = Instant::now();
     let calls = Arc::new(Mutex::new(Vec::new()));
     let log = calls.clone();
@@ -44,7 +48,10 @@ fn late_server(layer: RetryAfterLayer, responses: &'static [(u16, &'static str)]
             Ok(response.body(String::new()).unwrap())
         }
     }));
-    Server { calls, service: BoxCloneService::new(service) }
+    Server {
+        calls,
+        service: BoxCloneService::new(service),
+    }
 }
 
 impl Server {
@@ -54,7 +61,12 @@ impl Server {
     }
 
     fn seconds(&self) -> Vec<u64> {
-        self.calls.lock().unwrap().iter().map(Duration::as_secs).collect()
+        self.calls
+            .lock()
+            .unwrap()
+            .iter()
+            .map(Duration::as_secs)
+            .collect()
     }
 }
 
@@ -63,7 +75,12 @@ const EXACT: RetryAfterLayer = RetryAfterLayer::new().jitter(0.0);
 #[tokio::test(start_paused = true)]
 async fn requests_are_delayed_until_the_server_accepts_them() {
     let api = server(EXACT, &[(200, ""), (429, "7"), (503, "2")]);
-    let statuses = [api.call().await, api.call().await, api.call().await, api.call().await];
+    let statuses = [
+        api.call().await,
+        api.call().await,
+        api.call().await,
+        api.call().await,
+    ];
     assert_eq!(statuses.map(|it| it.as_u16()), [200, 429, 503, 200]);
     assert_eq!(api.seconds(), [0, 0, 7, 9]);
 }
@@ -91,8 +108,17 @@ async fn jitter_spreads_requests_and_never_shortens_a_delay() {
     futures_util::future::join_all((0..50).map(|_| api.call())).await;
     let calls = api.calls.lock().unwrap();
     let delayed = &calls[1..];
-    assert!(delayed.iter().all(|at| (10_000..=15_002).contains(&at.as_millis())), "{delayed:?}");
-    let spread = delayed.iter().max().unwrap().saturating_sub(*delayed.iter().min().unwrap());
+    assert!(
+        delayed
+            .iter()
+            .all(|at| (10_000..=15_002).contains(&at.as_millis())),
+        "{delayed:?}"
+    );
+    let spread = delayed
+        .iter()
+        .max()
+        .unwrap()
+        .saturating_sub(*delayed.iter().min().unwrap());
     assert!(spread > Duration::from_secs(1), "{spread:?}");
 }
 
@@ -107,9 +133,15 @@ async fn a_shorter_delay_does_not_end_a_longer_one() {
         let second = tokio::spawn(api.service.clone().oneshot(request()));
         sleep(Duration::from_millis(2)).await;
         assert_eq!(api.seconds(), [0, 0]);
-        assert_eq!(first.await.unwrap().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            first.await.unwrap().unwrap().status(),
+            StatusCode::TOO_MANY_REQUESTS
+        );
         assert!(!second.is_finished());
-        assert_eq!(second.await.unwrap().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            second.await.unwrap().unwrap().status(),
+            StatusCode::TOO_MANY_REQUESTS
+        );
         api.call().await;
         assert_eq!(api.seconds(), [0, 0, 10], "{responses:?}");
     }
@@ -141,26 +173,47 @@ async fn the_service_that_was_ready_is_called_after_the_delay() {
     let mut service = EXACT.layer(inner);
     handle.allow(2);
     let rejected = tokio::spawn(service.ready().await.unwrap().call(request()));
-    let response = Response::builder().status(429).header("retry-after", "1").body(String::new()).unwrap();
-    handle.next_request().await.unwrap().1.send_response(response);
+    let response = Response::builder()
+        .status(429)
+        .header("retry-after", "1")
+        .body(String::new())
+        .unwrap();
+    handle
+        .next_request()
+        .await
+        .unwrap()
+        .1
+        .send_response(response);
     rejected.await.unwrap().unwrap();
     let delayed = tokio::spawn(service.ready().await.unwrap().call(request()));
-    handle.next_request().await.unwrap().1.send_response(Response::new("hello".into()));
+    handle
+        .next_request()
+        .await
+        .unwrap()
+        .1
+        .send_response(Response::new("hello".into()));
     assert_eq!(delayed.await.unwrap().unwrap().into_body(), "hello");
 }
 
 /// Has a long cap, and a fallback that no header names.
-const READING: RetryAfterLayer = EXACT.cap(Duration::from_secs(100_000)).fallback(Duration::from_secs(999));
+const READING: RetryAfterLayer = EXACT
+    .cap(Duration::from_secs(100_000))
+    .fallback(Duration::from_secs(999));
 const FORBIDDEN: RetryAfterLayer = READING.delay_on_forbidden(true);
 
 type Fields<'a> = &'a [(&'static str, &'a str)];
 
 /// Returns the milliseconds by which a response delays the next request.
 async fn millis(layer: RetryAfterLayer, status: u16, fields: Fields<'_>) -> u128 {
-    let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (*name, (*value).to_owned()))
+        .collect();
     let service = layer.layer(service_fn(move |_: Request<()>| {
         let response = Response::builder().status(status);
-        let response = fields.iter().fold(response, |response, (name, value)| response.header(*name, value));
+        let response = fields.iter().fold(response, |response, (name, value)| {
+            response.header(*name, value)
+        });
         std::future::ready(Ok::<_, Infallible>(response.body(()).unwrap()))
     }));
     let Ok(_) = service.clone().oneshot(request()).await;
@@ -185,25 +238,70 @@ async fn a_delay_is_that_of_the_first_header_that_says_one() {
         (500, &[], 0..=0),
         (429, &[], 999..=999),
         (429, &[("retry-after", &date(100))], 80..=100),
-        (429, &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], 0..=0),
+        (
+            429,
+            &[("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")],
+            0..=0,
+        ),
         (200, &[("retry-after-ms", "1500")], 0..=0),
-        (429, &[("retry-after", "99999999999999999999")], 100_000..=100_000),
+        (
+            429,
+            &[("retry-after", "99999999999999999999")],
+            100_000..=100_000,
+        ),
         // The headers in a cache belong to another request.
         (200, &[("ratelimit", r#""a";r=0;t=5"#), ("age", "3")], 0..=0),
-        (429, &[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "5s"), ("age", "3")], 999..=999),
+        (
+            429,
+            &[
+                ("x-ratelimit-remaining-tokens", "0"),
+                ("x-ratelimit-reset-tokens", "5s"),
+                ("age", "3"),
+            ],
+            999..=999,
+        ),
         // A reset in the past says nothing after a rejection.
-        (429, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1372700873")], 999..=999),
-        (200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1372700873")], 0..=0),
+        (
+            429,
+            &[
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1372700873"),
+            ],
+            999..=999,
+        ),
+        (
+            200,
+            &[
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1372700873"),
+            ],
+            0..=0,
+        ),
         (429, &[("ratelimit", r#""a";r=0;t=0"#)], 999..=999),
     ] {
         let found = seconds(status, fields).await;
         assert!(expected.contains(&found), "{status} {fields:?}: {found}");
     }
     for text in ["", "-1", "+5", "1.5", "soon", "5 s"] {
-        assert_eq!(seconds(429, &[("retry-after", text)]).await, 999, "{text:?}");
+        assert_eq!(
+            seconds(429, &[("retry-after", text)]).await,
+            999,
+            "{text:?}"
+        );
     }
-    for (text, expected) in [("1500", 1_500), (" 1500.75 ", 1_500), ("1500.", 7_000), (".5", 7_000), ("1e3", 7_000)] {
-        let found = millis(READING, 429, &[("retry-after-ms", text), ("retry-after", "7")]).await;
+    for (text, expected) in [
+        ("1500", 1_500),
+        (" 1500.75 ", 1_500),
+        ("1500.", 7_000),
+        (".5", 7_000),
+        ("1e3", 7_000),
+    ] {
+        let found = millis(
+            READING,
+            429,
+            &[("retry-after-ms", text), ("retry-after", "7")],
+        )
+        .await;
         assert_eq!(found, expected, "{text}");
     }
 }
@@ -211,12 +309,19 @@ async fn a_delay_is_that_of_the_first_header_that_says_one() {
 /// The answers of GitHub: <https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api>.
 #[tokio::test(start_paused = true)]
 async fn a_403_of_github_delays_when_it_is_asked_for() {
-    let secondary = [("retry-after", "60"), ("x-ratelimit-remaining", "4999"), ("x-ratelimit-reset", "1372700873")];
+    let secondary = [
+        ("retry-after", "60"),
+        ("x-ratelimit-remaining", "4999"),
+        ("x-ratelimit-reset", "1372700873"),
+    ];
     assert_eq!(millis(FORBIDDEN, 403, &secondary).await, 60_000);
     assert_eq!(millis(FORBIDDEN, 401, &secondary).await, 0);
     assert_eq!(millis(READING, 403, &secondary).await, 0);
     let reset = (second() + 100).to_string();
-    let primary = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset.as_str())];
+    let primary = [
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", reset.as_str()),
+    ];
     for layer in [READING, FORBIDDEN] {
         // The token has no right to do this. Waiting does not help.
         assert_eq!(millis(layer, 403, &secondary[1..]).await, 0);
@@ -229,14 +334,29 @@ async fn a_403_of_github_delays_when_it_is_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn headers_without_remaining_units_delay_until_there_are_more() {
     for (fields, expected) in [
-        (&[("ratelimit", r#""a";r=3;t=9, "b";r=0;t=5, "c";r=0;t=7"#)][..], 7),
-        (&[("ratelimit", r#""a";r=0;t=5"#), ("ratelimit", r#""b";r=0;t=6"#)], 6),
+        (
+            &[("ratelimit", r#""a";r=3;t=9, "b";r=0;t=5, "c";r=0;t=7"#)][..],
+            7,
+        ),
+        (
+            &[
+                ("ratelimit", r#""a";r=0;t=5"#),
+                ("ratelimit", r#""b";r=0;t=6"#),
+            ],
+            6,
+        ),
         (&[("ratelimit", r#""a";r=3;t=9"#)], 0),
         (&[("ratelimit", r#""a";r=0"#)], 0),
-        (&[("ratelimit", r#""a, \"b";pk=:AA==:;x="y;r=5";r=0; t=5"#)], 5),
+        (
+            &[("ratelimit", r#""a, \"b";pk=:AA==:;x="y;r=5";r=0; t=5"#)],
+            5,
+        ),
         (&[("ratelimit-remaining", "0"), ("ratelimit-reset", "8")], 8),
         (&[("ratelimit-remaining", "1"), ("ratelimit-reset", "8")], 0),
-        (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "8")], 8),
+        (
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "8")],
+            8,
+        ),
     ] {
         assert_eq!(seconds(200, fields).await, expected, "{fields:?}");
     }
@@ -297,7 +417,11 @@ async fn a_header_that_does_not_parse_is_ignored_as_a_whole() {
         assert_eq!(seconds(429, &[("ratelimit", text)]).await, 999, "{text}");
         if !text.is_empty() {
             // A valid line beside it is a part of the same value.
-            assert_eq!(seconds(200, &[("ratelimit", r#""b";r=0;t=5"#), ("ratelimit", text)]).await, 0, "{text}");
+            assert_eq!(
+                seconds(200, &[("ratelimit", r#""b";r=0;t=5"#), ("ratelimit", text)]).await,
+                0,
+                "{text}"
+            );
         }
     }
     for text in [
@@ -335,20 +459,26 @@ async fn the_spent_unit_of_a_language_model_names_the_delay() {
         assert_eq!(seconds(200, &fields).await, 0, "{name}: {value}");
     }
     let at = |seconds| {
-        let at = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap() + Duration::from_secs(seconds);
+        let at =
+            OffsetDateTime::now_utc().replace_nanosecond(0).unwrap() + Duration::from_secs(seconds);
         at.format(&Rfc3339).unwrap()
     };
     let (soon, late) = (at(30), at(90));
-    for (requests, input, output, expected) in
-        [("10", "0", "16000", 10..=31), ("0", "0", "16000", 70..=91), ("10", "80000", "0", 999..=999)]
-    {
+    for (requests, input, output, expected) in [
+        ("10", "0", "16000", 10..=31),
+        ("0", "0", "16000", 70..=91),
+        ("10", "80000", "0", 999..=999),
+    ] {
         let fields = [
             ("anthropic-ratelimit-requests-remaining", requests),
             ("anthropic-ratelimit-requests-reset", late.as_str()),
             ("anthropic-ratelimit-input-tokens-remaining", input),
             ("anthropic-ratelimit-input-tokens-reset", soon.as_str()),
             ("anthropic-ratelimit-output-tokens-remaining", output),
-            ("anthropic-ratelimit-output-tokens-reset", "2000-01-01T00:00:00Z"),
+            (
+                "anthropic-ratelimit-output-tokens-reset",
+                "2000-01-01T00:00:00Z",
+            ),
         ];
         let found = seconds(429, &fields).await;
         assert!(expected.contains(&found), "{fields:?}: {found}");

@@ -37,7 +37,10 @@ impl Service<Request<()>> for Strict {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        assert!(std::mem::take(&mut self.is_ready), "called without being ready");
+        assert!(
+            std::mem::take(&mut self.is_ready),
+            "called without being ready"
+        );
         ready(Ok(Response::new(String::new())))
     }
 }
@@ -47,7 +50,17 @@ async fn the_service_that_was_ready_is_called() {
     let layer = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     let mut service = layer.layer(Strict::default());
     for _ in 0..2 {
-        assert_eq!(service.ready().await.unwrap().call(request()).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(
+            service
+                .ready()
+                .await
+                .unwrap()
+                .call(request())
+                .await
+                .unwrap()
+                .status(),
+            StatusCode::OK
+        );
     }
 }
 
@@ -56,7 +69,17 @@ async fn the_service_that_was_ready_is_called_after_a_late_decision() {
     let layer = RateLimitLayer::new(Limiter::new(Late(still()), TWO), Global);
     let mut service = layer.layer(Strict::default());
     for _ in 0..2 {
-        assert_eq!(service.ready().await.unwrap().call(request()).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(
+            service
+                .ready()
+                .await
+                .unwrap()
+                .call(request())
+                .await
+                .unwrap()
+                .status(),
+            StatusCode::OK
+        );
     }
 }
 
@@ -65,7 +88,10 @@ type Boxed = BoxService<Request<()>, Response<String>, BoxError>;
 /// Creates a mock behind a limit of one request per minute.
 fn mocked(store: impl Store) -> (Boxed, mock::Handle<Request<()>, Response<String>>) {
     let (inner, handle) = mock::pair::<Request<()>, Response<String>>();
-    (Boxed::new(RateLimitLayer::new(Limiter::new(store, ONE), Global).layer(inner)), handle)
+    (
+        Boxed::new(RateLimitLayer::new(Limiter::new(store, ONE), Global).layer(inner)),
+        handle,
+    )
 }
 
 #[tokio::test]
@@ -83,13 +109,27 @@ async fn denial_does_not_call_inner() {
     for (mut service, mut handle) in [mocked(still()), mocked(Late(still()))] {
         handle.allow(2);
         let first = tokio::spawn(service.ready().await.unwrap().call(request()));
-        handle.next_request().await.unwrap().1.send_response(Response::new("inner".to_owned()));
+        handle
+            .next_request()
+            .await
+            .unwrap()
+            .1
+            .send_response(Response::new("inner".to_owned()));
         assert_eq!(first.await.unwrap().unwrap().into_body(), "inner");
 
-        let denied = service.ready().await.unwrap().call(request()).await.unwrap();
+        let denied = service
+            .ready()
+            .await
+            .unwrap()
+            .call(request())
+            .await
+            .unwrap();
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
         drop(service);
-        assert!(handle.next_request().await.is_none(), "the inner service was called");
+        assert!(
+            handle.next_request().await.is_none(),
+            "the inner service was called"
+        );
     }
 }
 
@@ -113,7 +153,12 @@ async fn the_service_is_called_only_after_the_decision() {
         _ = handle.next_request() => panic!("called before the decision"),
         () = tokio::time::sleep(Duration::from_millis(4)) => {}
     }
-    handle.next_request().await.unwrap().1.send_response(Response::new(String::new()));
+    handle
+        .next_request()
+        .await
+        .unwrap()
+        .1
+        .send_response(Response::new(String::new()));
     assert_eq!(answered.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
@@ -122,7 +167,11 @@ async fn a_request_that_is_cancelled_before_the_decision_never_reaches_the_servi
     let (mut service, mut handle) = mocked(Late(still()));
     handle.allow(1);
     let future = service.ready().await.unwrap().call(request());
-    assert!(tokio::time::timeout(Duration::from_millis(1), future).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(1), future)
+            .await
+            .is_err()
+    );
     drop(service);
     assert!(handle.next_request().await.is_none());
 }
@@ -136,5 +185,6 @@ async fn the_request_reaches_the_service_unchanged() {
     handle.allow(1);
     let request = || Request::post("/a?b").header("c", "d").body("e").unwrap();
     let _answered = service.ready().await.unwrap().call(request());
-    assert_request_eq!(handle, format!("{:?}", request())).send_response(Response::new(String::new()));
+    assert_request_eq!(handle, format!("{:?}", request()))
+        .send_response(Response::new(String::new()));
 }

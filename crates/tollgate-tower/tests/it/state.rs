@@ -5,7 +5,9 @@ use std::time::Duration;
 use axum::{Router, body::Body, routing::get};
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
-use tollgate::{Cost, Enforcement, Limiter, LimiterHandle, Outage, Policy, PolicySet, Quota, limiter::Selection};
+use tollgate::{
+    Cost, Enforcement, Limiter, LimiterHandle, Outage, Policy, PolicySet, Quota, limiter::Selection,
+};
 use tollgate_tower::{
     LimiterSource, RateLimitLayer, StateService,
     key::{Global, Header},
@@ -22,7 +24,9 @@ pub(crate) async fn state(service: &StateService<Body>, api_key: &str) -> (Statu
     let response = service.clone().oneshot(request).await.unwrap();
     assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
     let status = response.status();
-    let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+    let body = axum::body::to_bytes(response.into_body(), 10_000)
+        .await
+        .unwrap();
     (status, serde_json::from_slice(&body).unwrap())
 }
 
@@ -32,7 +36,10 @@ fn layer(limiters: impl Into<LimiterSource>) -> RateLimitLayer<Header> {
 
 #[tokio::test]
 async fn a_client_sees_what_is_left_and_spends_nothing() {
-    let limiter = Limiter::new(still(), [BURST, Policy::fixed_window("day", Quota::per_day(1_000))]);
+    let limiter = Limiter::new(
+        still(),
+        [BURST, Policy::fixed_window("day", Quota::per_day(1_000))],
+    );
     let layer = layer(limiter.clone());
     let router = Router::new()
         .route("/", get(|| async { "hello" }))
@@ -40,24 +47,43 @@ async fn a_client_sees_what_is_left_and_spends_nothing() {
         .route_service("/rate_limit", layer.state_service::<Body>());
     let address = serve(router).await;
     let client = reqwest::Client::new();
-    let ask = |method: Method, path: &str| client.request(method, format!("http://{address}{path}"));
+    let ask =
+        |method: Method, path: &str| client.request(method, format!("http://{address}{path}"));
     for _ in 0..3 {
-        let response = ask(Method::GET, "/").header("x-api-key", "acme").send().await.unwrap();
+        let response = ask(Method::GET, "/")
+            .header("x-api-key", "acme")
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200);
     }
     let now = second();
     for _ in 0..5 {
-        let response = ask(Method::GET, "/rate_limit").header("x-api-key", "acme").send().await.unwrap();
+        let response = ask(Method::GET, "/rate_limit")
+            .header("x-api-key", "acme")
+            .send()
+            .await
+            .unwrap();
         assert_eq!(
-            (response.status().as_u16(), &response.headers()["content-type"]),
+            (
+                response.status().as_u16(),
+                &response.headers()["content-type"]
+            ),
             (200, &"application/json".parse().unwrap())
         );
-        let length: usize = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+        let length: usize = response.headers()["content-length"]
+            .to_str()
+            .unwrap()
+            .parse()
+            .unwrap();
         let text = response.text().await.unwrap();
         assert_eq!(text.len(), length);
         let json: Value = serde_json::from_str(&text).unwrap();
         let burst = &json["resources"]["burst"];
-        assert_eq!((&burst["limit"], &burst["used"], &burst["remaining"]), (&json!(4), &json!(3), &json!(1)));
+        assert_eq!(
+            (&burst["limit"], &burst["used"], &burst["remaining"]),
+            (&json!(4), &json!(3), &json!(1))
+        );
         let reset = burst["reset"].as_u64().unwrap();
         assert!((now..now + 100).contains(&reset), "{reset} {now}");
         assert_eq!(json["resources"]["day"]["remaining"], 997);
@@ -65,18 +91,32 @@ async fn a_client_sees_what_is_left_and_spends_nothing() {
         assert_eq!(&json["rate"], burst);
         assert_eq!(json.as_object().unwrap().len(), 2);
     }
-    let head = ask(Method::HEAD, "/rate_limit").header("x-api-key", "acme").send().await.unwrap();
+    let head = ask(Method::HEAD, "/rate_limit")
+        .header("x-api-key", "acme")
+        .send()
+        .await
+        .unwrap();
     assert!(head.headers()["content-length"] != "0" && head.text().await.unwrap().is_empty());
-    for (method, status) in [(Method::OPTIONS, 204), (Method::POST, 405), (Method::DELETE, 405)] {
+    for (method, status) in [
+        (Method::OPTIONS, 204),
+        (Method::POST, 405),
+        (Method::DELETE, 405),
+    ] {
         let response = ask(method, "/rate_limit").send().await.unwrap();
         assert_eq!(
-            (response.status().as_u16(), response.headers()["allow"].to_str().unwrap()),
+            (
+                response.status().as_u16(),
+                response.headers()["allow"].to_str().unwrap()
+            ),
             (status, "GET, HEAD, OPTIONS")
         );
     }
     let without_key = ask(Method::GET, "/rate_limit").send().await.unwrap();
     assert_eq!(
-        (without_key.status().as_u16(), &without_key.headers()["content-type"]),
+        (
+            without_key.status().as_u16(),
+            &without_key.headers()["content-type"]
+        ),
         (400, &"application/problem+json".parse().unwrap())
     );
     assert_eq!(remaining(&limiter, "acme", "burst").await, 1);
@@ -86,7 +126,11 @@ async fn a_client_sees_what_is_left_and_spends_nothing() {
 async fn an_outage_is_503_also_where_the_layer_decides_in_process() {
     for outage in [Outage::Closed, Outage::Open, Outage::local(2)] {
         let (status, problem) = state(&layer(unavailable(outage)).state_service(), "acme").await;
-        assert_eq!((status.as_u16(), &problem["status"]), (503, &json!(503)), "{outage:?}");
+        assert_eq!(
+            (status.as_u16(), &problem["status"]),
+            (503, &json!(503)),
+            "{outage:?}"
+        );
     }
 }
 
@@ -94,16 +138,27 @@ async fn an_outage_is_503_also_where_the_layer_decides_in_process() {
 async fn a_caller_without_limits_has_no_resources() {
     let limiter = || Limiter::new(still(), ONE);
     let none = json!({"resources": {}});
-    let exempt = RateLimitLayer::builder(limiter(), Header::new("x-api-key")).exempt(|_| true).build();
+    let exempt = RateLimitLayer::builder(limiter(), Header::new("x-api-key"))
+        .exempt(|_| true)
+        .build();
     let lifted = LimiterSource::from_fn(limiter(), |_| Selection::Exempt);
     let enforcement = Enforcement::share(0);
-    let shadow = RateLimitLayer::builder(limiter(), Header::new("x-api-key")).enforcement(enforcement.clone()).build();
-    let services = [exempt.state_service(), layer(lifted).state_service(), shadow.state_service()];
+    let shadow = RateLimitLayer::builder(limiter(), Header::new("x-api-key"))
+        .enforcement(enforcement.clone())
+        .build();
+    let services = [
+        exempt.state_service(),
+        layer(lifted).state_service(),
+        shadow.state_service(),
+    ];
     for service in &services {
         assert_eq!(state(service, "acme").await, (StatusCode::OK, none.clone()));
     }
     enforcement.set(100).unwrap();
-    assert_eq!(state(&services[2], "acme").await.1["resources"]["one"]["remaining"], 1);
+    assert_eq!(
+        state(&services[2], "acme").await.1["resources"]["one"]["remaining"],
+        1
+    );
 }
 
 #[tokio::test]
@@ -112,8 +167,16 @@ async fn limiters_that_are_looked_up_replaced_or_stacked_show_their_state() {
     let all = RateLimitLayer::new(Limiter::new(still(), TWO), Global);
     let service = layer(handle.clone()).state_service().and(&all);
     let (_, json) = state(&service, "acme").await;
-    assert_eq!((&json["resources"]["one"]["limit"], &json["resources"]["two"]["limit"]), (&json!(1), &json!(2)));
-    handle.replace_policies(PolicySet::from(ONE.with_quota(Quota::per_minute(9)).unwrap()));
+    assert_eq!(
+        (
+            &json["resources"]["one"]["limit"],
+            &json["resources"]["two"]["limit"]
+        ),
+        (&json!(1), &json!(2))
+    );
+    handle.replace_policies(PolicySet::from(
+        ONE.with_quota(Quota::per_minute(9)).unwrap(),
+    ));
     let (_, json) = state(&service, "acme").await;
     assert_eq!(json["resources"]["one"]["limit"], 9);
     // The first layer rejects the request for all.
@@ -126,18 +189,32 @@ async fn limiters_that_are_looked_up_replaced_or_stacked_show_their_state() {
     for (first, second) in [(&more, &less), (&less, &more)] {
         let service = RateLimitLayer::new(first.clone(), Global).state_service();
         let service = service.and(&RateLimitLayer::new(second.clone(), Global));
-        assert_eq!(state(&service, "acme").await.1["resources"]["hourly"]["remaining"], 2);
+        assert_eq!(
+            state(&service, "acme").await.1["resources"]["hourly"]["remaining"],
+            2
+        );
     }
 }
 
 #[tokio::test]
 async fn the_rate_is_that_of_the_limit_with_the_least_part_left() {
-    let (day, minute) = (Policy::fixed_window("day", Quota::per_day(100)), Limiter::new(still(), BURST));
+    let (day, minute) = (
+        Policy::fixed_window("day", Quota::per_day(100)),
+        Limiter::new(still(), BURST),
+    );
     let day = Limiter::new(still(), day);
     assert!(minute.check("acme").await.unwrap().is_allowed());
     for (spent, limit) in [(20, 4), (70, 100)] {
-        assert!(day.check("acme").cost(Cost::new(spent)).await.unwrap().is_allowed());
-        let service = layer(minute.clone()).state_service().and(&layer(day.clone()));
+        assert!(
+            day.check("acme")
+                .cost(Cost::new(spent))
+                .await
+                .unwrap()
+                .is_allowed()
+        );
+        let service = layer(minute.clone())
+            .state_service()
+            .and(&layer(day.clone()));
         assert_eq!(state(&service, "acme").await.1["rate"]["limit"], limit);
     }
 }
@@ -145,16 +222,24 @@ async fn the_rate_is_that_of_the_limit_with_the_least_part_left() {
 #[tokio::test]
 async fn a_lockout_shows_the_failures_left_and_its_end_and_a_blocked_caller_nothing() {
     let minute = Duration::from_secs(60);
-    let limiter = Limiter::new(still(), Policy::lockout("log-in", Quota::per_hour(2), minute, minute));
+    let limiter = Limiter::new(
+        still(),
+        Policy::lockout("log-in", Quota::per_hour(2), minute, minute),
+    );
     let service = layer(limiter.clone()).state_service();
     for left in [1, 0] {
         let _ = limiter.check("acme").await.unwrap();
         assert_eq!(state(&service, "acme").await.1["rate"]["remaining"], left);
     }
-    let reset = state(&service, "acme").await.1["rate"]["reset"].as_u64().unwrap();
+    let reset = state(&service, "acme").await.1["rate"]["reset"]
+        .as_u64()
+        .unwrap();
     let now = second();
     assert!((now + 50..=now + 61).contains(&reset), "{reset} {now}");
     let blocked = layer(LimiterSource::from_fn(limiter, |_| Selection::Blocked)).state_service();
     let (_, json) = state(&blocked, "acme").await;
-    assert_eq!((&json["rate"]["limit"], &json["rate"]["remaining"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&json["rate"]["limit"], &json["rate"]["remaining"]),
+        (&json!(0), &json!(0))
+    );
 }

@@ -28,7 +28,9 @@ pub(crate) const HEADER_FORMATS: [HeaderFormat; 12] = [
     HeaderFormat::Ietf07,
     HeaderFormat::Ietf06,
     HeaderFormat::Envoy03,
-    HeaderFormat::Legacy { reset: ResetFormat::Seconds },
+    HeaderFormat::Legacy {
+        reset: ResetFormat::Seconds,
+    },
     HeaderFormat::GitHub,
     HeaderFormat::Spring,
     HeaderFormat::RetryAfter,
@@ -40,7 +42,9 @@ pub(crate) const HEADER_FORMATS: [HeaderFormat; 12] = [
 
 /// Creates a store in the process whose clock stands still.
 pub(crate) fn still() -> MemoryStore {
-    MemoryStore::builder().clock(Clock::manual(1_000_000_000)).build()
+    MemoryStore::builder()
+        .clock(Clock::manual(1_000_000_000))
+        .build()
 }
 
 /// Delays the results of another store, on the clock of tokio.
@@ -100,21 +104,32 @@ impl StoppedClock {
 pub(crate) fn unavailable(outage: Outage) -> Limiter {
     let store = FaultyStore::default();
     store.fail();
-    Limiter::builder(store).policies(TWO).on_outage(outage).build()
+    Limiter::builder(store)
+        .policies(TWO)
+        .on_outage(outage)
+        .build()
 }
 
 /// Returns the remaining units of a key under a policy.
 pub(crate) async fn remaining(limiter: &Limiter, key: &'static str, policy: &str) -> u64 {
-    limiter.peek(key).await.unwrap().state(policy).unwrap().remaining()
+    limiter
+        .peek(key)
+        .await
+        .unwrap()
+        .state(policy)
+        .unwrap()
+        .remaining()
 }
 
 /// Responds with 200 and a text.
-pub(crate) fn hello() -> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send> + Clone
+pub(crate) fn hello()
+-> impl Service<Request<()>, Response = Response<String>, Error = Infallible, Future: Send> + Clone
 {
     service_fn(|_: Request<()>| async { Ok(Response::new("hello".to_owned())) })
 }
 
-pub(crate) type BoxedService = tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>;
+pub(crate) type BoxedService =
+    tower::util::BoxCloneService<Request<()>, Response<String>, Infallible>;
 
 /// Sends one request through a layer around [`hello`].
 pub(crate) async fn send<L>(layer: &L, request: Request<()>) -> Response<String>
@@ -122,7 +137,10 @@ where
     L: Layer<BoxedService>,
     L::Service: Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
-    let Ok(response) = layer.layer(BoxedService::new(hello())).oneshot(request).await;
+    let Ok(response) = layer
+        .layer(BoxedService::new(hello()))
+        .oneshot(request)
+        .await;
     response
 }
 
@@ -141,13 +159,22 @@ where
 
 /// Returns the time of day in seconds.
 pub(crate) fn second() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970").as_secs()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("a time after 1970")
+        .as_secs()
 }
 
 /// Returns what `work` returns in one tenth of a second of the system clock. Some header formats show the time of a reset
 /// by that clock in whole seconds: it stays the same meanwhile when the reset is a whole number of tenths away.
 pub(crate) async fn in_one_tenth<T>(mut work: impl AsyncFnMut() -> T) -> T {
-    let tenth = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() / 100;
+    let tenth = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_millis()
+            / 100
+    };
     loop {
         let began = tenth();
         let done = work().await;
@@ -227,14 +254,19 @@ impl Subscriber for Log {
 pub(crate) async fn logged(text: &str, work: impl Future<Output = ()>) -> Vec<String> {
     // A second subscriber that stays alive. With a single one, a thread without it could disable the event for all
     // threads.
-    static SECOND: LazyLock<tracing::Dispatch> = LazyLock::new(|| tracing::Dispatch::new(Log::default()));
+    static SECOND: LazyLock<tracing::Dispatch> =
+        LazyLock::new(|| tracing::Dispatch::new(Log::default()));
     LazyLock::force(&SECOND);
     let log = Log::default();
     let guard = tracing::subscriber::set_default(log.clone());
     work.await;
     drop(guard);
     let lines = log.0.lock().unwrap();
-    lines.iter().filter(|line| line.contains(text)).cloned().collect()
+    lines
+        .iter()
+        .filter(|line| line.contains(text))
+        .cloned()
+        .collect()
 }
 
 #[cfg(feature = "metrics")]
@@ -251,13 +283,23 @@ pub(crate) mod recorder {
         pub(crate) fn of(work: impl Future<Output = ()>) -> Self {
             let recorder = DebuggingRecorder::new();
             let snapshotter = recorder.snapshotter();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .unwrap();
             metrics::with_local_recorder(&recorder, || runtime.block_on(work));
-            let series = snapshotter.snapshot().into_vec().into_iter().map(|(key, _, _, value)| {
-                let labels: Vec<_> =
-                    key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-                (format!("{} {}", key.key().name(), labels.join(" ")), value)
-            });
+            let series = snapshotter
+                .snapshot()
+                .into_vec()
+                .into_iter()
+                .map(|(key, _, _, value)| {
+                    let labels: Vec<_> = key
+                        .key()
+                        .labels()
+                        .map(|label| format!("{}={}", label.key(), label.value()))
+                        .collect();
+                    (format!("{} {}", key.key().name(), labels.join(" ")), value)
+                });
             Self(series.collect())
         }
 

@@ -37,33 +37,83 @@ fn layers(key: BoxedKey) -> Layers {
         boxed: RateLimitLayer::new(limiter(), key.clone()),
         pointer: RateLimitLayer::new(limiter(), key_fn(by_user as fn(&Parts) -> Key)),
         permits: ConcurrencyLayer::new(permits, key.clone()),
-        reserving: RateLimitLayer::builder(limiter(), key).reserve(|_: &Parts| Cost::ONE).build(),
+        reserving: RateLimitLayer::builder(limiter(), key)
+            .reserve(|_: &Parts| Cost::ONE)
+            .build(),
     }
 }
 
 fn unnamed(limiter: Limiter) -> RateLimitLayer<impl KeyExtractor> {
-    RateLimitLayer::new(limiter, key_fn(|parts| Key::new(parts.headers["x-user"].as_bytes())))
+    RateLimitLayer::new(
+        limiter,
+        key_fn(|parts| Key::new(parts.headers["x-user"].as_bytes())),
+    )
 }
 
 #[tokio::test]
 async fn layers_whose_types_are_written_down_limit_by_their_keys() {
     let by_name = by_user as fn(&Parts) -> Key;
-    for key in [key_fn(by_name).boxed(), Header::new("x-user").or(Global).boxed()] {
-        let Layers { boxed, pointer, permits, reserving } = layers(key);
+    for key in [
+        key_fn(by_name).boxed(),
+        Header::new("x-user").or(Global).boxed(),
+    ] {
+        let Layers {
+            boxed,
+            pointer,
+            permits,
+            reserving,
+        } = layers(key);
         let expected = [200, 429, 200];
         assert_eq!(statuses(&boxed).await, expected);
         assert_eq!(statuses(&pointer).await, expected);
-        assert_eq!(statuses(&unnamed(Limiter::new(MemoryStore::new(), ONE))).await, expected);
+        assert_eq!(
+            statuses(&unnamed(Limiter::new(MemoryStore::new(), ONE))).await,
+            expected
+        );
 
         let permits: ConcurrencyLimit<_> = permits.layer(hello());
-        let first = permits.clone().oneshot(request_with("x-user", "ann")).await.unwrap();
-        assert_eq!(permits.clone().oneshot(request_with("x-user", "ann")).await.unwrap().status(), 429);
-        assert_eq!(permits.oneshot(request_with("x-user", "bob")).await.unwrap().status(), 200);
+        let first = permits
+            .clone()
+            .oneshot(request_with("x-user", "ann"))
+            .await
+            .unwrap();
+        assert_eq!(
+            permits
+                .clone()
+                .oneshot(request_with("x-user", "ann"))
+                .await
+                .unwrap()
+                .status(),
+            429
+        );
+        assert_eq!(
+            permits
+                .oneshot(request_with("x-user", "bob"))
+                .await
+                .unwrap()
+                .status(),
+            200
+        );
         drop(first);
 
         let reserving = reserving.layer(hello());
-        assert_eq!(reserving.clone().oneshot(request_with("x-user", "ann")).await.unwrap().status(), 200);
-        assert_eq!(reserving.oneshot(request_with("x-user", "bob")).await.unwrap().status(), 200);
+        assert_eq!(
+            reserving
+                .clone()
+                .oneshot(request_with("x-user", "ann"))
+                .await
+                .unwrap()
+                .status(),
+            200
+        );
+        assert_eq!(
+            reserving
+                .oneshot(request_with("x-user", "bob"))
+                .await
+                .unwrap()
+                .status(),
+            200
+        );
     }
 }
 
@@ -84,7 +134,10 @@ async fn statuses<K: KeyExtractor>(layer: &RateLimitLayer<K>) -> [u16; 3] {
 fn send(_: impl Future + Send) {}
 
 #[cfg(feature = "ws")]
-fn futures_of_a_socket(socket: &mut tollgate_tower::ws::LimitedSocket, message: axum::extract::ws::Message) {
+fn futures_of_a_socket(
+    socket: &mut tollgate_tower::ws::LimitedSocket,
+    message: axum::extract::ws::Message,
+) {
     send(socket.recv());
     send(socket.send(message));
 }
@@ -93,7 +146,11 @@ fn futures_of_a_socket(socket: &mut tollgate_tower::ws::LimitedSocket, message: 
 fn futures_of_a_client(
     mut client: tollgate_tower::outgoing::ReqwestClient,
     mut api: tollgate_tower::outgoing::Outgoing<tollgate_tower::outgoing::ReqwestClient, Global>,
-    (own, first, second): (reqwest::Request, Request<reqwest::Body>, Request<reqwest::Body>),
+    (own, first, second): (
+        reqwest::Request,
+        Request<reqwest::Body>,
+        Request<reqwest::Body>,
+    ),
 ) {
     use tower::Service;
 

@@ -49,40 +49,82 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) async fn start() -> Self {
         let store = still();
-        let [local, remote] = [Limiter::new(store.clone(), ONE), Limiter::new(Late(store), ONE)];
+        let [local, remote] = [
+            Limiter::new(store.clone(), ONE),
+            Limiter::new(Late(store), ONE),
+        ];
         assert!(local.check("all").await.unwrap().is_allowed());
         let permits = ConcurrencyLimiter::new(MemoryStore::new(), Concurrency::new("permits", 1));
         let permit = permits.acquire("all").await.unwrap().unwrap();
-        let slots = AdaptiveLimiter::builder(Gradient::new()).limits(1..=1).initial_limit(1).build();
+        let slots = AdaptiveLimiter::builder(Gradient::new())
+            .limits(1..=1)
+            .initial_limit(1)
+            .build();
         let slot = slots.try_acquire(Class::CRITICAL).unwrap();
 
         let answer = || post(|| async { "admitted" });
-        let reserving = RateLimitLayer::builder(local.clone(), Global).reserve(|_| Cost::ONE).build();
+        let reserving = RateLimitLayer::builder(local.clone(), Global)
+            .reserve(|_| Cost::ONE)
+            .build();
         let handler: HandlerLimiter<Body> =
             RateLimitLayer::new(Limiter::new(still(), ONE), Global).handler_limiter(local.clone());
         let router = Router::new()
-            .route("/handler", post(refuse).layer(DrainLayer::new()).with_state(handler))
-            .route("/in-process", answer().layer(RateLimitLayer::new(local.clone(), Global)))
-            .route("/remote", answer().layer(RateLimitLayer::new(remote, Global)))
-            .route("/without-key", answer().layer(RateLimitLayer::new(local, Header::new("x-api-key"))))
+            .route(
+                "/handler",
+                post(refuse).layer(DrainLayer::new()).with_state(handler),
+            )
+            .route(
+                "/in-process",
+                answer().layer(RateLimitLayer::new(local.clone(), Global)),
+            )
+            .route(
+                "/remote",
+                answer().layer(RateLimitLayer::new(remote, Global)),
+            )
+            .route(
+                "/without-key",
+                answer().layer(RateLimitLayer::new(local, Header::new("x-api-key"))),
+            )
             .route("/reserving", answer().layer(reserving))
-            .route("/permits", answer().layer(ConcurrencyLayer::new(permits.clone(), Global)))
-            .route("/permits-without-key", answer().layer(ConcurrencyLayer::new(permits, Header::new("x-api-key"))))
+            .route(
+                "/permits",
+                answer().layer(ConcurrencyLayer::new(permits.clone(), Global)),
+            )
+            .route(
+                "/permits-without-key",
+                answer().layer(ConcurrencyLayer::new(permits, Header::new("x-api-key"))),
+            )
             .route("/adaptive", answer().layer(AdaptiveLayer::new(slots)))
-            .route("/open", get(|| async { "open" }).post(length).layer(DefaultBodyLimit::disable()))
+            .route(
+                "/open",
+                get(|| async { "open" })
+                    .post(length)
+                    .layer(DefaultBodyLimit::disable()),
+            )
             .layer(map_response(hold_back));
-        Self { address: serve(router).await, _held: (permit, slot) }
+        Self {
+            address: serve(router).await,
+            _held: (permit, slot),
+        }
     }
 
     async fn connect(&self) -> Connection {
-        Connection(BufReader::new(TcpStream::connect(self.address).await.unwrap()))
+        Connection(BufReader::new(
+            TcpStream::connect(self.address).await.unwrap(),
+        ))
     }
 }
 
 /// Refuses a request before its body was read.
-async fn refuse(State(limiter): State<HandlerLimiter<Body>>, request: Request) -> Result<Response, Rejected<Body>> {
+async fn refuse(
+    State(limiter): State<HandlerLimiter<Body>>,
+    request: Request,
+) -> Result<Response, Rejected<Body>> {
     let (mut head, _unread) = request.into_parts();
-    Ok(limiter.check(&mut head, "all").await?.complete("admitted".into_response()))
+    Ok(limiter
+        .check(&mut head, "all")
+        .await?
+        .complete("admitted".into_response()))
 }
 
 async fn length(body: Bytes) -> String {
@@ -107,7 +149,10 @@ impl Connection {
 
     /// Sends the head of a request with a body.
     async fn send_head(&mut self, path: &str, fields: &str) {
-        self.send(format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n\r\n")).await;
+        self.send(format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n\r\n"
+        ))
+        .await;
     }
 
     /// Reads one response, and returns its status. `None` when the server has closed the connection.
@@ -120,14 +165,21 @@ impl Connection {
         }
         let head = String::from_utf8(head).unwrap().to_lowercase();
         let (line, fields) = head.split_once("\r\n").unwrap();
-        let length = fields.lines().find_map(|field| field.strip_prefix("content-length: ")).unwrap();
-        self.0.read_exact(&mut vec![0; length.parse().unwrap()]).await.unwrap();
+        let length = fields
+            .lines()
+            .find_map(|field| field.strip_prefix("content-length: "))
+            .unwrap();
+        self.0
+            .read_exact(&mut vec![0; length.parse().unwrap()])
+            .await
+            .unwrap();
         Some(line.split(' ').nth(1).unwrap().parse().unwrap())
     }
 
     /// Asserts that the server answers another request of this connection.
     async fn assert_is_open(&mut self, path: &str) {
-        self.send("GET /open HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        self.send("GET /open HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await;
         assert_eq!(self.status().await, Some(200), "after {path}");
     }
 }
@@ -152,7 +204,9 @@ async fn a_connection_survives_a_rejection_whose_chunks_come_after_the_response(
     let server = Server::start().await;
     for (path, status) in REJECTIONS {
         let mut connection = server.connect().await;
-        connection.send_head(path, "transfer-encoding: chunked").await;
+        connection
+            .send_head(path, "transfer-encoding: chunked")
+            .await;
         assert_eq!(connection.status().await, Some(status), "{path}");
         connection.send("5\r\nhello\r\n").await;
         connection.send("0\r\nx-trailer: there\r\n\r\n").await;
@@ -165,7 +219,9 @@ async fn a_client_that_expects_100_continue_is_not_asked_for_its_body() {
     let server = Server::start().await;
     for (path, status) in REJECTIONS {
         let mut connection = server.connect().await;
-        connection.send_head(path, "content-length: 10000\r\nexpect: 100-continue").await;
+        connection
+            .send_head(path, "content-length: 10000\r\nexpect: 100-continue")
+            .await;
         assert_eq!(connection.status().await, Some(status), "{path}");
         assert_eq!(connection.status().await, None, "{path}");
     }
@@ -175,7 +231,10 @@ async fn a_client_that_expects_100_continue_is_not_asked_for_its_body() {
 async fn a_connection_survives_a_rejection_with_a_long_body() {
     let _clock = StoppedClock::start();
     let server = Server::start().await;
-    for (path, status) in REJECTIONS.into_iter().filter(|(path, _)| *path != "/remote") {
+    for (path, status) in REJECTIONS
+        .into_iter()
+        .filter(|(path, _)| *path != "/remote")
+    {
         let mut connection = server.connect().await;
         connection.send_head(path, "content-length: 10000000").await;
         connection.send(vec![b'a'; 10_000_000]).await;
@@ -188,9 +247,14 @@ async fn a_connection_survives_a_rejection_with_a_long_body() {
 async fn the_response_to_a_body_that_is_too_long_comes_first_and_then_the_connection_ends() {
     let _clock = StoppedClock::start();
     let server = Server::start().await;
-    for (path, status) in REJECTIONS.into_iter().filter(|(path, _)| *path != "/remote") {
+    for (path, status) in REJECTIONS
+        .into_iter()
+        .filter(|(path, _)| *path != "/remote")
+    {
         let mut connection = server.connect().await;
-        connection.send_head(path, "content-length: 1000000000").await;
+        connection
+            .send_head(path, "content-length: 1000000000")
+            .await;
         assert_eq!(connection.status().await, Some(status), "{path}");
         while connection.0.write_all(&[b'a'; 65536]).await.is_ok() {}
     }
@@ -201,7 +265,9 @@ async fn a_connection_whose_body_does_not_come_is_closed_at_the_time_limit() {
     let clock = StoppedClock::start();
     let server = Server::start().await;
     let mut connection = server.connect().await;
-    connection.send_head("/in-process", "content-length: 10000").await;
+    connection
+        .send_head("/in-process", "content-length: 10000")
+        .await;
     assert_eq!(connection.status().await, Some(429));
     connection.send("some").await;
     clock.advance(Duration::from_secs(2)).await;

@@ -20,22 +20,30 @@ const FRAME: usize = 16_000;
 
 /// Rejections that need no timer, because the clock of these tests stands still.
 fn rejections() -> impl Iterator<Item = (&'static str, u16)> {
-    REJECTIONS.into_iter().filter(|(path, _)| *path != "/remote")
+    REJECTIONS
+        .into_iter()
+        .filter(|(path, _)| *path != "/remote")
 }
 
 async fn connect(server: &Server) -> SendRequest<Bytes> {
-    let (client, connection) = handshake(TcpStream::connect(server.address).await.unwrap()).await.unwrap();
+    let (client, connection) = handshake(TcpStream::connect(server.address).await.unwrap())
+        .await
+        .unwrap();
     tokio::spawn(connection);
     client.ready().await.unwrap()
 }
 
 /// Sends the head of a request, and returns the status of the complete response with the stream of the body.
 async fn open(client: &mut SendRequest<Bytes>, path: &str) -> (u16, SendStream<Bytes>) {
-    let head = Request::post(format!("http://localhost{path}")).body(()).unwrap();
+    let head = Request::post(format!("http://localhost{path}"))
+        .body(())
+        .unwrap();
     let (response, upload) = client.send_request(head, false).unwrap();
     let (head, mut body) = response.await.unwrap().into_parts();
     while let Some(data) = body.data().await {
-        body.flow_control().release_capacity(data.unwrap().len()).unwrap();
+        body.flow_control()
+            .release_capacity(data.unwrap().len())
+            .unwrap();
     }
     (head.status.as_u16(), upload)
 }
@@ -77,7 +85,11 @@ async fn a_body_that_is_too_long_ends_its_stream_without_an_error_and_no_other()
     let mut client = connect(&server).await;
     for (path, status) in rejections() {
         let (found, mut upload) = open(&mut client, path).await;
-        assert_eq!((found, send(&mut upload, 20_000_000).await), (status, Err(Reason::NO_ERROR)), "{path}");
+        assert_eq!(
+            (found, send(&mut upload, 20_000_000).await),
+            (status, Err(Reason::NO_ERROR)),
+            "{path}"
+        );
     }
     let (_, mut upload) = open(&mut client, "/in-process").await;
     assert_eq!(send(&mut upload, 1_000_000).await, Ok(()));
@@ -92,7 +104,11 @@ async fn a_body_that_does_not_end_is_reset_at_the_time_limit() {
         let (_, mut upload) = open(&mut client, path).await;
         assert_eq!(send(&mut upload, 100_000).await, Ok(()), "{path}");
         clock.advance(std::time::Duration::from_secs(2)).await;
-        assert_eq!(poll_fn(|cx| upload.poll_reset(cx)).await.unwrap(), Reason::NO_ERROR, "{path}");
+        assert_eq!(
+            poll_fn(|cx| upload.poll_reset(cx)).await.unwrap(),
+            Reason::NO_ERROR,
+            "{path}"
+        );
     }
 }
 

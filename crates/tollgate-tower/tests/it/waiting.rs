@@ -21,11 +21,17 @@ const ONE_A_SECOND: Policy = Policy::token_bucket("one", Quota::per_second(1));
 /// Creates a limiter whose store answers at once or later.
 fn limiter(is_late: bool, policy: Policy) -> Limiter {
     let store = tokio_clock_store();
-    if is_late { Limiter::new(Late(store), policy) } else { Limiter::new(store, policy) }
+    if is_late {
+        Limiter::new(Late(store), policy)
+    } else {
+        Limiter::new(store, policy)
+    }
 }
 
 fn layer(is_late: bool, max: Duration) -> RateLimitLayer<Header> {
-    RateLimitLayer::builder(limiter(is_late, ONE_A_SECOND), Header::new("key")).wait(max).build()
+    RateLimitLayer::builder(limiter(is_late, ONE_A_SECOND), Header::new("key"))
+        .wait(max)
+        .build()
 }
 
 async fn status(layer: &RateLimitLayer<Header>, key: &str) -> StatusCode {
@@ -42,7 +48,10 @@ async fn waiting_requests_pass_one_a_second_in_the_order_of_their_arrival() {
         for number in 0..8 {
             let order = order.clone();
             let service = layer.layer(service_fn(move |_: Request<()>| {
-                order.lock().unwrap().push((number, start.elapsed().as_secs()));
+                order
+                    .lock()
+                    .unwrap()
+                    .push((number, start.elapsed().as_secs()));
                 async { Ok::<_, std::convert::Infallible>(http::Response::new(String::new())) }
             }));
             tasks.push(tokio::spawn(service.oneshot(request_with("key", "a"))));
@@ -51,7 +60,10 @@ async fn waiting_requests_pass_one_a_second_in_the_order_of_their_arrival() {
         for task in tasks {
             assert_eq!(task.await.unwrap().unwrap().status(), StatusCode::OK);
         }
-        assert_eq!(*order.lock().unwrap(), (0..8).map(|number| (number, number)).collect::<Vec<_>>());
+        assert_eq!(
+            *order.lock().unwrap(),
+            (0..8).map(|number| (number, number)).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -75,7 +87,10 @@ async fn a_later_request_never_passes_a_waiting_one() {
         sleep(Duration::from_micros(50)).await;
     }
     let first = first.await.unwrap();
-    assert!(first < Duration::from_millis(1100), "the first request has waited for {first:?}");
+    assert!(
+        first < Duration::from_millis(1100),
+        "the first request has waited for {first:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +102,11 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once() {
         let response = send(&layer, request_with("key", "a")).await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(header(&response, "retry-after"), Some("1"));
-        assert!(start.elapsed() < Duration::from_millis(10), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_millis(10),
+            "{:?}",
+            start.elapsed()
+        );
     }
 }
 
@@ -104,7 +123,11 @@ async fn a_request_behind_a_long_queue_is_denied_at_once() {
         .collect();
     sleep(Duration::from_millis(1)).await;
     assert_eq!(status(&layer, "a").await, StatusCode::TOO_MANY_REQUESTS);
-    assert!(start.elapsed() < Duration::from_millis(10), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_millis(10),
+        "{:?}",
+        start.elapsed()
+    );
     for task in waiting {
         assert_eq!(task.await.unwrap(), StatusCode::OK);
     }
@@ -112,8 +135,13 @@ async fn a_request_behind_a_long_queue_is_denied_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_waiting_requests_is_bounded() {
-    let limiter = Limiter::builder(tokio_clock_store()).policies(ONE_A_SECOND).max_waiting(2).build();
-    let layer = RateLimitLayer::builder(limiter, Header::new("key")).wait(Duration::from_secs(60)).build();
+    let limiter = Limiter::builder(tokio_clock_store())
+        .policies(ONE_A_SECOND)
+        .max_waiting(2)
+        .build();
+    let layer = RateLimitLayer::builder(limiter, Header::new("key"))
+        .wait(Duration::from_secs(60))
+        .build();
     for key in ["a", "b"] {
         assert_eq!(status(&layer, key).await, StatusCode::OK);
     }
@@ -140,14 +168,20 @@ async fn a_cancelled_request_leaves_the_queue_and_spends_nothing() {
         let (first, cancelled, last) = (layer.clone(), layer.clone(), layer.clone());
         let first = tokio::spawn(async move { status(&first, "a").await });
         sleep(Duration::from_millis(1)).await;
-        let cancelled = tokio::spawn(async move { timeout(Duration::from_millis(500), status(&cancelled, "a")).await });
+        let cancelled = tokio::spawn(async move {
+            timeout(Duration::from_millis(500), status(&cancelled, "a")).await
+        });
         sleep(Duration::from_millis(1)).await;
         let last = tokio::spawn(async move { status(&last, "a").await });
         assert_eq!(first.await.unwrap(), StatusCode::OK);
         assert!(cancelled.await.unwrap().is_err());
         assert_eq!(last.await.unwrap(), StatusCode::OK);
         // The turn of the request in the middle passes unused: another request may not have it and the turn behind it.
-        assert!(start.elapsed() < Duration::from_millis(3100), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_millis(3100),
+            "{:?}",
+            start.elapsed()
+        );
     }
 }
 
@@ -157,13 +191,20 @@ async fn the_first_request_in_the_queue_may_be_cancelled_too() {
     assert_eq!(status(&layer, "a").await, StatusCode::OK);
     let start = Instant::now();
     let (cancelled, last) = (layer.clone(), layer.clone());
-    let cancelled = tokio::spawn(async move { timeout(Duration::from_millis(300), status(&cancelled, "a")).await });
+    let cancelled =
+        tokio::spawn(
+            async move { timeout(Duration::from_millis(300), status(&cancelled, "a")).await },
+        );
     sleep(Duration::from_millis(1)).await;
     let last = tokio::spawn(async move { status(&last, "a").await });
     assert!(cancelled.await.unwrap().is_err());
     assert_eq!(last.await.unwrap(), StatusCode::OK);
     // Its turn passes unused, because another request waits behind it.
-    assert!(start.elapsed() < Duration::from_millis(2100), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_millis(2100),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +234,11 @@ async fn a_request_that_is_cancelled_in_a_leaky_bucket_is_refunded() {
         let limiter = limiter(is_late, SLOW);
         let layer = RateLimitLayer::new(limiter.clone(), Header::new("key"));
         assert_eq!(status(&layer, "a").await, StatusCode::OK);
-        assert!(timeout(Duration::from_millis(500), status(&layer, "a")).await.is_err());
+        assert!(
+            timeout(Duration::from_millis(500), status(&layer, "a"))
+                .await
+                .is_err()
+        );
         sleep(Duration::from_millis(5)).await;
         assert_eq!(remaining(&limiter, "a", "slow").await, 2);
     }
@@ -212,7 +257,8 @@ async fn a_leaky_bucket_beside_other_policies_delays_too() {
             };
             let layer = RateLimitLayer::new(limiter, Header::new("key"));
             let start = Instant::now();
-            let delayed = (0..3).map(|_| async { (status(&layer, "a").await, start.elapsed().as_secs()) });
+            let delayed =
+                (0..3).map(|_| async { (status(&layer, "a").await, start.elapsed().as_secs()) });
             let delayed = futures_util::future::join_all(delayed).await;
             assert_eq!(delayed, [0, 1, 2].map(|at| (StatusCode::OK, at)));
         }
@@ -225,7 +271,11 @@ fn by_one(limiter: Limiter) -> LimiterSource {
         let (limiter, cost) = (limiter.clone(), check.cost());
         Ok(StoreFuture::pending(async move {
             let decision = limiter.check("all").cost(cost).await?;
-            let joint = if decision.is_allowed() { JointDecision::allowed() } else { JointDecision::denied() };
+            let joint = if decision.is_allowed() {
+                JointDecision::allowed()
+            } else {
+                JointDecision::denied()
+            };
             Ok(Some(joint.with(limiter, "all".into(), decision)))
         }))
     })
@@ -238,13 +288,17 @@ async fn a_limit_that_is_tried_out_delays_nobody() {
     for is_late in [false, true] {
         for policy in [QUEUE, ONE_A_SECOND] {
             let limiter = || limiter(is_late, policy.clone());
-            let shadow = |source: LimiterSource| RateLimitLayer::builder(source, Global).shadow(true);
+            let shadow =
+                |source: LimiterSource| RateLimitLayer::builder(source, Global).shadow(true);
             let waiting = || shadow(limiter().into()).wait(max);
             let start = Instant::now();
             let layers = [
                 shadow(limiter().into()).build(),
                 waiting().build(),
-                waiting().cost(|_| Cost::ONE).priority(|_| tollgate::Priority::CRITICAL).build(),
+                waiting()
+                    .cost(|_| Cost::ONE)
+                    .priority(|_| tollgate::Priority::CRITICAL)
+                    .build(),
                 waiting().charge_after(|_| true).build(),
                 shadow(by_one(limiter())).build(),
             ];
@@ -254,23 +308,45 @@ async fn a_limit_that_is_tried_out_delays_nobody() {
             if !is_late {
                 let reserving = waiting().reserve(|_| Cost::ONE).build();
                 for _ in 0..5 {
-                    assert_eq!(reserving.layer(hello()).oneshot(request()).await.unwrap().status(), StatusCode::OK);
+                    assert_eq!(
+                        reserving
+                            .layer(hello())
+                            .oneshot(request())
+                            .await
+                            .unwrap()
+                            .status(),
+                        StatusCode::OK
+                    );
                 }
             }
             let handler: HandlerLimiter<String> = waiting().build().handler_limiter(limiter());
             let exposing = waiting().expose_request_limiter(Some(limiter())).build();
             let service = exposing.layer(service_fn(|request: Request<()>| async move {
-                let limiter = request.extensions().get::<RequestLimiter>().unwrap().clone();
+                let limiter = request
+                    .extensions()
+                    .get::<RequestLimiter>()
+                    .unwrap()
+                    .clone();
                 let limiter = limiter.wait(Duration::from_secs(60));
                 let result = limiter.check(Cost::ONE).await;
-                Ok::<_, std::convert::Infallible>(Response::new(limiter.admits(&result).to_string()))
+                Ok::<_, std::convert::Infallible>(Response::new(
+                    limiter.admits(&result).to_string(),
+                ))
             }));
             for _ in 0..5 {
                 let (mut parts, ()) = request().into_parts();
                 assert!(handler.check(&mut parts, "all").await.is_ok());
-                assert_eq!(service.clone().oneshot(request()).await.unwrap().body(), "true");
+                assert_eq!(
+                    service.clone().oneshot(request()).await.unwrap().body(),
+                    "true"
+                );
             }
-            assert_eq!(start.elapsed().as_secs(), 0, "{}, late: {is_late}", policy.name());
+            assert_eq!(
+                start.elapsed().as_secs(),
+                0,
+                "{}, late: {is_late}",
+                policy.name()
+            );
         }
     }
 }
@@ -280,21 +356,38 @@ async fn a_limit_that_is_tried_out_delays_nobody() {
 async fn a_client_behind_the_layer_stays_below_the_limit_of_the_server() {
     const TWENTY: Policy = Policy::token_bucket("twenty", Quota::per_second(20).with_burst(1));
     for is_late in [false, true] {
-        let server = BoxedService::new(RateLimitLayer::new(limiter(is_late, TWENTY), Global).layer(hello()));
-        let call = |service: BoxedService| async move { service.oneshot(request()).await.unwrap().status() };
-        let eight = |service: &BoxedService| futures_util::future::join_all((0..8).map(|_| call(service.clone())));
+        let server =
+            BoxedService::new(RateLimitLayer::new(limiter(is_late, TWENTY), Global).layer(hello()));
+        let call = |service: BoxedService| async move {
+            service.oneshot(request()).await.unwrap().status()
+        };
+        let eight = |service: &BoxedService| {
+            futures_util::future::join_all((0..8).map(|_| call(service.clone())))
+        };
 
         // Eight requests at once are too many for the server.
         let mut statuses = eight(&server).await;
         statuses.sort_unstable();
-        assert_eq!(statuses[..2], [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]);
+        assert_eq!(
+            statuses[..2],
+            [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS]
+        );
         sleep(Duration::from_secs(1)).await;
 
         // The client's own quota is half of the server's, so each request waits for 100 ms.
         let ours = Policy::token_bucket("ours", Quota::per_second(10).with_burst(1));
-        let client = RateLimitLayer::builder(limiter(is_late, ours), Global).wait(Duration::from_secs(60)).build();
+        let client = RateLimitLayer::builder(limiter(is_late, ours), Global)
+            .wait(Duration::from_secs(60))
+            .build();
         let start = Instant::now();
-        assert_eq!(eight(&BoxedService::new(client.layer(server))).await, [StatusCode::OK; 8]);
-        assert!((700..800).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+        assert_eq!(
+            eight(&BoxedService::new(client.layer(server))).await,
+            [StatusCode::OK; 8]
+        );
+        assert!(
+            (700..800).contains(&start.elapsed().as_millis()),
+            "{:?}",
+            start.elapsed()
+        );
     }
 }

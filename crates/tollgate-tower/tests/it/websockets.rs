@@ -58,7 +58,11 @@ impl Sink<Message> for Pipe {
     type Error = Error;
 
     fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.is_full { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.is_full {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(()))
+        }
     }
 
     fn start_send(self: Pin<&mut Self>, message: Message) -> Result<(), Error> {
@@ -83,7 +87,9 @@ struct Client {
 
 impl Client {
     fn send(&self, texts: &[&str]) {
-        texts.iter().for_each(|text| self.sends.send(Message::text(*text)).unwrap());
+        texts
+            .iter()
+            .for_each(|text| self.sends.send(Message::text(*text)).unwrap());
     }
 
     /// Returns the close frame that the client has received.
@@ -96,8 +102,20 @@ impl Client {
 }
 
 fn pipe(limiter: RequestLimiter) -> (LimitedSocket<Pipe>, Client) {
-    let ((sends, received), (sent, receives)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    (LimitedSocket::new(Pipe { received, sent, is_full: false, is_closed: false }, limiter), Client { sends, receives })
+    let ((sends, received), (sent, receives)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    (
+        LimitedSocket::new(
+            Pipe {
+                received,
+                sent,
+                is_full: false,
+                is_closed: false,
+            },
+            limiter,
+        ),
+        Client { sends, receives },
+    )
 }
 
 fn under(policy: Policy) -> RequestLimiter {
@@ -105,7 +123,14 @@ fn under(policy: Policy) -> RequestLimiter {
 }
 
 async fn text(socket: &mut LimitedSocket<Pipe>) -> String {
-    socket.recv().await.unwrap().unwrap().to_text().unwrap().to_owned()
+    socket
+        .recv()
+        .await
+        .unwrap()
+        .unwrap()
+        .to_text()
+        .unwrap()
+        .to_owned()
 }
 
 /// Returns the reason for which the limit has closed the socket.
@@ -123,7 +148,10 @@ const ONE_A_SECOND: Policy = Policy::token_bucket("messages", Quota::per_second(
 
 #[tokio::test(start_paused = true)]
 async fn waiting_messages_pass_at_the_rate_and_the_socket_is_not_read_meanwhile() {
-    for policy in [ONE_A_SECOND, Policy::leaky_bucket("even", Quota::per_second(1).with_burst(5))] {
+    for policy in [
+        ONE_A_SECOND,
+        Policy::leaky_bucket("even", Quota::per_second(1).with_burst(5)),
+    ] {
         let (mut socket, client) = pipe(under(policy).wait(Duration::from_secs(1)));
         client.send(&["0", "1", "2", "3"]);
         let start = Instant::now();
@@ -131,14 +159,20 @@ async fn waiting_messages_pass_at_the_rate_and_the_socket_is_not_read_meanwhile(
             assert_eq!(text(&mut socket).await, second.to_string());
             assert_eq!(start.elapsed().as_secs(), second);
             assert!(socket.recv().now_or_never().is_none());
-            assert_eq!(socket.get_ref().received.len() as u64, 2_u64.saturating_sub(second));
+            assert_eq!(
+                socket.get_ref().received.len() as u64,
+                2_u64.saturating_sub(second)
+            );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_leaky_bucket_wait_without_a_longest_wait() {
-    let (mut socket, client) = pipe(under(Policy::leaky_bucket("even", Quota::per_second(1).with_burst(5))));
+    let (mut socket, client) = pipe(under(Policy::leaky_bucket(
+        "even",
+        Quota::per_second(1).with_burst(5),
+    )));
     client.send(&["0", "1", "2"]);
     let start = Instant::now();
     for second in 0..3 {
@@ -161,7 +195,10 @@ async fn a_message_whose_turn_comes_too_late_closes_the_socket_at_once() {
     client.sends = mpsc::unbounded_channel().0;
     let (code, reason) = client.close_frame();
     assert_eq!(code, 1008);
-    assert!(reason.starts_with("rate limit exceeded: messages, retry after "), "{reason}");
+    assert!(
+        reason.starts_with("rate limit exceeded: messages, retry after "),
+        "{reason}"
+    );
     assert_eq!(reason, refusal.to_string());
 }
 
@@ -171,7 +208,12 @@ async fn dropped_messages_are_counted_and_the_socket_stays_open() {
     let (socket, client) = pipe(under(ONE_A_SECOND));
     let mut socket = socket.drop_denied({
         let dropped = Arc::clone(&dropped);
-        move |message, refusal| dropped.lock().unwrap().push((message, refusal.decision().unwrap().retry_after()))
+        move |message, refusal| {
+            dropped
+                .lock()
+                .unwrap()
+                .push((message, refusal.decision().unwrap().retry_after()))
+        }
     });
     client.send(&["0", "1", "2"]);
     assert_eq!(text(&mut socket).await, "0");
@@ -181,7 +223,10 @@ async fn dropped_messages_are_counted_and_the_socket_stays_open() {
     assert_eq!(text(&mut socket).await, "3");
     assert_eq!(socket.dropped(), 2);
     let second = Some(Duration::from_secs(1));
-    assert_eq!(*dropped.lock().unwrap(), [(Message::text("1"), second), (Message::text("2"), second)]);
+    assert_eq!(
+        *dropped.lock().unwrap(),
+        [(Message::text("1"), second), (Message::text("2"), second)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,27 +238,39 @@ async fn bytes_are_charged_and_a_message_that_never_fits_has_a_code_of_its_own()
     };
     let (mut socket, mut client) = open();
     client.send(&["", "äb"]);
-    client.sends.send(Message::binary(b"cd".as_slice())).unwrap();
+    client
+        .sends
+        .send(Message::binary(b"cd".as_slice()))
+        .unwrap();
     for left in [9, 6, 4] {
         assert!(socket.recv().await.unwrap().is_ok());
         assert_eq!(remaining(&limiter, "a", "bytes").await, left);
     }
     client.send(&["eleven byte", "f"]);
-    assert_eq!(refusal(&mut socket).await.to_string(), "the message never fits the rate limit");
+    assert_eq!(
+        refusal(&mut socket).await.to_string(),
+        "the message never fits the rate limit"
+    );
     assert_eq!(client.close_frame().0, 1009);
 
     let (socket, client) = open();
     let mut socket = socket.drop_denied(|_, refusal| assert!(refusal.error().is_some()));
     client.send(&["eleven byte", "f"]);
     assert_eq!(text(&mut socket).await, "f");
-    assert_eq!((socket.dropped(), remaining(&limiter, "a", "bytes").await), (1, 3));
+    assert_eq!(
+        (socket.dropped(), remaining(&limiter, "a", "bytes").await),
+        (1, 3)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_decision_the_socket_closes_also_where_messages_are_dropped() {
     let nested = Limiter::new(still(), TWO.at_level(2));
     for (limiter, expected) in [
-        (unavailable(Outage::Closed), (1013, "the rate limit cannot be checked")),
+        (
+            unavailable(Outage::Closed),
+            (1013, "the rate limit cannot be checked"),
+        ),
         (nested, (1011, "the rate limit is misconfigured")),
     ] {
         for drops in [false, true] {
@@ -271,14 +328,18 @@ async fn a_cancelled_receive_loses_no_message_and_charges_it_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_socket_is_terminated_when_its_stream_is_or_the_limit_has_closed_it_and_not_while_a_message_waits() {
+async fn a_socket_is_terminated_when_its_stream_is_or_the_limit_has_closed_it_and_not_while_a_message_waits()
+ {
     let (mut socket, client) = pipe(under(ONE_A_SECOND).wait(Duration::from_secs(1)));
     assert!(!socket.is_terminated());
     client.send(&["0", "1"]);
     text(&mut socket).await;
     drop(client);
     assert!(socket.recv().now_or_never().is_none());
-    assert!(socket.get_ref().is_terminated() && !socket.is_terminated(), "a message waits, and the client has gone");
+    assert!(
+        socket.get_ref().is_terminated() && !socket.is_terminated(),
+        "a message waits, and the client has gone"
+    );
     text(&mut socket).await;
     assert!(socket.is_terminated());
 
@@ -323,18 +384,31 @@ async fn a_client_that_does_not_answer_the_close_frame_holds_the_socket_for_two_
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_the_sink_is_woken_when_the_limit_closes_the_socket() {
-    let ((sends, received), (sent, _receives)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let socket = LimitedSocket::new(Pipe { received, sent, is_full: true, is_closed: false }, under(ONE_A_SECOND));
+    let ((sends, received), (sent, _receives)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let socket = LimitedSocket::new(
+        Pipe {
+            received,
+            sent,
+            is_full: true,
+            is_closed: false,
+        },
+        under(ONE_A_SECOND),
+    );
     let (mut sink, mut stream) = socket.split();
     let sender = tokio::spawn(async move { sink.send(Message::text("answer")).await });
     tokio::task::yield_now().await;
     assert!(!sender.is_finished());
-    ["0", "1"].into_iter().for_each(|text| sends.send(Message::text(text)).unwrap());
+    ["0", "1"]
+        .into_iter()
+        .for_each(|text| sends.send(Message::text(text)).unwrap());
     assert!(stream.next().await.unwrap().is_ok());
     let start = Instant::now();
     assert!(stream.next().await.unwrap().is_err());
     assert_eq!(start.elapsed().as_secs(), 2);
-    let sent = tokio::time::timeout(Duration::from_secs(1), sender).await.expect("the task is woken");
+    let sent = tokio::time::timeout(Duration::from_secs(1), sender)
+        .await
+        .expect("the task is woken");
     assert!(sent.unwrap().is_err());
     assert!(stream.next().await.is_none());
 }
@@ -345,7 +419,10 @@ async fn a_socket_is_closed_through_its_limit_and_comes_out_of_it() {
     socket.close().await.unwrap();
     assert!(socket.get_ref().is_closed);
     client.send(&["0"]);
-    assert_eq!(socket.into_inner().next().await.unwrap().unwrap(), Message::text("0"));
+    assert_eq!(
+        socket.into_inner().next().await.unwrap().unwrap(),
+        Message::text("0")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,24 +443,35 @@ type WsClient = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Serves an echo whose messages are charged by the layer around it. Also returns what ended the handlers.
 async fn echo(layer: RateLimitLayer<Global>) -> (WsClient, UnboundedReceiver<Option<Refusal>>) {
     let (ends, ended) = mpsc::unbounded_channel();
-    let handler = async |upgrade: WebSocketUpgrade,
-                         Extension(messages): Extension<RequestLimiter>,
-                         Extension(ends): Extension<UnboundedSender<Option<Refusal>>>| {
-        upgrade.on_upgrade(async move |socket| {
-            let mut socket = LimitedSocket::new(socket, messages);
-            let end = loop {
-                match socket.recv().await {
-                    Some(Ok(message @ Message::Text(_))) => socket.send(message).await.unwrap(),
-                    Some(Ok(_)) => {}
-                    Some(Err(error)) => break error.into_inner().downcast().ok().map(|refusal| *refusal),
-                    None => break None,
-                }
-            };
-            ends.send(end).unwrap();
-        })
-    };
-    let address = serve(Router::new().route("/", any(handler).layer(layer)).layer(Extension(ends))).await;
-    (connect_async(format!("ws://{address}/")).await.unwrap().0, ended)
+    let handler =
+        async |upgrade: WebSocketUpgrade,
+               Extension(messages): Extension<RequestLimiter>,
+               Extension(ends): Extension<UnboundedSender<Option<Refusal>>>| {
+            upgrade.on_upgrade(async move |socket| {
+                let mut socket = LimitedSocket::new(socket, messages);
+                let end = loop {
+                    match socket.recv().await {
+                        Some(Ok(message @ Message::Text(_))) => socket.send(message).await.unwrap(),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => {
+                            break error.into_inner().downcast().ok().map(|refusal| *refusal);
+                        }
+                        None => break None,
+                    }
+                };
+                ends.send(end).unwrap();
+            })
+        };
+    let address = serve(
+        Router::new()
+            .route("/", any(handler).layer(layer))
+            .layer(Extension(ends)),
+    )
+    .await;
+    (
+        connect_async(format!("ws://{address}/")).await.unwrap().0,
+        ended,
+    )
 }
 
 fn messages_of(policy: Policy, is_shadow: bool) -> RateLimitLayer<Global> {
@@ -400,7 +488,9 @@ async fn next(client: &mut WsClient) -> Result<String, (u16, String)> {
     loop {
         match client.next().await.unwrap().unwrap() {
             tungstenite::Message::Text(text) => return Ok(text.to_string()),
-            tungstenite::Message::Close(Some(frame)) => return Err((frame.code.into(), frame.reason.to_string())),
+            tungstenite::Message::Close(Some(frame)) => {
+                return Err((frame.code.into(), frame.reason.to_string()));
+            }
             _ => {}
         }
     }
@@ -415,13 +505,25 @@ async fn a_client_reads_the_reason_although_it_has_sent_more_than_was_read() {
         client.feed(tungstenite::Message::text(text)).await.unwrap();
     }
     // More than the buffers of both ends hold. A connection that is reset would fail here.
-    client.send(tungstenite::Message::binary(vec![0; 8 << 20])).await.unwrap();
+    client
+        .send(tungstenite::Message::binary(vec![0; 8 << 20]))
+        .await
+        .unwrap();
     assert_eq!(next(&mut client).await, Ok("one".to_owned()));
     assert_eq!(next(&mut client).await, Ok("two".to_owned()));
     let reason = "rate limit exceeded: two, retry after 30 s".to_owned();
     assert_eq!(next(&mut client).await, Err((1008, reason)));
     assert!(client.next().await.is_none());
-    assert!(ended.recv().await.unwrap().unwrap().decision().unwrap().is_denied());
+    assert!(
+        ended
+            .recv()
+            .await
+            .unwrap()
+            .unwrap()
+            .decision()
+            .unwrap()
+            .is_denied()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -432,11 +534,22 @@ async fn a_message_of_several_frames_is_charged_once() {
     };
     let _clock = StoppedClock::start();
     let (mut client, _ended) = echo(messages_of(TWO, false)).await;
-    let frame = |text: &'static str, code, is_last| Frame::message(text, OpCode::Data(code), is_last);
-    for frame in [frame("a", Data::Text, false), frame("b", Data::Continue, false), frame("c", Data::Continue, true)] {
-        client.send(tungstenite::Message::Frame(frame)).await.unwrap();
+    let frame =
+        |text: &'static str, code, is_last| Frame::message(text, OpCode::Data(code), is_last);
+    for frame in [
+        frame("a", Data::Text, false),
+        frame("b", Data::Continue, false),
+        frame("c", Data::Continue, true),
+    ] {
+        client
+            .send(tungstenite::Message::Frame(frame))
+            .await
+            .unwrap();
     }
-    client.send(tungstenite::Message::text("two")).await.unwrap();
+    client
+        .send(tungstenite::Message::text("two"))
+        .await
+        .unwrap();
     assert_eq!(next(&mut client).await, Ok("abc".to_owned()));
     assert_eq!(next(&mut client).await, Ok("two".to_owned()));
 }
@@ -471,7 +584,13 @@ fn messages_are_counted_as_requests_are() {
         assert!(socket.recv().await.unwrap().is_ok());
         refusal(&mut socket).await;
     });
-    assert_eq!(series.count("tollgate_decisions_total policy=two outcome=allowed"), 2);
-    assert_eq!(series.count("tollgate_decisions_total policy=two outcome=denied"), 1);
+    assert_eq!(
+        series.count("tollgate_decisions_total policy=two outcome=allowed"),
+        2
+    );
+    assert_eq!(
+        series.count("tollgate_decisions_total policy=two outcome=denied"),
+        1
+    );
     assert_eq!(series.count("tollgate_rejections_total reason=denied"), 1);
 }

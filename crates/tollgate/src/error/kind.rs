@@ -180,7 +180,12 @@ mod tests {
     fn every_kind_has_a_code_and_a_word_of_its_own() {
         for (at, kind) in ErrorKind::ALL.iter().copied().enumerate() {
             assert_eq!(ErrorKind::from_code(kind.code()), Some(kind));
-            assert!(ErrorKind::ALL[..at].iter().all(|other| other.as_str() != kind.as_str()), "{kind}");
+            assert!(
+                ErrorKind::ALL[..at]
+                    .iter()
+                    .all(|other| other.as_str() != kind.as_str()),
+                "{kind}"
+            );
             assert!(!(kind.is_config() && kind.is_unavailable()), "{kind}");
         }
         assert_eq!(ErrorKind::from_code(0), None);

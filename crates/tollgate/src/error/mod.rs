@@ -39,7 +39,11 @@ impl Error {
     /// assert!(error.kind().is_unavailable());
     /// ```
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(ErrorInner { kind, message: message.into(), source: None }))
+        Self(Arc::new(ErrorInner {
+            kind,
+            message: message.into(),
+            source: None,
+        }))
     }
 
     /// Creates an error with what caused it, which [`source`](std::error::Error::source) returns.
@@ -57,7 +61,11 @@ impl Error {
         message: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(ErrorInner { kind, message: message.into(), source: Some(source.into()) }))
+        Self(Arc::new(ErrorInner {
+            kind,
+            message: message.into(),
+            source: Some(source.into()),
+        }))
     }
 
     pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {
@@ -79,7 +87,10 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("kind", &self.kind()).field("message", &self.0.message).finish()
+        f.debug_struct("Error")
+            .field("kind", &self.kind())
+            .field("message", &self.0.message)
+            .finish()
     }
 }
 

@@ -101,7 +101,11 @@ impl Limiter {
     /// As [`check`](Self::check).
     #[inline]
     pub fn peek(&self, key: impl Into<Key>) -> PeekBuilder<'_> {
-        PeekBuilder { limiter: self, key: key.into(), costs: Costs::new(Cost::ZERO) }
+        PeekBuilder {
+            limiter: self,
+            key: key.into(),
+            costs: Costs::new(Cost::ZERO),
+        }
     }
 
     /// Refunds `costs`, but never more than is spent now. Await the returned builder.
@@ -133,7 +137,12 @@ impl Limiter {
     /// out. [`ErrorKind::KeyLevels`](crate::ErrorKind::KeyLevels) when the key has fewer levels or branches than a
     /// policy meters.
     pub fn refund(&self, key: impl Into<Key>, costs: impl Into<Costs>) -> RefundBuilder<'_> {
-        RefundBuilder { limiter: self, key: key.into(), costs: costs.into(), decision: None }
+        RefundBuilder {
+            limiter: self,
+            key: key.into(),
+            costs: costs.into(),
+            decision: None,
+        }
     }
 }
 
@@ -168,7 +177,13 @@ pub struct CheckBuilder<'a> {
 impl<'a> CheckBuilder<'a> {
     #[inline]
     fn new(limiter: &'a Limiter, key: Cow<'a, Key>) -> Self {
-        Self { limiter, key, costs: Costs::new(Cost::ONE), tag: &[], max_wait: None }
+        Self {
+            limiter,
+            key,
+            costs: Costs::new(Cost::ONE),
+            tag: &[],
+            max_wait: None,
+        }
     }
 
     /// Sets the units to spend: one number or [`Cost`] for all policies, or [`Costs`] for each. [`Cost::ONE`] by default.
@@ -310,13 +325,21 @@ impl<'a> CheckBuilder<'a> {
     /// Checks with all options.
     #[inline(never)]
     fn check_with_options(self) -> CheckFuture {
-        let Self { limiter, key, costs, tag, max_wait } = self;
+        let Self {
+            limiter,
+            key,
+            costs,
+            tag,
+            max_wait,
+        } = self;
         if let Some(max_wait) = max_wait {
             let (limiter, key, tag) = (limiter.clone(), key.into_owned(), tag.into());
             return StoreFuture::pending(wait::check_or_wait(limiter, key, costs, tag, max_wait));
         }
         match costs.ranked(&limiter.policies) {
-            Ok(charge) => limiter.inner.check(&limiter.policies, &key, charge.borrow(), tag),
+            Ok(charge) => limiter
+                .inner
+                .check(&limiter.policies, &key, charge.borrow(), tag),
             Err(error) => limiter.inner.refuse(&limiter.policies, error),
         }
     }
@@ -331,7 +354,11 @@ impl IntoFuture for CheckBuilder<'_> {
     #[inline]
     fn into_future(self) -> CheckFuture {
         match (self.costs.only(), self.max_wait) {
-            (Some(cost), None) => self.limiter.inner.check(&self.limiter.policies, &self.key, cost.into(), self.tag),
+            (Some(cost), None) => {
+                self.limiter
+                    .inner
+                    .check(&self.limiter.policies, &self.key, cost.into(), self.tag)
+            }
             _ => self.check_with_options(),
         }
     }
@@ -386,7 +413,11 @@ impl IntoFuture for PeekBuilder<'_> {
     type IntoFuture = StoreFuture<KeyState>;
 
     fn into_future(self) -> StoreFuture<KeyState> {
-        let Self { limiter, key, costs } = self;
+        let Self {
+            limiter,
+            key,
+            costs,
+        } = self;
         match costs.ranked(&limiter.policies) {
             Ok(charge) => limiter.inner.look(&limiter.policies, &key, charge.borrow()),
             Err(error) => StoreFuture::ready(Err(error)),
@@ -428,7 +459,12 @@ impl IntoFuture for RefundBuilder<'_> {
 
     /// Refunds. A store in the process refunds at once, also when the future is not polled.
     fn into_future(self) -> StoreFuture<()> {
-        let Self { limiter, key, costs, decision } = self;
+        let Self {
+            limiter,
+            key,
+            costs,
+            decision,
+        } = self;
         // The decision may be that of another limiter of the same store, or of this one before its policies changed.
         let policies = decision.map_or(limiter.policies(), Decision::policies);
         let charge = match costs.charge(policies) {
@@ -451,7 +487,9 @@ impl IntoFuture for RefundBuilder<'_> {
             limiter.inner.fallback.refund(check, decision);
             return StoreFuture::ready(Ok(()));
         }
-        limiter.inner.call(check, |check| limiter.inner.store.refund(check, decision))
+        limiter
+            .inner
+            .call(check, |check| limiter.inner.store.refund(check, decision))
     }
 }
 
@@ -469,12 +507,19 @@ impl LimiterInner {
         if let Err(error) = policies.admits(charge).and_then(|()| policies.reaches(key)) {
             return StoreFuture::ready(Err(error));
         }
-        let check = Check { deadline: self.deadline(), ..Check::of(policies, key, charge) };
+        let check = Check {
+            deadline: self.deadline(),
+            ..Check::of(policies, key, charge)
+        };
         self.ask(check, self.store.look(check), Self::looked)
     }
 
     /// Passes on what the store saw, and answers for a store that failed.
-    fn looked(&self, check: Check<'_>, outcome: Result<Decision, Error>) -> Result<KeyState, Error> {
+    fn looked(
+        &self,
+        check: Check<'_>,
+        outcome: Result<Decision, Error>,
+    ) -> Result<KeyState, Error> {
         let look = match outcome {
             Ok(look) => {
                 if let (Some(deadline), false) = (check.deadline, look.is_in_process()) {
@@ -502,13 +547,17 @@ impl fmt::Debug for CheckBuilder<'_> {
 /// Leaves out the key, which may identify a person.
 impl fmt::Debug for PeekBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeekBuilder").field("costs", &self.costs).finish_non_exhaustive()
+        f.debug_struct("PeekBuilder")
+            .field("costs", &self.costs)
+            .finish_non_exhaustive()
     }
 }
 
 /// Leaves out the key, which may identify a person.
 impl fmt::Debug for RefundBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefundBuilder").field("costs", &self.costs).finish_non_exhaustive()
+        f.debug_struct("RefundBuilder")
+            .field("costs", &self.costs)
+            .finish_non_exhaustive()
     }
 }

@@ -50,13 +50,17 @@ impl Limiter {
     /// runtime*, before anything is sent: a wait there would stop the other tasks of the thread. Await the call
     /// instead. Inside `tokio::task::spawn_blocking`, `block_on` works. A store in the process has nothing to wait for,
     /// so its checks work everywhere.
-    pub fn block_on<T>(&self, call: impl IntoFuture<Output = Result<T, Error>>) -> Result<T, Error> {
+    pub fn block_on<T>(
+        &self,
+        call: impl IntoFuture<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let runtime = runtime()?;
         let mut call = pin!(call.into_future());
         if self.is_in_process() {
             // A store in the process mostly answers at the first poll, so that the thread has nothing to wait for.
             let _entered = runtime.enter();
-            if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            if let Poll::Ready(answer) = call.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            {
                 return answer;
             }
         }
@@ -74,7 +78,10 @@ fn runtime() -> Result<Handle, Error> {
         return Ok(runtime.clone());
     }
     let started = start().map_err(|error| {
-        Error::new(ErrorKind::Unavailable, format!("the thread for blocking calls cannot be started: {error}"))
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("the thread for blocking calls cannot be started: {error}"),
+        )
     })?;
     Ok(runtime.insert(started).clone())
 }
@@ -83,6 +90,8 @@ fn runtime() -> Result<Handle, Error> {
 fn start() -> std::io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    thread::Builder::new().name("tollgate-blocking".to_owned()).spawn(move || runtime.block_on(pending::<()>()))?;
+    thread::Builder::new()
+        .name("tollgate-blocking".to_owned())
+        .spawn(move || runtime.block_on(pending::<()>()))?;
     Ok(handle)
 }

@@ -244,13 +244,29 @@ impl<P> LimiterBuilder<P> {
         group: ReplicaGroup,
         publication: Option<Publication>,
     ) -> Arc<LimiterInner> {
-        let Self { store, deadline, outage, max_waiting, watch, outage_clock, .. } = self;
+        let Self {
+            store,
+            deadline,
+            outage,
+            max_waiting,
+            watch,
+            outage_clock,
+            ..
+        } = self;
         if let Some(publication) = &publication {
             store.publish(publication);
         }
         Arc::new_cyclic(|limiter| LimiterInner {
             is_in_process: store.is_in_process(),
-            fallback: Fallback::new(limiter.clone(), name, group, outage, &*store, watch.if_used(), outage_clock),
+            fallback: Fallback::new(
+                limiter.clone(),
+                name,
+                group,
+                outage,
+                &*store,
+                watch.if_used(),
+                outage_clock,
+            ),
             store,
             timeout: deadline.unwrap_or(Deadline::DEFAULT),
             patience: deadline.unwrap_or(PATIENCE),
@@ -315,11 +331,20 @@ impl LimiterBuilder<PolicySet> {
     #[must_use]
     pub fn build(mut self) -> Limiter {
         let policies = self.policies.clone();
-        let joined = || policies.iter().map(Policy::name).collect::<Vec<_>>().join("+").into();
+        let joined = || {
+            policies
+                .iter()
+                .map(Policy::name)
+                .collect::<Vec<_>>()
+                .join("+")
+                .into()
+        };
         let name = self.name.take().unwrap_or_else(joined);
         let group = ReplicaGroup::new(&name, &policies);
         let operated = self.operated.take();
-        let publication = self.is_published.then(|| Publication::new(&*name, policies.clone(), operated));
+        let publication = self
+            .is_published
+            .then(|| Publication::new(&*name, policies.clone(), operated));
         let inner = self.build_inner(name, group, publication);
         if policies.is_leased() && !inner.store.leases() && !inner.is_in_process {
             tracing::warn!(
@@ -350,7 +375,10 @@ mod tests {
     #[test]
     fn a_store_that_is_shared_already_is_not_wrapped_again() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let limiter = Limiter::new(Arc::clone(&store), Policy::token_bucket("api", Quota::per_second(1)));
+        let limiter = Limiter::new(
+            Arc::clone(&store),
+            Policy::token_bucket("api", Quota::per_second(1)),
+        );
         assert!(Arc::ptr_eq(&limiter.inner.store, &store));
     }
 }

@@ -94,7 +94,10 @@ impl DeniedKeys {
     }
 
     fn with_names(capacity: usize, names: Names) -> Self {
-        Self(Arc::new(DeniedKeysInner { sketch: Lock::new(Sketch::new(capacity.max(1))), names }))
+        Self(Arc::new(DeniedKeysInner {
+            sketch: Lock::new(Sketch::new(capacity.max(1))),
+            names,
+        }))
     }
 
     /// Returns the name under which [`top`](Self::top) shows a key with this secret: 128 bits of its
@@ -103,11 +106,13 @@ impl DeniedKeys {
     /// Use it to find a known key among the names.
     #[must_use]
     pub fn digest(key: &Key, secret: &KeySecret) -> String {
-        key.digest(secret)[..16].iter().fold(String::with_capacity(32), |mut text, byte| {
-            // Writing to memory cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        key.digest(secret)[..16]
+            .iter()
+            .fold(String::with_capacity(32), |mut text, byte| {
+                // Writing to memory cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
     }
 
     /// Counts a denial of this key.
@@ -126,7 +131,11 @@ impl DeniedKeys {
             Names::Digests(secret) => Self::digest(key, secret).into(),
             Names::Plain => key.encoded().into(),
         };
-        let denied = |slot: Slot| DeniedKey { name: name(&slot.key), denials: slot.count, overcount: slot.overcount };
+        let denied = |slot: Slot| DeniedKey {
+            name: name(&slot.key),
+            denials: slot.count,
+            overcount: slot.overcount,
+        };
         top.into_iter().map(denied).collect()
     }
 
@@ -169,7 +178,9 @@ impl DeniedKey {
 
 impl fmt::Debug for DeniedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeniedKeys").field("total", &self.total()).finish_non_exhaustive()
+        f.debug_struct("DeniedKeys")
+            .field("total", &self.total())
+            .finish_non_exhaustive()
     }
 }
 
@@ -198,7 +209,13 @@ struct Slot {
 
 impl Sketch {
     fn new(capacity: usize) -> Self {
-        Self { slots: Vec::new(), index: HashTable::new(), hasher: RandomState::new(), capacity, total: 0 }
+        Self {
+            slots: Vec::new(),
+            index: HashTable::new(),
+            hasher: RandomState::new(),
+            capacity,
+            total: 0,
+        }
     }
 
     fn record(&mut self, key: &Key) {
@@ -217,11 +234,21 @@ impl Sketch {
     /// Finds a slot for a new key: a free one, or else that of a key with the smallest count.
     fn place(&mut self, key: &Key, hash: u64) -> usize {
         if self.slots.len() < self.capacity {
-            self.slots.push(Slot { key: key.clone(), hash, count: 0, overcount: 0 });
+            self.slots.push(Slot {
+                key: key.clone(),
+                hash,
+                count: 0,
+                overcount: 0,
+            });
         } else if let Some(last) = self.slots.len().checked_sub(1) {
             self.unlink(last);
             let smallest = self.slots[last].count;
-            self.slots[last] = Slot { key: key.clone(), hash, count: smallest, overcount: smallest };
+            self.slots[last] = Slot {
+                key: key.clone(),
+                hash,
+                count: smallest,
+                overcount: smallest,
+            };
         }
         let at = self.slots.len() - 1;
         self.link(at);
@@ -241,14 +268,18 @@ impl Sketch {
 
     /// Removes the place of a slot from the index.
     fn unlink(&mut self, at: usize) {
-        if let Ok(entry) = self.index.find_entry(self.slots[at].hash, |&other| other == at) {
+        if let Ok(entry) = self
+            .index
+            .find_entry(self.slots[at].hash, |&other| other == at)
+        {
             entry.remove();
         }
     }
 
     /// Adds the place of a slot to the index.
     fn link(&mut self, at: usize) {
-        self.index.insert_unique(self.slots[at].hash, at, |&other| self.slots[other].hash);
+        self.index
+            .insert_unique(self.slots[at].hash, at, |&other| self.slots[other].hash);
     }
 
     /// Returns the slots with the greatest counts.

@@ -20,7 +20,10 @@ pub(crate) struct Caller<'a>(&'a Callers);
 
 impl Callers {
     pub(crate) fn new(most: usize) -> Self {
-        Self { callers: AtomicUsize::new(0), most }
+        Self {
+            callers: AtomicUsize::new(0),
+            most,
+        }
     }
 
     /// Returns the number of callers that wait.
@@ -42,7 +45,10 @@ impl Callers {
     /// Counts a caller, unless the most wait.
     pub(crate) fn join(&self) -> Option<Caller<'_>> {
         let add = |callers: usize| (callers < self.most).then_some(callers + 1);
-        self.callers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok().map(|_| Caller(self))
+        self.callers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .ok()
+            .map(|_| Caller(self))
     }
 }
 

@@ -59,7 +59,10 @@ impl LimiterHandle {
     /// Replaces the limiter. Returns the limiter from before.
     #[doc(alias = "store")]
     #[doc(alias = "swap")]
-    #[allow(clippy::must_use_candidate, reason = "few callers need the limiter from before")]
+    #[allow(
+        clippy::must_use_candidate,
+        reason = "few callers need the limiter from before"
+    )]
     pub fn replace(&self, limiter: Limiter) -> Limiter {
         let before = Limiter::clone(&self.0.swap(Arc::new(limiter)));
         self.publish();
@@ -77,7 +80,9 @@ impl LimiterHandle {
     pub fn replace_policies(&self, policies: impl Into<PolicySet>) -> PolicySet {
         let policies = policies.into();
         // Another thread may replace the limiter at the same time. Its store and options must not be lost.
-        let before = self.0.rcu(|limiter| limiter.with_policies(policies.clone()));
+        let before = self
+            .0
+            .rcu(|limiter| limiter.with_policies(policies.clone()));
         self.publish();
         before.policies().clone()
     }
@@ -110,6 +115,8 @@ impl From<Limiter> for LimiterHandle {
 
 impl fmt::Debug for LimiterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LimiterHandle").field(&self.0.load()).finish()
+        f.debug_tuple("LimiterHandle")
+            .field(&self.0.load())
+            .finish()
     }
 }

@@ -123,7 +123,11 @@ impl Limiter {
     /// When the store cannot be reached before the deadline.
     pub async fn reset(&self, key: impl Into<Key>) -> Result<(), Error> {
         let key = key.into();
-        self.inner.call(Check::new(&self.policies, &key, Cost::ZERO), |check| self.inner.store.reset(check)).await
+        self.inner
+            .call(Check::new(&self.policies, &key, Cost::ZERO), |check| {
+                self.inner.store.reset(check)
+            })
+            .await
     }
 
     /// Lists up to `limit` units that the [sliding log](crate::Algorithm::SlidingLog) of this limiter counts now,
@@ -141,7 +145,9 @@ impl Limiter {
         let key = key.into();
         self.policies.reaches(&key)?;
         let check = Check::new(&self.policies, &key, Cost::ZERO);
-        self.inner.call(check, |check| self.inner.store.entries(check, limit)).await
+        self.inner
+            .call(check, |check| self.inner.store.entries(check, limit))
+            .await
     }
 
     /// Returns whether the store decides all policies for this key in one step.
@@ -201,7 +207,10 @@ impl Limiter {
     /// and pass the set.
     #[must_use]
     pub fn with_policies(&self, policies: impl Into<PolicySet>) -> Self {
-        Self { inner: Arc::clone(&self.inner), policies: policies.into() }
+        Self {
+            inner: Arc::clone(&self.inner),
+            policies: policies.into(),
+        }
     }
 
     /// Returns whether decisions are made inside this process, without waiting.
@@ -257,7 +266,13 @@ pub(crate) struct LimiterInner {
 
 impl LimiterInner {
     #[inline]
-    fn check(self: &Arc<Self>, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>, tag: &[u8]) -> CheckFuture {
+    fn check(
+        self: &Arc<Self>,
+        policies: &PolicySet,
+        key: &Key,
+        charge: ChargeRef<'_>,
+        tag: &[u8],
+    ) -> CheckFuture {
         self.check_within(policies, key, charge, tag, Duration::ZERO)
     }
 
@@ -271,8 +286,13 @@ impl LimiterInner {
         left: Duration,
     ) -> CheckFuture {
         if tag.len() > TAG_BYTES {
-            return self
-                .refuse(policies, Error::config(format!("tag must be at most {TAG_BYTES} bytes, got {}", tag.len())));
+            return self.refuse(
+                policies,
+                Error::config(format!(
+                    "tag must be at most {TAG_BYTES} bytes, got {}",
+                    tag.len()
+                )),
+            );
         }
         if policies.is_blocked() {
             return StoreFuture::ready(Ok(self.block(policies, key, charge)));
@@ -284,10 +304,18 @@ impl LimiterInner {
         if self.is_in_process {
             // Returned as it is: a copy would take a good part of the time of the decision.
             let answer = self.store.check(check);
-            self.fallback.answered_in_process(policies, key, answer.as_ready());
+            self.fallback
+                .answered_in_process(policies, key, answer.as_ready());
             return answer;
         }
-        self.check_remote(check, if left < PATIENCE { self.timeout } else { self.patience })
+        self.check_remote(
+            check,
+            if left < PATIENCE {
+                self.timeout
+            } else {
+                self.patience
+            },
+        )
     }
 
     /// Checks a store outside of the process.
@@ -314,7 +342,8 @@ impl LimiterInner {
     #[cold]
     fn block(&self, policies: &PolicySet, key: &Key, charge: ChargeRef<'_>) -> Decision {
         let decision = Decision::blocked(policies, charge);
-        self.fallback.answered_in_process(policies, key, Some(Ok(&decision)));
+        self.fallback
+            .answered_in_process(policies, key, Some(Ok(&decision)));
         decision
     }
 

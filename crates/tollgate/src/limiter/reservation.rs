@@ -101,7 +101,11 @@ impl Limiter {
     }
 
     /// Settles a reservation where it is held.
-    pub(crate) async fn settle(&self, reservation: &Reservation, costs: &Costs) -> Result<Settlement, Error> {
+    pub(crate) async fn settle(
+        &self,
+        reservation: &Reservation,
+        costs: &Costs,
+    ) -> Result<Settlement, Error> {
         let decision = reservation.decision();
         // The policies may have changed since. Those of the decision were charged.
         let policies = decision.policies();
@@ -229,13 +233,24 @@ impl IntoFuture for ReserveBuilder {
         let policies = self.limiter.policies();
         if policies.is_blocked() {
             let decision = self.estimate.charge(policies);
-            let decision = decision.map(|charge| self.limiter.inner.block(policies, &self.key, charge.borrow()));
+            let decision = decision.map(|charge| {
+                self.limiter
+                    .inner
+                    .block(policies, &self.key, charge.borrow())
+            });
             let id = self.id.unwrap_or_else(ReservationId::random);
-            let held = decision.map(|decision| Reservation::new(self.limiter, self.key, id, decision));
+            let held =
+                decision.map(|decision| Reservation::new(self.limiter, self.key, id, decision));
             return StoreFuture::ready(held);
         }
         let charge = self.charge();
-        let Self { limiter, key, id, time_to_live, .. } = self;
+        let Self {
+            limiter,
+            key,
+            id,
+            time_to_live,
+            ..
+        } = self;
         let id = id.unwrap_or_else(ReservationId::random);
         let charge = match charge {
             Ok(charge) => charge,
@@ -245,7 +260,10 @@ impl IntoFuture for ReserveBuilder {
             }
         };
         let (inner, policies) = (Arc::clone(&limiter.inner), limiter.policies().clone());
-        let check = Check { deadline: inner.deadline(), ..Check::of(&policies, &key, charge.borrow()) };
+        let check = Check {
+            deadline: inner.deadline(),
+            ..Check::of(&policies, &key, charge.borrow())
+        };
         let answer = inner.store.reserve(check, &id, time_to_live);
         inner.ask(check, answer, move |inner, check, outcome| {
             let decision = inner.reserved(outcome, check, &id, time_to_live)?;
@@ -265,7 +283,11 @@ impl LimiterInner {
     ) -> Result<Decision, Error> {
         match outcome {
             _ if self.is_in_process => {
-                self.fallback.answered_in_process(check.policies, check.key, Some(outcome.as_ref()));
+                self.fallback.answered_in_process(
+                    check.policies,
+                    check.key,
+                    Some(outcome.as_ref()),
+                );
                 outcome
             }
             Ok(decision) => {
@@ -334,7 +356,12 @@ pub struct Reservation {
 
 impl Reservation {
     pub(crate) fn new(limiter: Limiter, key: Key, id: ReservationId, decision: Decision) -> Self {
-        Self { limiter, key, id, decision }
+        Self {
+            limiter,
+            key,
+            id,
+            decision,
+        }
     }
 
     /// Returns whether the work may begin.
@@ -413,6 +440,9 @@ impl Reservation {
 impl fmt::Debug for Reservation {
     /// Leaves out the key, which may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation").field("id", &self.id).field("decision", &self.decision).finish_non_exhaustive()
+        f.debug_struct("Reservation")
+            .field("id", &self.id)
+            .field("decision", &self.decision)
+            .finish_non_exhaustive()
     }
 }

@@ -85,7 +85,9 @@ impl Selection {
             Self::Default => Ok(Limited::By(default.clone())),
             Self::Policies(policies) => Ok(Limited::By(default.with_policies(policies))),
             Self::Limiter(limiter) => Ok(Limited::By(limiter)),
-            Self::Blocked => Ok(Limited::By(default.with_policies(default.policies().blocked()))),
+            Self::Blocked => Ok(Limited::By(
+                default.with_policies(default.policies().blocked()),
+            )),
             Self::Exempt => Ok(Limited::Exempt),
             Self::Invalid(error) => Err(error),
         }

@@ -230,7 +230,11 @@ const fn is_life(life: Duration) -> bool {
 impl fmt::Debug for Concurrency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = if self.is_exact { "exact" } else { "pooled" };
-        write!(f, "{}: {} at a time, {mode}, life {:?}, {:?}", self.name, self.limit, self.life, self.on_loss)
+        write!(
+            f,
+            "{}: {} at a time, {mode}, life {:?}, {:?}",
+            self.name, self.limit, self.life, self.on_loss
+        )
     }
 }
 
@@ -242,15 +246,28 @@ mod tests {
     fn wrong_values_are_errors_that_name_the_field_and_the_value() {
         let name = "concurrency name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /, got ";
         for bad in ["", "two words", "{a}", "\0", &"x".repeat(65)] {
-            assert_eq!(Concurrency::try_new(bad, 1).unwrap_err().to_string(), format!("{name}{bad:?}"));
+            assert_eq!(
+                Concurrency::try_new(bad, 1).unwrap_err().to_string(),
+                format!("{name}{bad:?}")
+            );
         }
         assert!(Concurrency::try_new("x".repeat(64), u32::MAX).is_ok());
         let life = |life| Concurrency::new("a", 1).try_with_life(life);
-        for bad in [Duration::ZERO, Duration::from_millis(99), Duration::from_secs(86_401), Duration::MAX] {
+        for bad in [
+            Duration::ZERO,
+            Duration::from_millis(99),
+            Duration::from_secs(86_401),
+            Duration::MAX,
+        ] {
             let message = life(bad).unwrap_err().to_string();
-            assert_eq!(message, format!("concurrency life must be 100ms to 1 day, got {bad:?}"));
+            assert_eq!(
+                message,
+                format!("concurrency life must be 100ms to 1 day, got {bad:?}")
+            );
         }
-        assert!(life(Duration::from_millis(100)).is_ok() && life(Duration::from_secs(86_400)).is_ok());
+        assert!(
+            life(Duration::from_millis(100)).is_ok() && life(Duration::from_secs(86_400)).is_ok()
+        );
     }
 
     #[test]

@@ -115,15 +115,34 @@ impl Charge {
             is_same &= count == 0 || cost == greatest;
             (*place, greatest, count) = (cost, greatest.max(cost), count + 1);
         }
-        Self { cost: greatest, each: (!is_same).then(|| Arc::new(Each { costs: each, ceilings: None })) }
+        Self {
+            cost: greatest,
+            each: (!is_same).then(|| {
+                Arc::new(Each {
+                    costs: each,
+                    ceilings: None,
+                })
+            }),
+        }
     }
 
     /// Returns the same charge under a ceiling for each policy.
     pub(crate) fn under(&self, ceilings: impl IntoIterator<Item = Ceiling>) -> Self {
         let mut each = [Ceiling::default(); MAX_POLICIES];
-        each.iter_mut().zip(ceilings).for_each(|(place, ceiling)| *place = ceiling);
-        let costs = self.each.as_ref().map_or([self.cost; MAX_POLICIES], |each| each.costs);
-        Self { cost: self.cost, each: Some(Arc::new(Each { costs, ceilings: Some(each) })) }
+        each.iter_mut()
+            .zip(ceilings)
+            .for_each(|(place, ceiling)| *place = ceiling);
+        let costs = self
+            .each
+            .as_ref()
+            .map_or([self.cost; MAX_POLICIES], |each| each.costs);
+        Self {
+            cost: self.cost,
+            each: Some(Arc::new(Each {
+                costs,
+                ceilings: Some(each),
+            })),
+        }
     }
 
     /// Returns the same charge under the ceilings of another charge on the same policies, if that has any.
@@ -140,7 +159,10 @@ impl Charge {
     }
 
     pub(crate) fn borrow(&self) -> ChargeRef<'_> {
-        ChargeRef { cost: self.cost, each: self.each.as_ref() }
+        ChargeRef {
+            cost: self.cost,
+            each: self.each.as_ref(),
+        }
     }
 }
 
@@ -154,7 +176,10 @@ impl<'a> ChargeRef<'a> {
     /// Returns the cost for the policy at this place of the set.
     #[inline]
     pub(crate) fn of(self, at: usize) -> Cost {
-        self.each.and_then(|each| each.costs.get(at)).copied().unwrap_or(self.cost)
+        self.each
+            .and_then(|each| each.costs.get(at))
+            .copied()
+            .unwrap_or(self.cost)
     }
 
     /// Returns the ceiling for the policy at this place of the set. `None` for a check that has none.
@@ -166,7 +191,10 @@ impl<'a> ChargeRef<'a> {
     /// Returns what the policy at this place of the set is asked for.
     #[inline]
     pub(crate) fn ask(self, at: usize) -> Ask {
-        Ask { cost: self.of(at).units(), ceiling: self.ceiling(at) }
+        Ask {
+            cost: self.of(at).units(),
+            ceiling: self.ceiling(at),
+        }
     }
 
     /// Returns whether there is a ceiling for each policy.
@@ -185,7 +213,11 @@ impl<'a> ChargeRef<'a> {
     pub(crate) fn at_most(self, other: ChargeRef<'_>, policies: usize) -> Charge {
         match (self.each, other.each) {
             (None, None) => self.cost.min(other.cost).into(),
-            _ => Charge::each(self.iter(policies).zip(other.iter(policies)).map(|(cost, most)| cost.min(most))),
+            _ => Charge::each(
+                self.iter(policies)
+                    .zip(other.iter(policies))
+                    .map(|(cost, most)| cost.min(most)),
+            ),
         }
     }
 
@@ -198,7 +230,10 @@ impl<'a> ChargeRef<'a> {
     }
 
     pub(crate) fn to_owned(self) -> Charge {
-        Charge { cost: self.cost, each: self.each.cloned() }
+        Charge {
+            cost: self.cost,
+            each: self.each.cloned(),
+        }
     }
 }
 
@@ -258,7 +293,11 @@ impl Costs {
     #[must_use]
     #[inline]
     pub fn new(cost: Cost) -> Self {
-        Self { others: Some(cost), named: SmallVec::new(), priority: Priority::CRITICAL }
+        Self {
+            others: Some(cost),
+            named: SmallVec::new(),
+            priority: Priority::CRITICAL,
+        }
     }
 
     /// Sets the cost for the policy with this name.
@@ -283,7 +322,11 @@ impl Costs {
     /// ```
     #[must_use]
     pub fn cost_of(&self, policy: &str) -> Option<Cost> {
-        let named = self.named.iter().find(|(held, _)| held == policy).map(|&(_, cost)| cost);
+        let named = self
+            .named
+            .iter()
+            .find(|(held, _)| held == policy)
+            .map(|&(_, cost)| cost);
         named.or(self.others)
     }
 
@@ -303,7 +346,8 @@ impl Costs {
     /// Returns the cost of a critical check that asks the same of all policies.
     #[inline]
     pub(crate) fn only(&self) -> Option<Cost> {
-        self.others.filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
+        self.others
+            .filter(|_| self.named.is_empty() && self.priority == Priority::CRITICAL)
     }
 
     /// Returns the cost for each policy of a set, under the share of the priority.
@@ -323,16 +367,25 @@ impl Costs {
                 names(policies)
             )));
         }
-        let cost =
-            |name: &str| self.cost_of(name).ok_or_else(|| Error::config(format!("costs do not name policy {name:?}")));
-        let costs: SmallVec<[Cost; 8]> = policies.iter().map(|policy| cost(policy.name())).collect::<Result<_, _>>()?;
+        let cost = |name: &str| {
+            self.cost_of(name)
+                .ok_or_else(|| Error::config(format!("costs do not name policy {name:?}")))
+        };
+        let costs: SmallVec<[Cost; 8]> = policies
+            .iter()
+            .map(|policy| cost(policy.name()))
+            .collect::<Result<_, _>>()?;
         Ok(Charge::each(costs))
     }
 }
 
 /// Returns the names of all policies of a set.
 fn names(policies: &PolicySet) -> String {
-    policies.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")
+    policies
+        .iter()
+        .map(|policy| policy.name())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl From<Cost> for Costs {
@@ -354,8 +407,14 @@ impl From<u64> for Costs {
 impl<const N: usize> From<[(&'static str, u64); N]> for Costs {
     /// Sets the cost for each policy. A check fails when a policy of the set is not named.
     fn from(costs: [(&'static str, u64); N]) -> Self {
-        let none = Self { others: None, named: SmallVec::new(), priority: Priority::CRITICAL };
-        costs.into_iter().fold(none, |costs, (policy, cost)| costs.with(policy, cost))
+        let none = Self {
+            others: None,
+            named: SmallVec::new(),
+            priority: Priority::CRITICAL,
+        };
+        costs
+            .into_iter()
+            .fold(none, |costs, (policy, cost)| costs.with(policy, cost))
     }
 }
 
@@ -393,13 +452,21 @@ pub struct Ceiling {
 impl Ceiling {
     /// Creates a ceiling at which at most `units` are spent.
     pub(crate) fn units_of(units: u64) -> Self {
-        Self { units, wait_us: 0, share: None }
+        Self {
+            units,
+            wait_us: 0,
+            share: None,
+        }
     }
 
     /// Creates the ceiling of a priority for a policy.
     pub(crate) fn share_of(priority: Priority, policy: &Policy) -> Self {
         let share = policy.is_ranked().then_some(priority);
-        Self { units: priority.units_of_policy(policy), wait_us: 0, share }
+        Self {
+            units: priority.units_of_policy(policy),
+            wait_us: 0,
+            share,
+        }
     }
 
     /// Returns the same ceiling, which what is spent above it may exceed for `wait_us` microseconds.
@@ -423,13 +490,25 @@ impl Ceiling {
     /// Returns the ceiling that is reached first in a queue of this quota. The share is that of this ceiling.
     pub(crate) fn lower_of(self, other: Self, quota: &Quota) -> Self {
         let end_us = |ceiling: Self| quota.span(ceiling.units).0.saturating_add(ceiling.wait_us);
-        if end_us(self) <= end_us(other) { self } else { Self { share: self.share, ..other } }
+        if end_us(self) <= end_us(other) {
+            self
+        } else {
+            Self {
+                share: self.share,
+                ..other
+            }
+        }
     }
 
     /// Returns the same ceiling for a policy of this burst, of which a priority has its share.
     pub(crate) fn cut(self, burst: u64) -> Self {
-        let most = self.share.map_or(burst, |priority| priority.units_of(burst));
-        Self { units: self.units.min(most), ..self }
+        let most = self
+            .share
+            .map_or(burst, |priority| priority.units_of(burst));
+        Self {
+            units: self.units.min(most),
+            ..self
+        }
     }
 }
 
@@ -467,7 +546,10 @@ impl Ask {
 impl From<u64> for Ask {
     #[inline]
     fn from(cost: u64) -> Self {
-        Self { cost, ceiling: None }
+        Self {
+            cost,
+            ceiling: None,
+        }
     }
 }
 
@@ -478,18 +560,36 @@ mod costs_tests {
     #[test]
     fn costs_name_policies_of_the_set() {
         let quota = Quota::per_minute(10);
-        let set = PolicySet::from([Policy::token_bucket("requests", quota), Policy::token_bucket("tokens", quota)]);
+        let set = PolicySet::from([
+            Policy::token_bucket("requests", quota),
+            Policy::token_bucket("tokens", quota),
+        ]);
         let charge = |costs: Costs| costs.charge(&set).map_err(|error| error.to_string());
         let (one, nine) = (Cost::ONE, Cost::new(9));
-        assert_eq!(charge([("tokens", 9), ("requests", 1)].into()), Ok(Charge::each([one, nine])));
-        assert_eq!(charge(Costs::new(one).with("tokens", nine)), Ok(Charge::each([one, nine])));
-        assert_eq!(charge(Costs::new(one).with("tokens", one).with("tokens", nine)), Ok(Charge::each([one, nine])));
+        assert_eq!(
+            charge([("tokens", 9), ("requests", 1)].into()),
+            Ok(Charge::each([one, nine]))
+        );
+        assert_eq!(
+            charge(Costs::new(one).with("tokens", nine)),
+            Ok(Charge::each([one, nine]))
+        );
+        assert_eq!(
+            charge(Costs::new(one).with("tokens", one).with("tokens", nine)),
+            Ok(Charge::each([one, nine]))
+        );
         assert_eq!(charge(nine.into()), Ok(nine.into()));
         let error = charge(Costs::new(one).with("tokns", nine)).unwrap_err();
-        assert_eq!(error, r#"costs name policy "tokns", which is not in the set requests, tokens"#);
+        assert_eq!(
+            error,
+            r#"costs name policy "tokns", which is not in the set requests, tokens"#
+        );
         let error = charge([("tokens", 9)].into()).unwrap_err();
         assert_eq!(error, r#"costs do not name policy "requests""#);
-        assert_eq!(format!("{:?}", Costs::new(one).with("tokens", nine)), r#"{"tokens": 9, "..": 1}"#);
+        assert_eq!(
+            format!("{:?}", Costs::new(one).with("tokens", nine)),
+            r#"{"tokens": 9, "..": 1}"#
+        );
     }
 }
 

@@ -62,7 +62,10 @@ impl Enforcement {
     /// When `percent` is above 100.
     #[must_use]
     pub fn share(percent: u8) -> Self {
-        assert!(percent <= FULL, "the share of enforced keys must be 0 to 100 percent");
+        assert!(
+            percent <= FULL,
+            "the share of enforced keys must be 0 to 100 percent"
+        );
         Self(Arc::new(AtomicU32::new(packed(percent, NONE))))
     }
 
@@ -112,7 +115,9 @@ impl Enforcement {
             let (code, operator) = change(code, operator);
             Some(packed(code, operator))
         };
-        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
+        let before = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, replace);
         before.unwrap_or_else(|unchanged| unchanged).to_le_bytes()[2]
     }
 
@@ -139,14 +144,19 @@ fn check(percent: u8) -> Result<u8, Error> {
     if percent <= FULL {
         return Ok(percent);
     }
-    Err(Error::config(format!("the share of enforced keys must be 0 to 100 percent, got {percent}")))
+    Err(Error::config(format!(
+        "the share of enforced keys must be 0 to 100 percent, got {percent}"
+    )))
 }
 
 /// Returns the place of a key among the percents. Replicas of all versions have to agree on it.
 #[cold]
 fn place(key: &Key) -> u8 {
     let digest = Sha256::digest(key.encoded());
-    let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let number = digest
+        .iter()
+        .take(8)
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     (number % u64::from(FULL)) as u8
 }
 
@@ -183,8 +193,12 @@ impl FromStr for Enforcement {
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text is no whole number of percent from 0% to 100%.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let number = text.strip_suffix('%').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-        let percent = number.and_then(|number| number.parse().ok()).filter(|percent| *percent <= FULL);
+        let number = text
+            .strip_suffix('%')
+            .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let percent = number
+            .and_then(|number| number.parse().ok())
+            .filter(|percent| *percent <= FULL);
         percent.map(Self::share).ok_or_else(|| {
             let message = "the share of enforced keys must be 0% to 100%, in whole percent";
             Error::config(format!("{message}, got {text:?}"))
@@ -206,9 +220,14 @@ mod tests {
     fn a_share_is_a_whole_number_of_percent() {
         for (text, expected) in [("0%", 0), ("25%", 25), ("100%", 100)] {
             let enforcement: Enforcement = text.parse().expect("a share");
-            assert_eq!((enforcement.percent(), enforcement.to_string().as_str()), (expected, text));
+            assert_eq!(
+                (enforcement.percent(), enforcement.to_string().as_str()),
+                (expected, text)
+            );
         }
-        for text in ["", "%", "25", "101%", "256%", "+1%", "-1%", "2.5%", "25 %", "5O%"] {
+        for text in [
+            "", "%", "25", "101%", "256%", "+1%", "-1%", "2.5%", "25 %", "5O%",
+        ] {
             assert!(text.parse::<Enforcement>().is_err(), "{text}");
         }
     }
@@ -216,13 +235,34 @@ mod tests {
     #[test]
     fn the_share_of_an_operator_is_in_force_until_it_is_withdrawn() {
         let enforcement = Enforcement::share(10);
-        assert_eq!((enforcement.set_by_operator(Some(50)).ok(), enforcement.percent()), (Some(true), 50));
-        assert_eq!((enforcement.set_by_operator(Some(50)).ok(), enforcement.percent()), (Some(false), 50));
+        assert_eq!(
+            (
+                enforcement.set_by_operator(Some(50)).ok(),
+                enforcement.percent()
+            ),
+            (Some(true), 50)
+        );
+        assert_eq!(
+            (
+                enforcement.set_by_operator(Some(50)).ok(),
+                enforcement.percent()
+            ),
+            (Some(false), 50)
+        );
         enforcement.set(20).unwrap();
         assert_eq!(enforcement.percent(), 50, "the share of the code waits");
         let error = enforcement.set_by_operator(Some(101)).unwrap_err();
-        assert_eq!(error.to_string(), "the share of enforced keys must be 0 to 100 percent, got 101");
+        assert_eq!(
+            error.to_string(),
+            "the share of enforced keys must be 0 to 100 percent, got 101"
+        );
         assert_eq!(enforcement.percent(), 50);
-        assert_eq!((enforcement.set_by_operator(None).ok(), enforcement.percent()), (Some(true), 20));
+        assert_eq!(
+            (
+                enforcement.set_by_operator(None).ok(),
+                enforcement.percent()
+            ),
+            (Some(true), 20)
+        );
     }
 }

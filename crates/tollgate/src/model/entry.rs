@@ -38,7 +38,10 @@ impl Entry {
     /// `at_us` is in microseconds since the Unix epoch, on the store's clock.
     #[must_use]
     pub fn new(at_us: u64, tag: impl Into<Box<[u8]>>) -> Self {
-        Self { at_us, tag: tag.into() }
+        Self {
+            at_us,
+            tag: tag.into(),
+        }
     }
 
     /// Returns the time at which the unit was spent, on the store's clock.
@@ -63,6 +66,8 @@ impl Entry {
 impl fmt::Debug for Entry {
     /// Omits the tag: it may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("at_us", &self.at_us).finish_non_exhaustive()
+        f.debug_struct("Entry")
+            .field("at_us", &self.at_us)
+            .finish_non_exhaustive()
     }
 }

@@ -63,7 +63,10 @@ impl Priority {
     /// When `percent` is not 1 to 100. In a `const` this fails the build.
     #[must_use]
     pub const fn percent(percent: u8) -> Self {
-        assert!(percent >= 1 && percent <= 100, "the share of a priority must be 1 to 100 percent");
+        assert!(
+            percent >= 1 && percent <= 100,
+            "the share of a priority must be 1 to 100 percent"
+        );
         Self(percent)
     }
 
@@ -83,7 +86,9 @@ impl Priority {
     pub fn try_percent(percent: u8) -> Result<Self, Error> {
         match percent {
             1..=100 => Ok(Self(percent)),
-            _ => Err(Error::config(format!("the share of a priority must be 1 to 100 percent, got {percent}"))),
+            _ => Err(Error::config(format!(
+                "the share of a priority must be 1 to 100 percent, got {percent}"
+            ))),
         }
     }
 
@@ -119,7 +124,11 @@ impl Priority {
     #[must_use]
     pub fn units_of_policy(self, policy: &Policy) -> u64 {
         let burst = policy.quota_ref().burst();
-        if policy.is_ranked() { self.units_of(burst) } else { burst }
+        if policy.is_ranked() {
+            self.units_of(burst)
+        } else {
+            burst
+        }
     }
 
     /// Returns the charge under the share of this priority.
@@ -127,11 +136,21 @@ impl Priority {
         if self == Self::CRITICAL || !policies.iter().any(Policy::is_ranked) {
             return Ok(charge);
         }
-        if let Some(leased) = policies.iter().find(|policy| policy.is_leased() && policy.is_ranked()) {
-            return Err(Error::config(format!("policy {} is leased, and its units have no priority", leased.name())));
+        if let Some(leased) = policies
+            .iter()
+            .find(|policy| policy.is_leased() && policy.is_ranked())
+        {
+            return Err(Error::config(format!(
+                "policy {} is leased, and its units have no priority",
+                leased.name()
+            )));
         }
         for (policy, cost) in policies.iter().zip(charge.borrow().iter(policies.len())) {
-            let (burst, cost, units) = (policy.quota_ref().burst(), cost.units(), self.units_of_policy(policy));
+            let (burst, cost, units) = (
+                policy.quota_ref().burst(),
+                cost.units(),
+                self.units_of_policy(policy),
+            );
             if cost > units && cost <= burst {
                 let message = format!(
                     "cost {cost} exceeds the {units} units that a priority of {} % may spend of policy {}",
@@ -141,7 +160,11 @@ impl Priority {
                 return Err(Error::new(ErrorKind::CostExceedsBurst, message));
             }
         }
-        Ok(charge.under(policies.iter().map(|policy| Ceiling::share_of(self, policy))))
+        Ok(charge.under(
+            policies
+                .iter()
+                .map(|policy| Ceiling::share_of(self, policy)),
+        ))
     }
 }
 

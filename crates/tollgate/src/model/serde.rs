@@ -39,7 +39,10 @@ macro_rules! as_text {
         impl<'de> Deserialize<'de> for $type {
             #[doc = $deserialize]
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Text { expected: $expected, value: PhantomData })
+                deserializer.deserialize_str(Text {
+                    expected: $expected,
+                    value: PhantomData,
+                })
             }
         }
     };
@@ -65,18 +68,42 @@ mod tests {
     #[test]
     fn values_are_serialized_as_their_text() {
         let quota = Quota::per_minute(100).with_burst(20);
-        assert_eq!(serde_json::to_string(&quota).unwrap(), r#""100/min burst 20""#);
-        assert_eq!(serde_json::from_str::<Quota>(r#""100\/min burst 20""#).unwrap(), quota);
+        assert_eq!(
+            serde_json::to_string(&quota).unwrap(),
+            r#""100/min burst 20""#
+        );
+        assert_eq!(
+            serde_json::from_str::<Quota>(r#""100\/min burst 20""#).unwrap(),
+            quota
+        );
         let buckets = Algorithm::SlidingBuckets { buckets: 6 };
-        assert_eq!(serde_json::to_string(&buckets).unwrap(), r#""sliding_buckets(6)""#);
-        assert_eq!(serde_json::from_str::<Algorithm>(r#""sliding_buckets(6)""#).unwrap(), buckets);
+        assert_eq!(
+            serde_json::to_string(&buckets).unwrap(),
+            r#""sliding_buckets(6)""#
+        );
+        assert_eq!(
+            serde_json::from_str::<Algorithm>(r#""sliding_buckets(6)""#).unwrap(),
+            buckets
+        );
     }
 
     #[test]
     fn another_type_or_text_is_refused_with_what_is_right() {
-        let error = serde_json::from_str::<Quota>("100").unwrap_err().to_string();
-        assert!(error.contains(r#"expected a quota such as "100/min burst 20""#), "{error}");
-        let error = serde_json::from_str::<Quota>(r#""100""#).unwrap_err().to_string();
-        assert!(error.contains(r#"quota "100", character 4: expected a slash, as in 100/min, got the end"#), "{error}");
+        let error = serde_json::from_str::<Quota>("100")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(r#"expected a quota such as "100/min burst 20""#),
+            "{error}"
+        );
+        let error = serde_json::from_str::<Quota>(r#""100""#)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(
+                r#"quota "100", character 4: expected a slash, as in 100/min, got the end"#
+            ),
+            "{error}"
+        );
     }
 }

@@ -65,8 +65,17 @@ static SHAPES: Lock<BTreeMap<ShapeId, Weak<Shape>>> = Lock::new(BTreeMap::new())
 impl ShapeId {
     /// Returns the name of the shape of `policies`. No algorithm has the number zero, so that sets of different lengths differ.
     pub(crate) fn of(policies: &[Arc<Policy>]) -> Self {
-        let leased = if policies.iter().any(|policy| policy.is_leased()) { LEASED } else { 0 };
-        Self(leased | policies.iter().fold(0, |id, policy| id << 4 | (policy.algorithm().row().place + 1)))
+        let leased = if policies.iter().any(|policy| policy.is_leased()) {
+            LEASED
+        } else {
+            0
+        };
+        Self(
+            leased
+                | policies.iter().fold(0, |id, policy| {
+                    id << 4 | (policy.algorithm().row().place + 1)
+                }),
+        )
     }
 
     /// Returns whether the policies are leased: all of them are, or none.
@@ -91,7 +100,12 @@ impl Shape {
     fn new(id: ShapeId, policies: &[Arc<Policy>]) -> Self {
         let algorithms = policies.iter().map(|policy| policy.algorithm()).collect();
         let words = policies.iter().map(|policy| policy.words()).sum();
-        Self { id, algorithms, words, scripts: Default::default() }
+        Self {
+            id,
+            algorithms,
+            words,
+            scripts: Default::default(),
+        }
     }
 
     /// Returns the number of shapes in use.
@@ -128,7 +142,12 @@ impl Shape {
 
     /// Returns the script for a purpose. `assemble` is called when it is first used.
     #[inline]
-    pub(crate) fn script(&self, purpose: Purpose, is_capped: bool, assemble: impl FnOnce() -> Script) -> &Script {
+    pub(crate) fn script(
+        &self,
+        purpose: Purpose,
+        is_capped: bool,
+        assemble: impl FnOnce() -> Script,
+    ) -> &Script {
         self.scripts[purpose as usize][usize::from(is_capped)].get_or_init(assemble)
     }
 }
@@ -137,7 +156,10 @@ impl Drop for Shape {
     /// Removes the shape from those in use, unless another thread has made the same shape again meanwhile.
     fn drop(&mut self) {
         let mut shapes = SHAPES.lock();
-        if shapes.get(&self.id).is_some_and(|shape| shape.strong_count() == 0) {
+        if shapes
+            .get(&self.id)
+            .is_some_and(|shape| shape.strong_count() == 0)
+        {
             shapes.remove(&self.id);
         }
     }
@@ -150,8 +172,9 @@ mod tests {
 
     fn set(algorithms: &[Algorithm]) -> PolicySet {
         let quota = Quota::per_second(5);
-        let policy =
-            |(at, &algorithm): (usize, &Algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota).unwrap();
+        let policy = |(at, &algorithm): (usize, &Algorithm)| {
+            Policy::try_new(format!("p{at}"), algorithm, quota).unwrap()
+        };
         PolicySet::try_new(algorithms.iter().enumerate().map(policy)).unwrap()
     }
 
@@ -159,29 +182,54 @@ mod tests {
     fn two_lists_of_algorithms_have_one_shape_exactly_when_they_are_equal() {
         let all = Algorithm::ALL;
         let mut lists: Vec<Vec<Algorithm>> = all.iter().map(|&first| vec![first]).collect();
-        lists.extend(all.iter().flat_map(|&first| all.iter().map(move |&second| vec![first, second])));
+        lists.extend(
+            all.iter()
+                .flat_map(|&first| all.iter().map(move |&second| vec![first, second])),
+        );
         lists.push(all[..8].to_vec());
         lists.extend(all.map(|algorithm| vec![algorithm; 8]));
-        let ids: Vec<ShapeId> = lists.iter().map(|list| ShapeId::of(set(list).shared())).collect();
+        let ids: Vec<ShapeId> = lists
+            .iter()
+            .map(|list| ShapeId::of(set(list).shared()))
+            .collect();
         for (at, id) in ids.iter().enumerate() {
-            assert_eq!(ids.iter().position(|other| other == id), Some(at), "{:?}", lists[at]);
+            assert_eq!(
+                ids.iter().position(|other| other == id),
+                Some(at),
+                "{:?}",
+                lists[at]
+            );
         }
         let buckets = |buckets| set(&[Algorithm::SlidingBuckets { buckets }]);
-        assert_eq!(ShapeId::of(buckets(3).shared()), ShapeId::of(buckets(60).shared()));
+        assert_eq!(
+            ShapeId::of(buckets(3).shared()),
+            ShapeId::of(buckets(60).shared())
+        );
     }
 
     #[test]
     fn a_shape_is_shared_while_it_is_in_use_and_made_again_later() {
         // No other test has this list.
-        let list = [Algorithm::LeakyBucket, Algorithm::SlidingLog, Algorithm::LeakyBucket, Algorithm::FixedWindow];
+        let list = [
+            Algorithm::LeakyBucket,
+            Algorithm::SlidingLog,
+            Algorithm::LeakyBucket,
+            Algorithm::FixedWindow,
+        ];
         let id = ShapeId::of(set(&list).shared());
         let is_in_use = || SHAPES.lock().contains_key(&id);
         let (first, second) = (set(&list), set(&list));
         assert!(!is_in_use());
         assert!(Arc::ptr_eq(first.shape(), second.shape()));
         let script = |set: &PolicySet, text: &str| {
-            let script = || Script { text: text.to_owned(), sha: String::new() };
-            set.shape().script(Purpose::Check, false, script).text.clone()
+            let script = || Script {
+                text: text.to_owned(),
+                sha: String::new(),
+            };
+            set.shape()
+                .script(Purpose::Check, false, script)
+                .text
+                .clone()
         };
         assert_eq!(script(&first, "a script"), "a script");
         assert_eq!(script(&second, "another one"), "a script");
@@ -196,12 +244,22 @@ mod tests {
 
     #[test]
     fn a_shape_that_was_made_again_is_not_forgotten_by_the_drop_of_the_old_one() {
-        let list = [Algorithm::SlidingLog, Algorithm::FixedWindow, Algorithm::SlidingLog, Algorithm::FixedWindow];
+        let list = [
+            Algorithm::SlidingLog,
+            Algorithm::FixedWindow,
+            Algorithm::SlidingLog,
+            Algorithm::FixedWindow,
+        ];
         let kept = set(&list);
         let id = kept.shape().id();
         // A shape outside the list stands for the old one, whose drop comes after the new one was made.
         drop(Shape::new(id, kept.shared()));
-        assert!(SHAPES.lock().get(&id).is_some_and(|shape| shape.strong_count() == 1));
+        assert!(
+            SHAPES
+                .lock()
+                .get(&id)
+                .is_some_and(|shape| shape.strong_count() == 1)
+        );
         assert!(Arc::ptr_eq(set(&list).shape(), kept.shape()));
     }
 }

@@ -71,7 +71,12 @@ impl Backend {
     /// Returns the error of a call over the states of these policies that is not sent: the states lie in several slots, or
     /// their server is not asked, or not within this deadline.
     #[inline]
-    pub(super) fn refusal_of(&self, policies: &PolicySet, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+    pub(super) fn refusal_of(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        deadline: Option<Deadline>,
+    ) -> Option<Error> {
         if let Err(refusal) = self.takes(policies, key) {
             return Some(refusal);
         }
@@ -115,9 +120,12 @@ impl Backend {
         lease_call: Option<LeaseCall>,
     ) -> CheckFuture {
         let mut request = CheckRequest::new(check, hash, deny_epoch);
-        (request.clock_us, request.lease_call) = (self.clock.as_ref().map(Clock::now_us), lease_call);
+        (request.clock_us, request.lease_call) =
+            (self.clock.as_ref().map(Clock::now_us), lease_call);
         match &self.servers {
-            Servers::One(sender) => StoreFuture::pending(PendingCheck::new(sender, request).err_into()),
+            Servers::One(sender) => {
+                StoreFuture::pending(PendingCheck::new(sender, request).err_into())
+            }
             Servers::Cluster(cluster) => StoreFuture::pending(Arc::clone(cluster).check(request)),
         }
     }
@@ -130,10 +138,21 @@ impl Backend {
                 return CheckFuture::ready(Err(refusal));
             }
             let check = Check::new(&holder.policies, &holder.key, Cost::ZERO);
-            self.check(check, self.hash(&holder.key), None, Some(LeaseCall::to_release(&self.leased_units)))
+            self.check(
+                check,
+                self.hash(&holder.key),
+                None,
+                Some(LeaseCall::to_release(&self.leased_units)),
+            )
         };
-        let calls = stream::iter(holders).map(call).buffer_unordered(RELEASES_AT_ONCE);
-        calls.fold(Ok(()), async |first: Result<(), Error>, outcome| first.and(outcome.map(drop))).await
+        let calls = stream::iter(holders)
+            .map(call)
+            .buffer_unordered(RELEASES_AT_ONCE);
+        calls
+            .fold(Ok(()), async |first: Result<(), Error>, outcome| {
+                first.and(outcome.map(drop))
+            })
+            .await
     }
 
     /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
@@ -145,7 +164,10 @@ impl Backend {
         write: impl Fn(&Server, bool) -> Call,
     ) -> Result<Value, Error> {
         match &self.servers {
-            Servers::One(sender) => Ok(sender.server.call(|by_body| write(&sender.server, by_body), deadline).await?),
+            Servers::One(sender) => Ok(sender
+                .server
+                .call(|by_body| write(&sender.server, by_body), deadline)
+                .await?),
             Servers::Cluster(cluster) => cluster.call(key, deadline, write).await,
         }
     }
@@ -159,7 +181,9 @@ impl Backend {
         keys: usize,
         fill: impl Fn(&Server, &mut Cmd),
     ) -> Result<Value, Error> {
-        let write = |server: &Server, by_body| Call::of(script, by_body, keys, |command| fill(server, command));
+        let write = |server: &Server, by_body| {
+            Call::of(script, by_body, keys, |command| fill(server, command))
+        };
         self.call(key, deadline, write).await
     }
 
@@ -173,13 +197,23 @@ impl Backend {
         script: &Script,
         number: u64,
     ) -> Result<Value, Error> {
-        let Check { policies, key, deadline, .. } = check;
+        let Check {
+            policies,
+            key,
+            deadline,
+            ..
+        } = check;
         let (branch, keys) = (policies.first_branch(key), policies.shape().keys() + 1);
         let call = || {
             self.run(branch, deadline, script, keys, |server, command| {
                 server.add_record_key(policies, key, id, command);
                 server.add_keys([(policies, key)], command);
-                command.arg(&*protocol::pack_held(server.now(), number, check.charge(), policies));
+                command.arg(&*protocol::pack_held(
+                    server.now(),
+                    number,
+                    check.charge(),
+                    policies,
+                ));
             })
         };
         match call().await {

@@ -6,7 +6,9 @@ use super::{
     RedisStore,
     backend::{Backend, Servers},
     cluster::{self, Cluster},
-    connect::{Certificates, ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection},
+    connect::{
+        Certificates, ConnectionSource, ConnectionTemplate, Dialer, Sentinels, SharedConnection,
+    },
     deny_cache,
     dispatch::{Sender, StoreConfig},
     source::{RedisSource, SourceKind},
@@ -147,7 +149,11 @@ impl RedisStoreBuilder {
 
     /// Sets the client certificate, with its chain, and its key, both in PEM. For `rediss://` URLs.
     #[cfg(feature = "tls")]
-    pub fn client_certificate(mut self, certificate_pem: impl Into<Vec<u8>>, key_pem: impl Into<Vec<u8>>) -> Self {
+    pub fn client_certificate(
+        mut self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
         self.tls.identity = Some((certificate_pem.into(), key_pem.into()));
         self
     }
@@ -185,8 +191,10 @@ impl RedisStoreBuilder {
     pub fn build(self) -> Result<RedisStore, Error> {
         let (kind, url) = self.source.0.clone().resolve()?;
         let prefix = url.prefix.unwrap_or_else(|| self.prefix.clone());
-        let (connect_timeout, deny_cache_cap) =
-            (url.connect_timeout.unwrap_or(self.connect_timeout), url.deny_cache_cap.unwrap_or(self.deny_cache_cap));
+        let (connect_timeout, deny_cache_cap) = (
+            url.connect_timeout.unwrap_or(self.connect_timeout),
+            url.deny_cache_cap.unwrap_or(self.deny_cache_cap),
+        );
         let is_allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(is_allowed) {
             return Err(Error::config(format!(
@@ -194,7 +202,9 @@ impl RedisStoreBuilder {
             )));
         }
         if self.server_url.is_some() && !matches!(kind, SourceKind::Sentinels { .. }) {
-            return Err(Error::config("server_url is set, but the servers are not found through sentinels"));
+            return Err(Error::config(
+                "server_url is set, but the servers are not found through sentinels",
+            ));
         }
         if self.tls.is_some() && matches!(kind, SourceKind::Client(_) | SourceKind::Pool(_)) {
             return Err(Error::config(
@@ -203,15 +213,26 @@ impl RedisStoreBuilder {
         }
         let config = StoreConfig::new(prefix.clone(), self.clock.clone(), deny_cache_cap);
         let source = match kind {
-            SourceKind::Url(url) => ConnectionSource::Client(self.dialer(settings(&url)?, true)?.into()),
+            SourceKind::Url(url) => {
+                ConnectionSource::Client(self.dialer(settings(&url)?, true)?.into())
+            }
             SourceKind::Client(client) => ConnectionSource::Client(Dialer::new(*client).into()),
             SourceKind::Pool(pool) => ConnectionSource::Pool(pool),
-            SourceKind::Sentinels { urls, master, server_url } => {
+            SourceKind::Sentinels {
+                urls,
+                master,
+                server_url,
+            } => {
                 let server_url = self.server_url.clone().or(server_url);
-                ConnectionSource::Sentinels(self.sentinels(&urls, &master, server_url.as_deref())?)
+                ConnectionSource::Sentinels(self.sentinels(
+                    &urls,
+                    &master,
+                    server_url.as_deref(),
+                )?)
             }
             SourceKind::Cluster(urls) => {
-                let servers = Servers::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
+                let servers =
+                    Servers::Cluster(self.cluster(&urls, config.clone(), connect_timeout)?);
                 return Ok(RedisStore::new(Backend::new(servers, prefix, &config)));
             }
         };
@@ -220,24 +241,46 @@ impl RedisStoreBuilder {
         Ok(RedisStore::new(Backend::new(servers, prefix, &config)))
     }
 
-    fn cluster(&self, urls: &[String], config: StoreConfig, connect_timeout: Duration) -> Result<Arc<Cluster>, Error> {
-        let seeds = urls.iter().map(|url| settings(url)).collect::<Result<Vec<_>, _>>()?;
+    fn cluster(
+        &self,
+        urls: &[String],
+        config: StoreConfig,
+        connect_timeout: Duration,
+    ) -> Result<Arc<Cluster>, Error> {
+        let seeds = urls
+            .iter()
+            .map(|url| settings(url))
+            .collect::<Result<Vec<_>, _>>()?;
         let addresses = cluster::addresses(&seeds)?;
         // Certificates that are not valid are reported now, not when a server is away.
         let template = self.template(seeds[0].clone(), true)?;
         Ok(Cluster::new(template, addresses, config, connect_timeout))
     }
 
-    fn sentinels(&self, urls: &[String], master: &str, server_url: Option<&str>) -> Result<Arc<Sentinels>, Error> {
+    fn sentinels(
+        &self,
+        urls: &[String],
+        master: &str,
+        server_url: Option<&str>,
+    ) -> Result<Arc<Sentinels>, Error> {
         if urls.is_empty() {
             return Err(Error::config("sentinel URLs must be at least 1, got 0"));
         }
-        let dialers = urls.iter().map(|url| self.dialer(settings(url)?, false)).collect::<Result<_, _>>()?;
+        let dialers = urls
+            .iter()
+            .map(|url| self.dialer(settings(url)?, false))
+            .collect::<Result<_, _>>()?;
         let info = settings(server_url.unwrap_or("redis://any"))?;
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(Error::config("server_url must be a redis:// or rediss:// URL, got a socket path"));
+            return Err(Error::config(
+                "server_url must be a redis:// or rediss:// URL, got a socket path",
+            ));
         }
-        Ok(Sentinels::new(dialers, master.to_owned(), self.template(info, false)?))
+        Ok(Sentinels::new(
+            dialers,
+            master.to_owned(),
+            self.template(info, false)?,
+        ))
     }
 
     /// Returns the settings for servers that are named later, after a check that they are valid.
@@ -264,7 +307,9 @@ impl RedisStoreBuilder {
 fn settings(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|_| unreadable())?;
     let keep_alive = redis::io::tcp::socket2::TcpKeepalive::new().with_time(KEEP_ALIVE);
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keep_alive);
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keep_alive);
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let tcp = tcp.set_user_timeout(USER_TIMEOUT);
     // The first reply shows whether the server accepts the connection. The client would drop the reply to `CLIENT SETINFO`.

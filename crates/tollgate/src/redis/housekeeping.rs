@@ -59,7 +59,11 @@ impl Inner {
     /// Starts the task that a check of these policies needs. Without a runtime, the next check does.
     #[inline]
     pub(super) fn serve(self: &Arc<Self>, policies: &PolicySet) {
-        let duties = if policies.is_leased() { GAUGES | SWEEP } else { GAUGES };
+        let duties = if policies.is_leased() {
+            GAUGES | SWEEP
+        } else {
+            GAUGES
+        };
         if !self.task.has(duties) {
             self.start(duties);
         }
@@ -108,14 +112,20 @@ struct Housekeeper {
 impl Housekeeper {
     async fn run(mut self) {
         loop {
-            let Some(store) = self.store.upgrade() else { return };
+            let Some(store) = self.store.upgrade() else {
+                return;
+            };
             if self.running.is_asked(GAUGES) {
                 self.gauges.set_when_due(&store);
             }
             self.be_present(&store).await;
             self.sweep(&store).await;
             drop(store);
-            match [self.gauges.due, self.present_at, self.sweep_at].into_iter().flatten().min() {
+            match [self.gauges.due, self.present_at, self.sweep_at]
+                .into_iter()
+                .flatten()
+                .min()
+            {
                 Some(next) => self.running.rest(next).await,
                 None if self.running.end() => return,
                 None => {}
@@ -125,7 +135,12 @@ impl Housekeeper {
 
     /// Counts the processes and shows the limits when that is due, and at once for what is new.
     async fn be_present(&mut self, store: &Inner) {
-        let Inner { backend, counter, publications, .. } = store;
+        let Inner {
+            backend,
+            counter,
+            publications,
+            ..
+        } = store;
         let is_new = self.running.take(PRESENT_NOW);
         let (mut groups, mut limits) = (Vec::new(), Vec::new());
         self.running.settle(PRESENT, || {
@@ -134,12 +149,18 @@ impl Housekeeper {
         });
         let is_due = self.present_at.is_none_or(|at| at <= Instant::now());
         if is_new || is_due || groups.is_empty() && limits.is_empty() {
-            let mut pause = self.gauges.beside(store, self.group_counter.count(backend, counter, &groups)).await;
+            let mut pause = self
+                .gauges
+                .beside(store, self.group_counter.count(backend, counter, &groups))
+                .await;
             if !limits.is_empty() {
-                self.gauges.beside(store, self.publisher.publish(backend, &limits)).await;
+                self.gauges
+                    .beside(store, self.publisher.publish(backend, &limits))
+                    .await;
                 pause = pause.or(Some(INTERVAL));
             }
-            self.present_at = pause.map(|pause| Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));
+            self.present_at =
+                pause.map(|pause| Instant::now() + pause.mul_f64(0.8 + 0.4 * fastrand::f64()));
         }
     }
 
@@ -150,10 +171,14 @@ impl Housekeeper {
             let idle = store.backend.leased_units.sweep();
             if !idle.is_empty() {
                 // Units that cannot be returned lapse.
-                let _ = self.gauges.beside(store, timeout(TICK, store.backend.release(idle))).await;
+                let _ = self
+                    .gauges
+                    .beside(store, timeout(TICK, store.backend.release(idle)))
+                    .await;
             }
             self.sweep_at = None;
-            self.running.settle(SWEEP, || !store.backend.leased_units.is_empty());
+            self.running
+                .settle(SWEEP, || !store.backend.leased_units.is_empty());
         }
         if self.running.is_asked(SWEEP) {
             self.sweep_at.get_or_insert(now + TICK);

@@ -41,7 +41,10 @@ impl Charges {
     /// Adds a time at which units were charged.
     fn add(&mut self, charged_us: u64) {
         if self.times_us.len() == MOST_CHARGES {
-            self.forgotten_us = self.times_us.pop_front().map_or(0, |oldest_us| self.forgotten_us.max(oldest_us));
+            self.forgotten_us = self
+                .times_us
+                .pop_front()
+                .map_or(0, |oldest_us| self.forgotten_us.max(oldest_us));
         }
         self.times_us.push_back(charged_us);
     }
@@ -49,7 +52,11 @@ impl Charges {
     /// Returns the time at which a unit was charged that was spent at `spent_us`: the first one after. `None` when it
     /// was not charged yet, or when nobody remembers.
     fn of(&self, spent_us: u64) -> Option<u64> {
-        let later = self.times_us.iter().copied().filter(|&charged_us| charged_us >= spent_us);
+        let later = self
+            .times_us
+            .iter()
+            .copied()
+            .filter(|&charged_us| charged_us >= spent_us);
         later.min().filter(|_| spent_us > self.forgotten_us)
     }
 }
@@ -104,7 +111,12 @@ impl Entry {
     }
 
     /// Decides a check by units that are held, if there are as many.
-    fn decide(&mut self, policies: &PolicySet, charge: ChargeRef<'_>, now_us: u64) -> Option<Decision> {
+    fn decide(
+        &mut self,
+        policies: &PolicySet,
+        charge: ChargeRef<'_>,
+        now_us: u64,
+    ) -> Option<Decision> {
         let at_us = self.seen.as_ref()?.server_us(now_us);
         self.units.spend(now_us, charge.cost.units())?;
         Some(Decision::from_levels(policies, self.levels(now_us), charge, at_us).marked_leased())
@@ -112,12 +124,20 @@ impl Entry {
 
     /// Notes the answer to a call.
     fn note(&mut self, decision: &Decision, here_us: u64) {
-        self.seen = Some(Seen { levels: decision.levels().clone(), at_us: decision.at_us(), here_us });
+        self.seen = Some(Seen {
+            levels: decision.levels().clone(),
+            at_us: decision.at_us(),
+            here_us,
+        });
     }
 
     /// Returns the shortest terms of the policies.
     fn lease(&self) -> Lease {
-        self.policies.iter().filter_map(|policy| policy.lease()).min_by_key(|lease| lease.length()).unwrap_or_default()
+        self.policies
+            .iter()
+            .filter_map(|policy| policy.lease())
+            .min_by_key(|lease| lease.length())
+            .unwrap_or_default()
     }
 
     /// Returns whether the key was not asked for during a part of a generation.
@@ -129,9 +149,13 @@ impl Entry {
     /// others.
     fn levels(&self, now_us: u64) -> PolicyLevels {
         let held = self.units.held(now_us);
-        let Some(seen) = &self.seen else { return PolicyLevels::new() };
+        let Some(seen) = &self.seen else {
+            return PolicyLevels::new();
+        };
         let passed_us = now_us.saturating_sub(seen.here_us);
-        seen.levels.map(&self.policies, |_, policy, level| lowered(policy, level, seen.at_us, passed_us, held))
+        seen.levels.map(&self.policies, |_, policy, level| {
+            lowered(policy, level, seen.at_us, passed_us, held)
+        })
     }
 }
 
@@ -157,39 +181,70 @@ pub(in crate::redis) struct LeaseCall {
 impl LeaseCall {
     /// Makes the call of a check of this time.
     pub(in crate::redis) fn new(leased_units: &Arc<LeasedUnits>, at_us: u64) -> Self {
-        Self { leased_units: Arc::clone(leased_units), at_us, gives_back: false, lapses_us: Arc::default() }
+        Self {
+            leased_units: Arc::clone(leased_units),
+            at_us,
+            gives_back: false,
+            lapses_us: Arc::default(),
+        }
     }
 
     /// Makes the call that returns the units of a key.
     pub(in crate::redis) fn to_release(leased_units: &Arc<LeasedUnits>) -> Self {
-        Self { gives_back: true, ..Self::new(leased_units, leased_units.now_us()) }
+        Self {
+            gives_back: true,
+            ..Self::new(leased_units, leased_units.now_us())
+        }
     }
 
     /// Takes the reports of a key for the call that is composed now, and returns the number of units that it wants.
     ///
     /// A report that was taken is not sent again, whatever becomes of the call.
-    pub(in crate::redis) fn compose(&self, policies: &PolicySet, key: &Key, hash: u64) -> (Vec<Report>, u64) {
+    pub(in crate::redis) fn compose(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        hash: u64,
+    ) -> (Vec<Report>, u64) {
         let now_us = self.leased_units.now_us();
         let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(policies, key, hash);
-        let Some(entry) = entry else { return (Vec::new(), 0) };
-        let want = if self.gives_back { 0 } else { entry.demand.want(now_us, entry.lease()) };
+        let Some(entry) = entry else {
+            return (Vec::new(), 0);
+        };
+        let want = if self.gives_back {
+            0
+        } else {
+            entry.demand.want(now_us, entry.lease())
+        };
         let reports = entry.units.take_reports(now_us, self.gives_back);
         counts.returned += reports.iter().map(|report| report.returned).sum::<u64>();
         counts.lapsed += entry.units.take_lapsed();
-        *self.lapses_us.lock() = reports.iter().filter_map(|report| lapse_us(policies, report)).collect();
+        *self.lapses_us.lock() = reports
+            .iter()
+            .filter_map(|report| lapse_us(policies, report))
+            .collect();
         (reports, want)
     }
 
     /// Notes the answer to the call: the last decision on the key, and the units that were granted.
-    pub(in crate::redis) fn answered(&self, key: &Key, hash: u64, decision: &Decision, grant: Option<Grant>) {
+    pub(in crate::redis) fn answered(
+        &self,
+        key: &Key,
+        hash: u64,
+        decision: &Decision,
+        grant: Option<Grant>,
+    ) {
         let here_us = self.leased_units.now_us();
         let mut shard = self.leased_units.lock(hash);
         let (entry, counts) = shard.find(decision.policies(), key, hash);
         let Some(entry) = entry else { return };
         entry.note(decision, here_us);
         // Units that have lapsed before the report came were charged then.
-        self.lapses_us.lock().drain(..).for_each(|lapse_us| entry.charges.add(lapse_us.min(decision.at_us())));
+        self.lapses_us
+            .lock()
+            .drain(..)
+            .for_each(|lapse_us| entry.charges.add(lapse_us.min(decision.at_us())));
         if let Some(grant) = grant {
             counts.granted += grant.units;
             entry.units.add(self.at_us, grant);
@@ -199,8 +254,13 @@ impl LeaseCall {
 
 /// Returns the time at which units of a report lapse: the end of the generation after the one of their grant.
 fn lapse_us(policies: &PolicySet, report: &Report) -> Option<u64> {
-    let terms = policies.iter().filter_map(|policy| policy.lease()).zip(&report.stamps);
-    terms.map(|(lease, stamp)| (stamp.generation + 2).saturating_mul(lease.generation_us())).min()
+    let terms = policies
+        .iter()
+        .filter_map(|policy| policy.lease())
+        .zip(&report.stamps);
+    terms
+        .map(|(lease, stamp)| (stamp.generation + 2).saturating_mul(lease.generation_us()))
+        .min()
 }
 
 /// Holds the units that this process was granted, by key and policies.
@@ -252,7 +312,11 @@ impl LeasedUnits {
         match shard.find(check.policies, check.key, hash) {
             (Some(entry), counts) => {
                 entry.count(now_us, charge.cost.units());
-                let decided = if can_lease { entry.decide(check.policies, charge, now_us) } else { None };
+                let decided = if can_lease {
+                    entry.decide(check.policies, charge, now_us)
+                } else {
+                    None
+                };
                 if let Some(decision) = decided {
                     counts.trips_saved += 1;
                     drop(shard);
@@ -270,7 +334,8 @@ impl LeasedUnits {
         let now_us = self.now_us();
         let mut shard = self.lock(hash);
         let entry = shard.find(check.policies, check.key, hash).0;
-        check.each.is_none() && entry.is_some_and(|entry| entry.units.covers(now_us, check.cost.units()))
+        check.each.is_none()
+            && entry.is_some_and(|entry| entry.units.covers(now_us, check.cost.units()))
     }
 
     /// Takes back units of a decision that was leased, at `spent_us` by the server's clock. Otherwise the server has
@@ -304,7 +369,9 @@ impl LeasedUnits {
         let sweep = |at| {
             let mut shard = self.lock_at(at);
             shard.retain(|entry| !entry.is_idle(now_us, [2, 1]));
-            shard.holders(now_us, |entry| entry.is_idle(now_us, [1, 2])).collect::<Vec<_>>()
+            shard
+                .holders(now_us, |entry| entry.is_idle(now_us, [1, 2]))
+                .collect::<Vec<_>>()
         };
         (0..SHARDS).flat_map(sweep).collect()
     }
@@ -317,7 +384,13 @@ impl LeasedUnits {
     /// Lists all keys of which this process holds units.
     pub(in crate::redis) fn holders(&self) -> Vec<Holder> {
         let now_us = self.now_us();
-        (0..SHARDS).flat_map(|at| self.lock_at(at).holders(now_us, |_| true).collect::<Vec<_>>()).collect()
+        (0..SHARDS)
+            .flat_map(|at| {
+                self.lock_at(at)
+                    .holders(now_us, |_| true)
+                    .collect::<Vec<_>>()
+            })
+            .collect()
     }
 
     /// Counts what became of the leased units.
@@ -327,7 +400,11 @@ impl LeasedUnits {
         for at in 0..SHARDS {
             let shard = self.lock_at(at);
             sum.add(&shard.counts);
-            sum.held += shard.entries.iter().map(|entry| entry.units.held(now_us)).sum::<u64>();
+            sum.held += shard
+                .entries
+                .iter()
+                .map(|entry| entry.units.held(now_us))
+                .sum::<u64>();
         }
         sum
     }
@@ -347,8 +424,17 @@ impl LeasedUnits {
 
 impl Shard {
     /// Returns the entry of a key, and the counts of the shard.
-    fn find(&mut self, policies: &PolicySet, key: &Key, hash: u64) -> (Option<&mut Entry>, &mut LeaseCounts) {
-        (self.entries.find_mut(hash, |entry| entry.is_of(policies, key)), &mut self.counts)
+    fn find(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        hash: u64,
+    ) -> (Option<&mut Entry>, &mut LeaseCounts) {
+        (
+            self.entries
+                .find_mut(hash, |entry| entry.is_of(policies, key)),
+            &mut self.counts,
+        )
     }
 
     /// Adds the entry of a key, if there is room.
@@ -356,7 +442,9 @@ impl Shard {
         if self.entries.len() >= MOST && self.thinned_us + PAUSE_US <= now_us {
             self.thinned_us = now_us;
             // A flood of keys that are asked for once must not keep out those that are asked for often.
-            self.retain(|entry| std::mem::take(&mut entry.checks) > 1 || entry.units.held(now_us) > 0);
+            self.retain(|entry| {
+                std::mem::take(&mut entry.checks) > 1 || entry.units.held(now_us) > 0
+            });
         }
         if self.entries.len() < MOST {
             let mut entry = Entry::new(hash, check, now_us);
@@ -377,18 +465,24 @@ impl Shard {
         });
     }
 
-    fn holders(&self, now_us: u64, mut is_listed: impl FnMut(&Entry) -> bool) -> impl Iterator<Item = Holder> {
+    fn holders(
+        &self,
+        now_us: u64,
+        mut is_listed: impl FnMut(&Entry) -> bool,
+    ) -> impl Iterator<Item = Holder> {
         let holds = move |entry: &&Entry| entry.units.held(now_us) > 0 && is_listed(entry);
-        self.entries
-            .iter()
-            .filter(holds)
-            .map(|entry| Holder { policies: entry.policies.clone(), key: entry.key.clone() })
+        self.entries.iter().filter(holds).map(|entry| Holder {
+            policies: entry.policies.clone(),
+            key: entry.key.clone(),
+        })
     }
 }
 
 impl fmt::Debug for LeasedUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeasedUnits").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("LeasedUnits")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }
 
@@ -400,7 +494,9 @@ mod charges_tests {
     fn a_unit_was_charged_at_the_first_time_after_it_was_spent() {
         let mut charges = Charges::default();
         assert_eq!(charges.of(5), None);
-        [30, 10, 20].into_iter().for_each(|at_us| charges.add(at_us));
+        [30, 10, 20]
+            .into_iter()
+            .for_each(|at_us| charges.add(at_us));
         assert_eq!(
             [5, 10, 11, 25, 31].map(|spent_us| charges.of(spent_us)),
             [Some(10), Some(10), Some(20), Some(30), None]
@@ -411,6 +507,9 @@ mod charges_tests {
     fn a_time_that_was_forgotten_is_not_replaced_by_a_later_one() {
         let mut charges = Charges::default();
         (1..=MOST_CHARGES as u64 + 1).for_each(|at| charges.add(at * 10));
-        assert_eq!([9, 10, 11].map(|spent_us| charges.of(spent_us)), [None, None, Some(20)]);
+        assert_eq!(
+            [9, 10, 11].map(|spent_us| charges.of(spent_us)),
+            [None, None, Some(20)]
+        );
     }
 }

@@ -30,9 +30,9 @@ pub use deadpool_redis;
 pub use builder::RedisStoreBuilder;
 pub use diagnosis::Finding;
 pub(crate) use protocol::{
-    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes, pack, pack_held,
-    pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement, write_key, write_permit_key,
-    write_record_key,
+    MixedArgs, MixedReply, OUTSTANDING, Outcome, Script, decision, entries, numbers, outcomes,
+    pack, pack_held, pack_permits, pack_refund, pack_seen, permit_grant, reserved, settlement,
+    write_key, write_permit_key, write_record_key,
 };
 pub use source::RedisSource;
 pub use store::RedisStore;

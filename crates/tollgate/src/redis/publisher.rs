@@ -75,7 +75,10 @@ impl Publisher {
         match call(backend, limits).await {
             Ok(shares) => {
                 self.complaints.forget();
-                limits.iter().zip(&shares).for_each(|(limits, share)| self.obey(limits, share));
+                limits
+                    .iter()
+                    .zip(&shares)
+                    .for_each(|(limits, share)| self.obey(limits, share));
             }
             Err(error) if self.complaints.is_new(&error) => report(&error),
             Err(_) => {}
@@ -92,7 +95,12 @@ impl Publisher {
         match (text, percent) {
             (Some(text), None) if limits.enforcement().is_some() => {
                 let start = &text[..text.len().min(20)];
-                if self.refused.insert(limits.name().to_owned(), start.to_owned()).as_deref() != Some(start) {
+                if self
+                    .refused
+                    .insert(limits.name().to_owned(), start.to_owned())
+                    .as_deref()
+                    != Some(start)
+                {
                     let share = String::from_utf8_lossy(start);
                     tracing::warn!(
                         limiter = limits.name(),
@@ -105,15 +113,30 @@ impl Publisher {
         }
         if limits.set_share(percent).is_ok_and(|is_changed| is_changed) {
             let enforced = limits.enforcement().map(Enforcement::percent);
-            let by = if percent.is_some() { "operator" } else { "code" };
-            tracing::info!(limiter = limits.name(), enforced, by, "the share of enforced keys has changed");
+            let by = if percent.is_some() {
+                "operator"
+            } else {
+                "code"
+            };
+            tracing::info!(
+                limiter = limits.name(),
+                enforced,
+                by,
+                "the share of enforced keys has changed"
+            );
         }
     }
 }
 
 /// Reads a share as operators write it. Any bytes may stand in Redis.
 fn percent(text: &[u8]) -> Option<u8> {
-    Some(str::from_utf8(text).ok()?.parse::<Enforcement>().ok()?.percent())
+    Some(
+        str::from_utf8(text)
+            .ok()?
+            .parse::<Enforcement>()
+            .ok()?
+            .percent(),
+    )
 }
 
 /// Shows these limits, and returns the share that operators have set for each.
@@ -131,7 +154,10 @@ async fn call(backend: &Backend, limits: &[Publication]) -> Result<Vec<Value>, E
     });
     match reply.await? {
         Value::Array(shares) if shares.len() == limits.len() => Ok(shares),
-        _ => Err(Error::new(ErrorKind::Protocol, "redis sent shares of enforced keys that are not valid")),
+        _ => Err(Error::new(
+            ErrorKind::Protocol,
+            "redis sent shares of enforced keys that are not valid",
+        )),
     }
 }
 
@@ -158,16 +184,26 @@ mod tests {
     fn a_limiter_that_follows_dropped_ones_is_shown_although_a_call_still_holds_those() {
         let publications = Publications::default();
         let add = |name: String| {
-            let limits = Publication::new(name, Policy::fixed_window("api", Quota::per_day(1)), None);
+            let limits =
+                Publication::new(name, Policy::fixed_window("api", Quota::per_day(1)), None);
             publications.add(&limits);
             limits
         };
-        let dropped: Vec<_> = (0..MAX_LIMITERS).map(|at| add(format!("dropped-{at}"))).collect();
+        let dropped: Vec<_> = (0..MAX_LIMITERS)
+            .map(|at| add(format!("dropped-{at}")))
+            .collect();
         let call = publications.current();
         drop(dropped);
         let _later = add("later".to_owned());
         drop(call);
-        assert_eq!(publications.current().iter().map(Publication::name).collect::<Vec<_>>(), ["later"]);
+        assert_eq!(
+            publications
+                .current()
+                .iter()
+                .map(Publication::name)
+                .collect::<Vec<_>>(),
+            ["later"]
+        );
     }
 
     #[test]

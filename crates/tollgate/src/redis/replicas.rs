@@ -37,15 +37,27 @@ pub(in crate::redis) struct ReplicaCounter {
 
 impl ReplicaCounter {
     pub(in crate::redis) fn new() -> Self {
-        Self { counts: Lock::default(), round_trip_us: AtomicU64::new(0) }
+        Self {
+            counts: Lock::default(),
+            round_trip_us: AtomicU64::new(0),
+        }
     }
 
     /// Returns the number of a group, which is wanted from now on, and whether it was not wanted before.
     pub(in crate::redis) fn count(&self, group: ReplicaGroup) -> (ReplicaCount, bool) {
         let mut counts = self.counts.lock();
         let wanted = wanted(&mut counts);
-        let find = |group| wanted.iter().find(|(wanted, _)| *wanted == group).map(|(_, count)| count.clone());
-        let group = if find(group).is_some() || wanted.len() < MAX_GROUPS { group } else { ReplicaGroup::FURTHER };
+        let find = |group| {
+            wanted
+                .iter()
+                .find(|(wanted, _)| *wanted == group)
+                .map(|(_, count)| count.clone())
+        };
+        let group = if find(group).is_some() || wanted.len() < MAX_GROUPS {
+            group
+        } else {
+            ReplicaGroup::FURTHER
+        };
         if let Some(count) = find(group) {
             return (count, false);
         }
@@ -58,19 +70,26 @@ impl ReplicaCounter {
     ///
     /// No number is held while the server is waited for, so a limiter that is dropped in that time leaves its place.
     pub(in crate::redis) fn groups(&self) -> Vec<ReplicaGroup> {
-        wanted(&mut self.counts.lock()).iter().map(|(group, _)| *group).collect()
+        wanted(&mut self.counts.lock())
+            .iter()
+            .map(|(group, _)| *group)
+            .collect()
     }
 
     /// Sets the number of a group, unless nobody wants it any more.
     fn set(&self, group: ReplicaGroup, number: NonZeroU32) {
-        if let Some((_, count)) = wanted(&mut self.counts.lock()).iter().find(|(wanted, _)| *wanted == group) {
+        if let Some((_, count)) = wanted(&mut self.counts.lock())
+            .iter()
+            .find(|(wanted, _)| *wanted == group)
+        {
             count.set(number);
         }
     }
 
     /// Notes how long a call took.
     fn took(&self, round_trip: Duration) {
-        self.round_trip_us.store(micros(round_trip).max(1), Ordering::Relaxed);
+        self.round_trip_us
+            .store(micros(round_trip).max(1), Ordering::Relaxed);
     }
 
     /// Returns how long the last call took. `None` before the first one.
@@ -81,7 +100,10 @@ impl ReplicaCounter {
 
     /// Returns the greatest of the last numbers that limiters want.
     pub(in crate::redis) fn last(&self) -> Option<NonZeroU32> {
-        wanted(&mut self.counts.lock()).iter().filter_map(|(_, count)| count.get()).max()
+        wanted(&mut self.counts.lock())
+            .iter()
+            .filter_map(|(_, count)| count.get())
+            .max()
     }
 }
 
@@ -101,7 +123,11 @@ fn wanted(counts: &mut Vec<(ReplicaGroup, WeakReplicaCount)>) -> Vec<(ReplicaGro
 pub(in crate::redis) const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The middles of the first pauses. Processes that start together, or come back together, soon know each other.
-const FIRST: [Duration; 3] = [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+const FIRST: [Duration; 3] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
 
 /// The time after which a silent process is not counted any more: four calls.
 pub(in crate::redis) const LAPSE_US: u64 = 8_000_000;
@@ -118,7 +144,14 @@ static PROCESS: LazyLock<String> = LazyLock::new(random::name);
 
 /// Returns the key of the set of processes of a group, or of another set beside it. `subject` stands in its hash tag.
 pub(in crate::redis) fn key_text(server: &Server, subject: &Key, group: impl Display) -> Vec<u8> {
-    [server.prefix().as_bytes(), b":{", subject.as_bytes(), b"}:", group.to_string().as_bytes()].concat()
+    [
+        server.prefix().as_bytes(),
+        b":{",
+        subject.as_bytes(),
+        b"}:",
+        group.to_string().as_bytes(),
+    ]
+    .concat()
 }
 
 /// Adds the keys of the groups, and the arguments of a call by `process`.
@@ -170,7 +203,12 @@ impl Complaints {
 
 impl GroupCounter {
     pub(in crate::redis) fn new() -> Self {
-        Self { began: Instant::now(), windows: HashMap::new(), first: FIRST.iter(), complaints: Complaints::default() }
+        Self {
+            began: Instant::now(),
+            windows: HashMap::new(),
+            first: FIRST.iter(),
+            complaints: Complaints::default(),
+        }
     }
 
     /// Makes this process known in these groups, and sets their numbers. Returns the pause until the next call, and
@@ -193,7 +231,11 @@ impl GroupCounter {
             Ok(counts) => {
                 counter.took(called.elapsed());
                 for (group, counted) in groups.iter().zip(counts) {
-                    let number = self.windows.entry(*group).or_default().counted(counted, called - self.began);
+                    let number = self
+                        .windows
+                        .entry(*group)
+                        .or_default()
+                        .counted(counted, called - self.began);
                     counter.set(*group, number);
                 }
                 self.complaints.forget();
@@ -222,23 +264,39 @@ pub(in crate::redis) async fn run(
     if let Some(refusal) = backend.refusal(&SUBJECT, None) {
         return Err(refusal);
     }
-    answer_by(Some(Deadline::after(CALL_TIMEOUT)), backend.run(&SUBJECT, None, script, keys, fill)).await
+    answer_by(
+        Some(Deadline::after(CALL_TIMEOUT)),
+        backend.run(&SUBJECT, None, script, keys, fill),
+    )
+    .await
 }
 
 /// Makes this process known in each group, and returns the numbers of processes.
 async fn call(backend: &Backend, groups: &[ReplicaGroup]) -> Result<Vec<NonZeroU32>, Error> {
-    let reply = run(backend, Script::replicas(), groups.len(), |server, command| {
-        add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
-    });
+    let reply = run(
+        backend,
+        Script::replicas(),
+        groups.len(),
+        |server, command| {
+            add_call(server, &SUBJECT, groups.iter().copied(), &PROCESS, command);
+        },
+    );
     let number = |value| match value {
         Value::Int(number) => u32::try_from(number).ok().and_then(NonZeroU32::new),
         _ => None,
     };
     match reply.await? {
-        Value::Array(numbers) if numbers.len() == groups.len() => numbers.into_iter().map(number).collect(),
+        Value::Array(numbers) if numbers.len() == groups.len() => {
+            numbers.into_iter().map(number).collect()
+        }
         _ => None,
     }
-    .ok_or_else(|| Error::new(ErrorKind::Protocol, "redis sent a number of replicas that is not valid"))
+    .ok_or_else(|| {
+        Error::new(
+            ErrorKind::Protocol,
+            "redis sent a number of replicas that is not valid",
+        )
+    })
 }
 
 /// Logs a failed call. A server that is away is an outage, which each limiter logs.
@@ -251,7 +309,9 @@ fn report(error: &Error, replicas: Option<NonZeroU32>) {
             "the replicas cannot count themselves, so an outage divides by the last number; grant +zadd \
              +zremrangebyscore +zcard +pexpire on the keys of the prefix, or set `Outage::local`"
         ),
-        kind if is_away(kind) => tracing::debug!(%error, replicas, "the replicas could not count themselves"),
+        kind if is_away(kind) => {
+            tracing::debug!(%error, replicas, "the replicas could not count themselves")
+        }
         _ => {
             tracing::warn!(%error, replicas, "the replicas cannot count themselves, so an outage divides by the last number");
         }
@@ -296,7 +356,9 @@ impl Window {
                 return count;
             }
         };
-        let (since, most) = self.smaller.map_or((now, count), |(since, most)| (since, most.max(count)));
+        let (since, most) = self
+            .smaller
+            .map_or((now, count), |(since, most)| (since, most.max(count)));
         if now.saturating_sub(since) < HOLD {
             self.smaller = Some((since, most));
             return current;
@@ -317,22 +379,47 @@ mod window_tests {
 
     fn counted(window: &mut Window, counts: &[(u64, u32)]) -> Vec<u32> {
         let count = |number| NonZeroU32::new(number).expect("not zero");
-        counts.iter().map(|&(ms, number)| window.counted(count(number), Duration::from_millis(ms)).get()).collect()
+        counts
+            .iter()
+            .map(|&(ms, number)| {
+                window
+                    .counted(count(number), Duration::from_millis(ms))
+                    .get()
+            })
+            .collect()
     }
 
     #[test]
     fn a_greater_count_is_used_at_once_and_a_smaller_one_when_it_lasts() {
         let mut window = Window::default();
-        assert_eq!(counted(&mut window, &[(0, 1), (100, 8), (200, 8), (2_000, 3), (4_000, 3)]), [1, 8, 8, 8, 8]);
-        assert_eq!(counted(&mut window, &[(6_999, 3), (7_000, 3), (7_001, 2)]), [8, 3, 3]);
+        assert_eq!(
+            counted(
+                &mut window,
+                &[(0, 1), (100, 8), (200, 8), (2_000, 3), (4_000, 3)]
+            ),
+            [1, 8, 8, 8, 8]
+        );
+        assert_eq!(
+            counted(&mut window, &[(6_999, 3), (7_000, 3), (7_001, 2)]),
+            [8, 3, 3]
+        );
     }
 
     #[test]
     fn a_server_that_restarted_without_data_does_not_shrink_the_count() {
         let mut window = Window::default();
-        assert_eq!(counted(&mut window, &[(0, 8), (10, 1), (500, 4), (2_400, 8), (9_000, 8)]), [8, 8, 8, 8, 8]);
+        assert_eq!(
+            counted(
+                &mut window,
+                &[(0, 8), (10, 1), (500, 4), (2_400, 8), (9_000, 8)]
+            ),
+            [8, 8, 8, 8, 8]
+        );
         // The greatest of the smaller counts is believed, not the last one.
-        assert_eq!(counted(&mut window, &[(10_000, 1), (12_000, 6), (15_000, 5)]), [8, 8, 6]);
+        assert_eq!(
+            counted(&mut window, &[(10_000, 1), (12_000, 6), (15_000, 5)]),
+            [8, 8, 6]
+        );
     }
 
     #[test]

@@ -72,7 +72,11 @@ pub(super) enum SourceKind {
     Url(String),
     Client(Box<Client>),
     Pool(Pool),
-    Sentinels { urls: Vec<String>, master: String, server_url: Option<String> },
+    Sentinels {
+        urls: Vec<String>,
+        master: String,
+        server_url: Option<String>,
+    },
     Cluster(Vec<String>),
 }
 
@@ -92,9 +96,16 @@ impl RedisSource {
     /// assert!(store.is_ok());
     /// ```
     #[must_use]
-    pub fn sentinel<U: Into<String>>(urls: impl IntoIterator<Item = U>, master: impl Into<String>) -> Self {
+    pub fn sentinel<U: Into<String>>(
+        urls: impl IntoIterator<Item = U>,
+        master: impl Into<String>,
+    ) -> Self {
         let urls = urls.into_iter().map(Into::into).collect();
-        Self(SourceKind::Sentinels { urls, master: master.into(), server_url: None })
+        Self(SourceKind::Sentinels {
+            urls,
+            master: master.into(),
+            server_url: None,
+        })
     }
 
     /// Names a Redis Cluster that is found through any of the servers at `urls`.
@@ -120,14 +131,18 @@ impl RedisSource {
     /// ```
     #[must_use]
     pub fn cluster<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> Self {
-        Self(SourceKind::Cluster(urls.into_iter().map(Into::into).collect()))
+        Self(SourceKind::Cluster(
+            urls.into_iter().map(Into::into).collect(),
+        ))
     }
 }
 
 impl SourceKind {
     /// Takes the options out of a URL, takes URLs of several servers apart, and refuses an unknown scheme.
     pub(super) fn resolve(self) -> Result<(Self, UrlOptions), Error> {
-        let Self::Url(url) = self else { return Ok((self, UrlOptions::default())) };
+        let Self::Url(url) = self else {
+            return Ok((self, UrlOptions::default()));
+        };
         if !url.contains("://") {
             return Err(unreadable());
         }
@@ -136,7 +151,9 @@ impl SourceKind {
     }
 
     fn servers(url: String) -> Result<Self, Error> {
-        let Some((scheme, rest)) = url.split_once("://") else { return Err(unreadable()) };
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(unreadable());
+        };
         let (base, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         if base == "rediss" && !cfg!(feature = "tls") {
             return Err(Error::config(format!(
@@ -172,7 +189,13 @@ impl<'a> Hosts<'a> {
         let (rest, query) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (credentials, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
-        Self { scheme, credentials, hosts, path, query }
+        Self {
+            scheme,
+            credentials,
+            hosts,
+            path,
+            query,
+        }
     }
 
     fn sentinels(&self) -> Result<SourceKind, Error> {
@@ -183,7 +206,12 @@ impl<'a> Hosts<'a> {
             )
         })?;
         let db = parts.next().unwrap_or_default();
-        let Self { scheme, credentials, query, .. } = self;
+        let Self {
+            scheme,
+            credentials,
+            query,
+            ..
+        } = self;
         Ok(SourceKind::Sentinels {
             urls: self.urls("", SENTINEL_PORT),
             master: master.to_owned(),
@@ -196,21 +224,38 @@ impl<'a> Hosts<'a> {
     }
 
     fn urls(&self, credentials: &str, port: u16) -> Vec<String> {
-        let path = if credentials.is_empty() && port == SENTINEL_PORT { "" } else { self.path };
+        let path = if credentials.is_empty() && port == SENTINEL_PORT {
+            ""
+        } else {
+            self.path
+        };
         let url = |host: &str| {
             // A colon in brackets belongs to an IPv6 address.
             let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
-            let port = if has_port { String::new() } else { format!(":{port}") };
-            format!("{}://{credentials}{host}{port}{path}{}", self.scheme, self.query)
+            let port = if has_port {
+                String::new()
+            } else {
+                format!(":{port}")
+            };
+            format!(
+                "{}://{credentials}{host}{port}{path}{}",
+                self.scheme, self.query
+            )
         };
-        self.hosts.split(',').filter(|host| !host.is_empty()).map(url).collect()
+        self.hosts
+            .split(',')
+            .filter(|host| !host.is_empty())
+            .map(url)
+            .collect()
     }
 }
 
 /// Reports a scheme that is not known. A password cannot stand before `://`, unless the URL is garbled.
 fn unknown_scheme(scheme: &str) -> Error {
-    let is_plain =
-        (1..=20).contains(&scheme.len()) && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
+    let is_plain = (1..=20).contains(&scheme.len())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
     match is_plain {
         true => Error::new(
             ErrorKind::Config,
@@ -277,36 +322,64 @@ mod tests {
     use super::*;
 
     fn resolved(url: &str) -> SourceKind {
-        RedisSource::from(url).0.resolve().unwrap_or_else(|error| panic!("{url}: {error}")).0
+        RedisSource::from(url)
+            .0
+            .resolve()
+            .unwrap_or_else(|error| panic!("{url}: {error}"))
+            .0
     }
 
     #[test]
     fn a_sentinel_url_names_sentinels_master_and_servers() {
-        let SourceKind::Sentinels { urls, master, server_url } =
-            resolved("redis+sentinel://u:p%40@10.0.0.1,[fe80::1]:9,[fe80::2]/limits/3?protocol=resp3")
+        let SourceKind::Sentinels {
+            urls,
+            master,
+            server_url,
+        } = resolved(
+            "redis+sentinel://u:p%40@10.0.0.1,[fe80::1]:9,[fe80::2]/limits/3?protocol=resp3",
+        )
         else {
             panic!("no sentinels")
         };
-        let expected = ["redis://10.0.0.1:26379", "redis://[fe80::1]:9", "redis://[fe80::2]:26379"];
+        let expected = [
+            "redis://10.0.0.1:26379",
+            "redis://[fe80::1]:9",
+            "redis://[fe80::2]:26379",
+        ];
         assert_eq!(urls, expected.map(|url| format!("{url}?protocol=resp3")));
         assert_eq!(master, "limits");
-        assert_eq!(server_url.as_deref(), Some("redis://u:p%40@any/3?protocol=resp3"));
+        assert_eq!(
+            server_url.as_deref(),
+            Some("redis://u:p%40@any/3?protocol=resp3")
+        );
     }
 
     #[test]
     fn a_cluster_url_names_servers_with_the_same_credentials() {
-        let SourceKind::Cluster(urls) = resolved("redis+cluster://u:p@a:7000,b,") else { panic!("no cluster") };
+        let SourceKind::Cluster(urls) = resolved("redis+cluster://u:p@a:7000,b,") else {
+            panic!("no cluster")
+        };
         assert_eq!(urls, ["redis://u:p@a:7000", "redis://u:p@b:6379"]);
     }
 
     #[test]
     fn a_wrong_url_is_refused_without_its_text() {
-        let message = |url: &str| RedisSource::from(url).0.resolve().err().expect("an error").to_string();
+        let message = |url: &str| {
+            RedisSource::from(url)
+                .0
+                .resolve()
+                .err()
+                .expect("an error")
+                .to_string()
+        };
         assert!(message("http://u:hunter2@h").contains("got \"http\""));
         assert!(message("redis+sentinel://h:1").contains("name of the master"));
         for url in ["u:hunter2@h", "", "://", "u:hunter2@h://x"] {
             let message = message(url);
-            assert!(message.starts_with("the redis URL is not valid") && !message.contains("hunter2"), "{message}");
+            assert!(
+                message.starts_with("the redis URL is not valid") && !message.contains("hunter2"),
+                "{message}"
+            );
         }
         #[cfg(not(feature = "tls"))]
         for url in ["rediss://h", "rediss+cluster://h"] {

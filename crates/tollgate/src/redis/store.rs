@@ -15,8 +15,8 @@ use crate::{
     model::{Entry, quota::MAX_EXACT},
     runtime,
     store::{
-        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount, ReplicaGroup,
-        ReservationId, Settlement, StoreFuture,
+        Check, CheckFuture, Deadline, PermitGrant, PermitRequest, Publication, ReplicaCount,
+        ReplicaGroup, ReservationId, Settlement, StoreFuture,
     },
 };
 
@@ -112,7 +112,9 @@ impl RedisStore {
     /// When the circuit breaker of a server is open, or a connection was lost. Units of other keys were returned all
     /// the same.
     pub async fn release_leases(&self) -> Result<(), Error> {
-        self.backend().release(self.backend().leased_units.holders()).await
+        self.backend()
+            .release(self.backend().leased_units.holders())
+            .await
     }
 
     pub(super) fn new(backend: Backend) -> Self {
@@ -165,20 +167,49 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(refusal));
         }
         // What this process holds is spent at the server, and fits here.
-        let is_held = is_leased && backend.leased_units.hold(&check, backend.hash(check.key).whole);
-        let kept = if is_held { Check { cost: Cost::ZERO, each: None, ..check } } else { check }.keep();
+        let is_held = is_leased
+            && backend
+                .leased_units
+                .hold(&check, backend.hash(check.key).whole);
+        let kept = if is_held {
+            Check {
+                cost: Cost::ZERO,
+                each: None,
+                ..check
+            }
+        } else {
+            check
+        }
+        .keep();
         let asked_us = Decision::here_us(check.deadline.map_or_else(runtime::now, Deadline::start));
         let inner = Arc::clone(&self.0);
         StoreFuture::pending(async move {
-            let (Check { policies, key, deadline, .. }, charge) = (kept.check(), kept.charge.borrow());
-            let (script, keys) = (policies.shape().look(charge.is_capped()), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(key), deadline, script, keys, |server, command| {
-                server.add_keys([(policies, key)], command);
-                command.arg(&*protocol::pack(server.now(), charge, policies));
-                if policies.is_tagged() {
-                    command.arg("");
-                }
-            });
+            let (
+                Check {
+                    policies,
+                    key,
+                    deadline,
+                    ..
+                },
+                charge,
+            ) = (kept.check(), kept.charge.borrow());
+            let (script, keys) = (
+                policies.shape().look(charge.is_capped()),
+                policies.shape().keys(),
+            );
+            let reply = inner.backend.run(
+                policies.first_branch(key),
+                deadline,
+                script,
+                keys,
+                |server, command| {
+                    server.add_keys([(policies, key)], command);
+                    command.arg(&*protocol::pack(server.now(), charge, policies));
+                    if policies.is_tagged() {
+                        command.arg("");
+                    }
+                },
+            );
             protocol::decision(policies, charge, asked_us, &reply.await?)
         })
     }
@@ -189,8 +220,15 @@ impl Store for RedisStore {
         }
         let mut spent_us = decision.map(Decision::at_us).filter(|&at_us| at_us > 0);
         if let Some(at_us) = spent_us.filter(|_| decision.is_some_and(Decision::is_leased)) {
-            let (hash, units) = (self.backend().hash(check.key).whole, check.charge().cost.units());
-            match self.backend().leased_units.refund(check.policies, check.key, hash, units, at_us) {
+            let (hash, units) = (
+                self.backend().hash(check.key).whole,
+                check.charge().cost.units(),
+            );
+            match self
+                .backend()
+                .leased_units
+                .refund(check.policies, check.key, hash, units, at_us)
+            {
                 Ok(()) => return StoreFuture::ready(Ok(())),
                 Err(charged_us) => spent_us = Some(charged_us),
             }
@@ -202,20 +240,44 @@ impl Store for RedisStore {
         let ahead = |at| decision.and_then(|decision| decision.ahead_of(at));
         // A refund to the end of a debt has the script of a check under ceilings.
         let is_capped = decision.is_some_and(|decision| decision.charge().is_capped());
-        let ahead: SmallVec<[_; 1]> =
-            if is_capped || policies.is_queued() { (0..policies.len()).map(ahead).collect() } else { SmallVec::new() };
+        let ahead: SmallVec<[_; 1]> = if is_capped || policies.is_queued() {
+            (0..policies.len()).map(ahead).collect()
+        } else {
+            SmallVec::new()
+        };
         // A time below zero counts back from the time of the refund.
         let since = decision.and_then(Decision::age_us).unwrap_or(0);
         let (inner, kept) = (Arc::clone(&self.0), check.keep());
         StoreFuture::pending(async move {
-            let (Check { policies, key, deadline, .. }, charge) = (kept.check(), kept.charge.borrow());
+            let (
+                Check {
+                    policies,
+                    key,
+                    deadline,
+                    ..
+                },
+                charge,
+            ) = (kept.check(), kept.charge.borrow());
             let (script, keys) = (policies.shape().refund(is_capped), policies.shape().keys());
-            let reply = inner.backend.run(policies.first_branch(key), deadline, script, keys, |server, command| {
-                server.add_keys([(policies, key)], command);
-                let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
-                let ahead = |at: usize| ahead.get(at).copied().flatten();
-                command.arg(&*protocol::pack_refund(server.now(), charge, spent, policies, is_capped, ahead));
-            });
+            let reply = inner.backend.run(
+                policies.first_branch(key),
+                deadline,
+                script,
+                keys,
+                |server, command| {
+                    server.add_keys([(policies, key)], command);
+                    let spent = spent_us.map_or(-1.0 - since as f64, |at_us| at_us as f64);
+                    let ahead = |at: usize| ahead.get(at).copied().flatten();
+                    command.arg(&*protocol::pack_refund(
+                        server.now(),
+                        charge,
+                        spent,
+                        policies,
+                        is_capped,
+                        ahead,
+                    ));
+                },
+            );
             let reply = reply.await;
             inner.backend.forget(key);
             reply.map(drop)
@@ -223,7 +285,12 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
-        let Check { policies, key, deadline, .. } = check;
+        let Check {
+            policies,
+            key,
+            deadline,
+            ..
+        } = check;
         if !policies.iter().any(|policy| policy.is_own(key)) {
             return StoreFuture::ready(Ok(()));
         }
@@ -237,9 +304,15 @@ impl Store for RedisStore {
                 server.add_own_keys(&policies, &key, &mut command);
                 command.into()
             };
-            let reply = inner.backend.call(policies.first_branch(&key), deadline, delete).await;
+            let reply = inner
+                .backend
+                .call(policies.first_branch(&key), deadline, delete)
+                .await;
             inner.backend.forget(&key);
-            inner.backend.leased_units.clear(&key, inner.backend.hash(&key).whole);
+            inner
+                .backend
+                .leased_units
+                .clear(&key, inner.backend.hash(&key).whole);
             reply.map(drop)
         })
     }
@@ -260,16 +333,31 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(refusal));
         }
         let inner = Arc::clone(&self.0);
-        let (alone, key, period_us) = (PolicySet::from(log.clone()), key.clone(), log.quota().period_us());
+        let (alone, key, period_us) = (
+            PolicySet::from(log.clone()),
+            key.clone(),
+            log.quota().period_us(),
+        );
         StoreFuture::pending(async move {
-            let reply =
-                inner.backend.run(&key, deadline, Script::entries(), alone.shape().keys(), |server, command| {
+            let reply = inner.backend.run(
+                &key,
+                deadline,
+                Script::entries(),
+                alone.shape().keys(),
+                |server, command| {
                     server.bound().admit_entries(limit);
                     server.add_keys([(&alone, &key)], command);
                     // Readable numbers: this script is called rarely, and by hand.
                     let now = server.now();
-                    command.arg(if now < 0.0 { String::new() } else { format!("{now}") }).arg(last);
-                });
+                    command
+                        .arg(if now < 0.0 {
+                            String::new()
+                        } else {
+                            format!("{now}")
+                        })
+                        .arg(last);
+                },
+            );
             protocol::entries(period_us, reply.await?)
         })
     }
@@ -278,17 +366,24 @@ impl Store for RedisStore {
         if let Some(refusal) = self.backend().refusal(request.key, request.deadline) {
             return StoreFuture::ready(Err(refusal));
         }
-        let (inner, policy, key) = (Arc::clone(&self.0), request.policy.clone(), request.key.clone());
+        let (inner, policy, key) = (
+            Arc::clone(&self.0),
+            request.policy.clone(),
+            request.key.clone(),
+        );
         let (deadline, replica) = (request.deadline, request.replica.to_le_bytes());
         let packed = protocol::pack_permits(-1.0, &request);
         StoreFuture::pending(async move {
-            let reply = inner.backend.run(&key, deadline, Script::permits(), 1, |server, command| {
-                server.add_permit_key(policy.name(), &key, command);
-                // The first number is the time. A server that forbids its clock gets the time of the process.
-                let mut packed = packed;
-                packed[..8].copy_from_slice(&server.now().to_le_bytes());
-                command.arg(&packed).arg(&replica);
-            });
+            let reply =
+                inner
+                    .backend
+                    .run(&key, deadline, Script::permits(), 1, |server, command| {
+                        server.add_permit_key(policy.name(), &key, command);
+                        // The first number is the time. A server that forbids its clock gets the time of the process.
+                        let mut packed = packed;
+                        packed[..8].copy_from_slice(&server.now().to_le_bytes());
+                        command.arg(&packed).arg(&replica);
+                    });
             protocol::permit_grant(&reply.await?)
         })
     }
@@ -297,10 +392,18 @@ impl Store for RedisStore {
         if let Some(blocked) = check.blocked() {
             return StoreFuture::ready(Ok(blocked));
         }
-        if let Some(refusal) = self.backend().refusal_of(check.policies, check.key, check.deadline) {
+        if let Some(refusal) = self
+            .backend()
+            .refusal_of(check.policies, check.key, check.deadline)
+        {
             return StoreFuture::ready(Err(refusal));
         }
-        let (inner, kept, id, life_us) = (Arc::clone(&self.0), check.keep(), id.clone(), micros(time_to_live));
+        let (inner, kept, id, life_us) = (
+            Arc::clone(&self.0),
+            check.keep(),
+            id.clone(),
+            micros(time_to_live),
+        );
         StoreFuture::pending(async move {
             let (check, charge) = (kept.check(), kept.charge.borrow());
             let script = check.policies.shape().reserve(charge.is_capped());
@@ -321,7 +424,10 @@ impl Store for RedisStore {
             let check = kept.check();
             // The number distinguishes a call that is sent again from another commit.
             let number = fastrand::u64(1..MAX_EXACT);
-            let reply = inner.backend.run_held(check, &id, check.policies.shape().commit(), number).await;
+            let reply = inner
+                .backend
+                .run_held(check, &id, check.policies.shape().commit(), number)
+                .await;
             inner.backend.forget(check.key);
             protocol::settlement(&reply?)
         })

@@ -23,7 +23,9 @@ impl UrlOptions {
         if fragment.contains(['@', '/', ':']) {
             return Err(unreadable());
         }
-        let Some((base, query)) = url.split_once('?') else { return Ok((format!("{url}{fragment}"), Self::default())) };
+        let Some((base, query)) = url.split_once('?') else {
+            return Ok((format!("{url}{fragment}"), Self::default()));
+        };
         if query.contains(['@', '/', ':']) {
             return Err(unreadable());
         }
@@ -38,13 +40,25 @@ impl UrlOptions {
                 "protocol" => left.push(option),
                 "db" | "user" | "pass" if has_socket => left.push(option),
                 _ => {
-                    let is_secret = ["pass", "secret", "token", "auth"].iter().any(|part| name.contains(part));
-                    let got = if is_secret { name.to_owned() } else { format!("{name}={value}") };
-                    return Err(Error::config(format!("the redis URL has an unknown option, {EXPECTED}, got {got:?}")));
+                    let is_secret = ["pass", "secret", "token", "auth"]
+                        .iter()
+                        .any(|part| name.contains(part));
+                    let got = if is_secret {
+                        name.to_owned()
+                    } else {
+                        format!("{name}={value}")
+                    };
+                    return Err(Error::config(format!(
+                        "the redis URL has an unknown option, {EXPECTED}, got {got:?}"
+                    )));
                 }
             }
         }
-        let query = if left.is_empty() { String::new() } else { format!("?{}", left.join("&")) };
+        let query = if left.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", left.join("&"))
+        };
         Ok((format!("{base}{query}{fragment}"), options))
     }
 }
@@ -60,7 +74,9 @@ pub(super) fn unreadable() -> Error {
 /// Returns a value that is taken as it stands.
 fn plain(name: &str, value: &str) -> Result<String, Error> {
     match value.contains('%') {
-        true => Err(Error::config(format!("the option {name} of the redis URL must have no %, got {value:?}"))),
+        true => Err(Error::config(format!(
+            "the option {name} of the redis URL must have no %, got {value:?}"
+        ))),
         false => Ok(value.to_owned()),
     }
 }
@@ -71,7 +87,9 @@ fn duration(name: &str, value: &str) -> Result<Duration, Error> {
         return Ok(Duration::ZERO);
     }
     Quota::parse_period(value).map_err(|error| {
-        Error::config(format!("the option {name} of the redis URL must be a time as in 500ms: {error}"))
+        Error::config(format!(
+            "the option {name} of the redis URL must be a time as in 500ms: {error}"
+        ))
     })
 }
 
@@ -91,11 +109,24 @@ mod tests {
             connect_timeout: Some(Duration::from_millis(500)),
             deny_cache_cap: Some(Duration::ZERO),
         };
-        assert_eq!(taken(all), ("rediss://u:p@h:1/2?protocol=resp3#insecure".to_owned(), options));
-        for url in ["redis://h", "redis://h/1#insecure", "redis+unix:///s?db=1&user=u&pass=p"] {
+        assert_eq!(
+            taken(all),
+            (
+                "rediss://u:p@h:1/2?protocol=resp3#insecure".to_owned(),
+                options
+            )
+        );
+        for url in [
+            "redis://h",
+            "redis://h/1#insecure",
+            "redis+unix:///s?db=1&user=u&pass=p",
+        ] {
             assert_eq!(taken(url), (url.to_owned(), UrlOptions::default()));
         }
-        assert_eq!(taken("redis+cluster://a,b?prefix=x").0, "redis+cluster://a,b");
+        assert_eq!(
+            taken("redis+cluster://a,b?prefix=x").0,
+            "redis+cluster://a,b"
+        );
     }
 
     #[test]
@@ -105,7 +136,10 @@ mod tests {
             message("redis://h/?prefx=shop"),
             "the redis URL has an unknown option, expected prefix, connect_timeout, deny_cache_cap or protocol, got \"prefx=shop\""
         );
-        assert!(message("redis://h?connect_timeout=soon").contains("the option connect_timeout of the redis URL"));
+        assert!(
+            message("redis://h?connect_timeout=soon")
+                .contains("the option connect_timeout of the redis URL")
+        );
         assert!(message("redis://h?prefix=a%20b").ends_with("must have no %, got \"a%20b\""));
         for url in [
             "redis://h?password=hunter2",

@@ -41,7 +41,10 @@ const RUNS: u32 = 1 << 31;
 
 impl Background {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(TaskWord { word: AtomicU32::new(0), wake: Notify::new() }))
+        Self(Arc::new(TaskWord {
+            word: AtomicU32::new(0),
+            wake: Notify::new(),
+        }))
     }
 
     /// Returns whether these duties are asked for, and a task runs if any is. Otherwise a caller has to [ask](Self::ask) and to
@@ -84,8 +87,14 @@ impl Background {
     /// Becomes the task, if it has duties and does not run.
     pub(crate) fn begin(&self) -> Option<Running> {
         let begin = |word: u32| (word != 0 && word & RUNS == 0).then_some(word | RUNS);
-        let begun = self.0.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin);
-        begun.is_ok().then(|| Running { task: Arc::clone(&self.0), is_over: false })
+        let begun = self
+            .0
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, begin);
+        begun.is_ok().then(|| Running {
+            task: Arc::clone(&self.0),
+            is_over: false,
+        })
     }
 }
 
@@ -119,7 +128,11 @@ impl Running {
 
     /// Ends the task. Returns `false` when a duty is asked for: the task then has to go on.
     pub(crate) fn end(&mut self) -> bool {
-        self.is_over = self.task.word.compare_exchange(RUNS, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        self.is_over = self
+            .task
+            .word
+            .compare_exchange(RUNS, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
         self.is_over
     }
 

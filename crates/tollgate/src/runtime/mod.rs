@@ -130,15 +130,32 @@ impl Alarm {
     /// Sets an alarm. A task on this runtime keeps the time.
     fn set(runtime: &Handle, timeout: Duration, end: Instant, waker: &Waker) -> Arc<Self> {
         let alarm = Arc::new(Self(Lock::new(Some(waker.clone()))));
-        let (id, waiting) = (ListId { runtime: runtime.id(), timeout }, (end, Arc::clone(&alarm)));
+        let (id, waiting) = (
+            ListId {
+                runtime: runtime.id(),
+                timeout,
+            },
+            (end, Arc::clone(&alarm)),
+        );
         let mut lists = LISTS.lock();
         match lists.iter_mut().find(|list| list.id == id) {
             Some(list) => list.add(waiting),
             None => {
                 let earlier = Arc::new(Notify::new());
-                lists.push(List { id, waiting: VecDeque::from([waiting]), earlier: Arc::clone(&earlier) });
+                lists.push(List {
+                    id,
+                    waiting: VecDeque::from([waiting]),
+                    earlier: Arc::clone(&earlier),
+                });
                 drop(lists);
-                runtime.spawn(TimerTask { id, earlier, is_over: false }.run());
+                runtime.spawn(
+                    TimerTask {
+                        id,
+                        earlier,
+                        is_over: false,
+                    }
+                    .run(),
+                );
             }
         }
         alarm
@@ -168,7 +185,11 @@ impl List {
         while self.first_is(|_| false) {
             self.waiting.pop_front();
         }
-        let at = self.waiting.iter().rposition(|(other, _)| *other <= end).map_or(0, |before| before + 1);
+        let at = self
+            .waiting
+            .iter()
+            .rposition(|(other, _)| *other <= end)
+            .map_or(0, |before| before + 1);
         if at < self.waiting.len() {
             self.earlier.notify_one();
         }
@@ -177,14 +198,18 @@ impl List {
 
     /// Returns whether nobody waits any more for the first deadline, or this holds for it.
     fn first_is(&self, is: impl Fn(Instant) -> bool) -> bool {
-        self.waiting.front().is_some_and(|(end, alarm)| is(*end) || Arc::strong_count(alarm) == 1)
+        self.waiting
+            .front()
+            .is_some_and(|(end, alarm)| is(*end) || Arc::strong_count(alarm) == 1)
     }
 }
 
 /// Takes the late callers of a list, and returns when to look again. Removes the list and returns `None` when nobody waits.
 fn take_late(id: ListId, now: Instant) -> (Vec<Arc<Alarm>>, Option<Instant>) {
     let mut lists = LISTS.lock();
-    let Some(at) = lists.iter().position(|list| list.id == id) else { return (Vec::new(), None) };
+    let Some(at) = lists.iter().position(|list| list.id == id) else {
+        return (Vec::new(), None);
+    };
     let list = &mut lists[at];
     let mut late = Vec::new();
     while list.first_is(|end| end <= now) {

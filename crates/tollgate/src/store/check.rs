@@ -46,12 +46,22 @@ impl<'a> Check<'a> {
     /// Creates a check of `cost` units for `key`, without a tag and without a deadline.
     #[must_use]
     pub fn new(policies: &'a PolicySet, key: &'a Key, cost: Cost) -> Self {
-        Self { policies, key, cost, tag: &[], deadline: None, each: None }
+        Self {
+            policies,
+            key,
+            cost,
+            tag: &[],
+            deadline: None,
+            each: None,
+        }
     }
 
     /// Creates a check with the cost for each policy.
     pub(crate) fn of(policies: &'a PolicySet, key: &'a Key, charge: ChargeRef<'a>) -> Self {
-        Self { each: charge.each, ..Self::new(policies, key, charge.cost) }
+        Self {
+            each: charge.each,
+            ..Self::new(policies, key, charge.cost)
+        }
     }
 
     /// Returns the units to charge on the policy at this place of the set, counted from 0.
@@ -73,19 +83,28 @@ impl<'a> Check<'a> {
 
     #[inline]
     pub(crate) fn charge(&self) -> ChargeRef<'a> {
-        ChargeRef { cost: self.cost, each: self.each }
+        ChargeRef {
+            cost: self.cost,
+            each: self.each,
+        }
     }
 
     /// Returns the denial of a check under a policy that blocks, for a store that is called without a limiter.
     #[inline]
     pub(crate) fn blocked(&self) -> Option<Decision> {
-        self.policies.is_blocked().then(|| Decision::blocked(self.policies, self.charge()))
+        self.policies
+            .is_blocked()
+            .then(|| Decision::blocked(self.policies, self.charge()))
     }
 
     /// Returns the same check with another charge.
     pub(crate) fn with_charge(self, charge: &'a Charge) -> Self {
         let charge = charge.borrow();
-        Self { cost: charge.cost, each: charge.each, ..self }
+        Self {
+            cost: charge.cost,
+            each: charge.each,
+            ..self
+        }
     }
 
     /// Returns the same check with a tag.
@@ -97,7 +116,10 @@ impl<'a> Check<'a> {
     /// Returns the same check with a deadline.
     #[must_use]
     pub fn with_deadline(self, deadline: Deadline) -> Self {
-        Self { deadline: Some(deadline), ..self }
+        Self {
+            deadline: Some(deadline),
+            ..self
+        }
     }
 
     /// Copies the check, for a future that outlives the call.
@@ -113,9 +135,21 @@ impl<'a> Check<'a> {
     /// ```
     #[must_use]
     pub fn keep(self) -> KeptCheck {
-        let Self { policies, key, tag, deadline, .. } = self;
+        let Self {
+            policies,
+            key,
+            tag,
+            deadline,
+            ..
+        } = self;
         let charge = self.charge().to_owned();
-        KeptCheck { policies: policies.clone(), key: key.clone(), charge, tag: tag.into(), deadline }
+        KeptCheck {
+            policies: policies.clone(),
+            key: key.clone(),
+            charge,
+            tag: tag.into(),
+            deadline,
+        }
     }
 }
 
@@ -133,8 +167,17 @@ impl KeptCheck {
     /// Returns the check.
     #[must_use]
     pub fn check(&self) -> Check<'_> {
-        let Self { policies, key, charge, tag, deadline } = self;
-        Check { deadline: *deadline, ..Check::of(policies, key, charge.borrow()).with_tag(tag) }
+        let Self {
+            policies,
+            key,
+            charge,
+            tag,
+            deadline,
+        } = self;
+        Check {
+            deadline: *deadline,
+            ..Check::of(policies, key, charge.borrow()).with_tag(tag)
+        }
     }
 }
 
@@ -148,7 +191,10 @@ impl fmt::Debug for KeptCheck {
 impl fmt::Debug for Check<'_> {
     /// Leaves out the key and the tag: both may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check").field("policies", self.policies).field("cost", &self.cost).finish_non_exhaustive()
+        f.debug_struct("Check")
+            .field("policies", self.policies)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
     }
 }
 
@@ -245,7 +291,9 @@ where
 impl<T> fmt::Debug for StoreFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => "StoreFuture::Ready",
+            FutureState::Ready(_) | FutureState::Failed(_) | FutureState::Taken => {
+                "StoreFuture::Ready"
+            }
             FutureState::Pending(_) => "StoreFuture::Pending",
         })
     }
@@ -280,7 +328,10 @@ impl Deadline {
     #[must_use]
     #[inline]
     pub fn after(timeout: Duration) -> Self {
-        Self { start: runtime::now(), timeout }
+        Self {
+            start: runtime::now(),
+            timeout,
+        }
     }
 
     /// Returns when the call began.
@@ -309,12 +360,16 @@ impl Deadline {
 
     /// Returns the time from now to the end. Zero when the end has come.
     pub(crate) fn left(self) -> Duration {
-        self.timeout.saturating_sub(runtime::now().saturating_duration_since(self.start))
+        self.timeout
+            .saturating_sub(runtime::now().saturating_duration_since(self.start))
     }
 
     /// Creates the error of a call that was not answered before the end.
     pub(crate) fn error(self) -> Error {
-        Error::new(ErrorKind::Timeout, format!("the store did not answer within {:?}", self.timeout))
+        Error::new(
+            ErrorKind::Timeout,
+            format!("the store did not answer within {:?}", self.timeout),
+        )
     }
 }
 

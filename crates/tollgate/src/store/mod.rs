@@ -232,7 +232,8 @@ pub trait Store: Send + Sync + 'static {
     /// A Redis Cluster cannot when the policies meter [branches](Key::with_branch) of the key that lie in different slots. A
     /// check then fails with [`ErrorKind::CrossSlot`].
     fn can_decide(&self, policies: &PolicySet, key: &Key) -> bool {
-        self.inner().is_none_or(|inner| inner.can_decide(policies, key))
+        self.inner()
+            .is_none_or(|inner| inner.can_decide(policies, key))
     }
 
     /// Returns whether processes take units of a [leased](crate::Policy::leased) policy in advance. `false` by default.
@@ -309,7 +310,12 @@ macro_rules! forward {
                 (**self).permits(request)
             }
 
-            fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
+            fn reserve(
+                &self,
+                check: Check<'_>,
+                id: &ReservationId,
+                time_to_live: Duration,
+            ) -> CheckFuture {
                 (**self).reserve(check, id, time_to_live)
             }
 

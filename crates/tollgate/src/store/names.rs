@@ -26,7 +26,12 @@ pub(crate) fn write_key(policy: &Policy, key: &Key, text: &mut Vec<u8>) {
 ///
 /// It reads as that of a policy that has the id and the [mark](PolicySet::mark) of the set for a name. No algorithm
 /// has this tag. The record of a key with branches lies in the slot of the first branch that is metered.
-pub(crate) fn write_record_key(policies: &PolicySet, key: &Key, id: &ReservationId, text: &mut Vec<u8>) {
+pub(crate) fn write_record_key(
+    policies: &PolicySet,
+    key: &Key,
+    id: &ReservationId,
+    text: &mut Vec<u8>,
+) {
     let branch = policies.first_branch(key);
     write_subject(branch.as_bytes(), branch.outermost().len(), text);
     if key.has_branches() {

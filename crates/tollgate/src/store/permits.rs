@@ -1,6 +1,9 @@
 //! Permits, as a store sees them: the call, and the pure function that decides it.
 
-#![cfg_attr(not(feature = "testing"), allow(unreachable_pub, reason = "the feature makes the state public"))]
+#![cfg_attr(
+    not(feature = "testing"),
+    allow(unreachable_pub, reason = "the feature makes the state public")
+)]
 
 use std::{fmt, time::Duration};
 
@@ -125,7 +128,11 @@ impl PermitState {
 
     /// Decides a call.
     pub fn decide(&mut self, now_us: u64, request: &PermitRequest<'_>) -> PermitGrant {
-        let began_us = if self.is_empty() { now_us } else { self.began_us };
+        let began_us = if self.is_empty() {
+            now_us
+        } else {
+            self.began_us
+        };
         let (mut parts, mut others, mut wanted, mut changed) = (Vec::new(), 0_u64, 0_u64, false);
         let (mut held, mut previous, mut found) = (0_u64, 0, false);
         for &(mut holder) in &self.holders {
@@ -196,7 +203,10 @@ impl PermitState {
         }
         let answer = grant(held, outcome);
         if changed {
-            *self = Self { began_us, holders: parts };
+            *self = Self {
+                began_us,
+                holders: parts,
+            };
         }
         answer
     }
@@ -210,13 +220,20 @@ impl PermitState {
     /// Returns the permits that a replica holds, lapsed ones included.
     #[must_use]
     pub fn held(&self, replica: u64) -> u64 {
-        self.holders.iter().find(|holder| holder.replica == replica).map_or(0, |holder| holder.held.into())
+        self.holders
+            .iter()
+            .find(|holder| holder.replica == replica)
+            .map_or(0, |holder| holder.held.into())
     }
 
     /// Returns the permits that all replicas hold.
     #[must_use]
     pub fn held_by_all(&self, now_us: u64) -> u64 {
-        self.holders.iter().filter(|holder| holder.lapses_us > now_us).map(|holder| u64::from(holder.held)).sum()
+        self.holders
+            .iter()
+            .filter(|holder| holder.lapses_us > now_us)
+            .map(|holder| u64::from(holder.held))
+            .sum()
     }
 
     /// Returns the bytes that are stored, which are those of the script.
@@ -234,7 +251,9 @@ impl PermitState {
     /// Reads the bytes of a state. `None` for bytes that are never stored.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let ([began_us], holders) = stored::split(bytes)?;
-        let (holders, []) = holders.as_chunks::<HOLDER>() else { return None };
+        let (holders, []) = holders.as_chunks::<HOLDER>() else {
+            return None;
+        };
         let holder = |bytes: &[u8; HOLDER]| {
             let (replica, rest) = bytes.split_first_chunk()?;
             let (held, rest) = rest.split_first_chunk()?;
@@ -249,11 +268,20 @@ impl PermitState {
                 lapses_us: whole(lapses_us)?,
             })
         };
-        Some(Self { began_us: whole(began_us)?, holders: holders.iter().map(holder).collect::<Option<_>>()? })
+        Some(Self {
+            began_us: whole(began_us)?,
+            holders: holders.iter().map(holder).collect::<Option<_>>()?,
+        })
     }
 
     /// Returns when the bytes expire, in milliseconds since the Unix epoch.
     pub(crate) fn expires_ms(&self) -> u64 {
-        self.holders.iter().map(|holder| holder.lapses_us).max().unwrap_or(0) / 1_000 + 1
+        self.holders
+            .iter()
+            .map(|holder| holder.lapses_us)
+            .max()
+            .unwrap_or(0)
+            / 1_000
+            + 1
     }
 }

@@ -57,8 +57,13 @@ impl Publication {
         policies: impl Into<PolicySet>,
         enforcement: impl Into<Option<Enforcement>>,
     ) -> Self {
-        let (name, policies, enforcement) = (name.into(), Lock::new(policies.into()), enforcement.into());
-        Self(Arc::new(Published { name, policies, enforcement }))
+        let (name, policies, enforcement) =
+            (name.into(), Lock::new(policies.into()), enforcement.into());
+        Self(Arc::new(Published {
+            name,
+            policies,
+            enforcement,
+        }))
     }
 
     /// Returns the name of the limiter.
@@ -99,7 +104,9 @@ impl Publication {
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the share is above 100. The old share then stays.
     pub fn set_share(&self, percent: Option<u8>) -> Result<bool, Error> {
-        self.enforcement().map_or(Ok(false), |enforcement| enforcement.set_by_operator(percent))
+        self.enforcement().map_or(Ok(false), |enforcement| {
+            enforcement.set_by_operator(percent)
+        })
     }
 
     /// Replaces the policies by what `current` returns. It is called under the lock, so that of two replacements at the same
@@ -148,8 +155,9 @@ impl FromStr for Publication {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a policy that is not valid: a
     /// newer version may have written it.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let (parts, name) =
-            text.split_once(LIMITER).ok_or_else(|| Error::config("published limits must end with the limiter"))?;
+        let (parts, name) = text
+            .split_once(LIMITER)
+            .ok_or_else(|| Error::config("published limits must end with the limiter"))?;
         let (mut policies, mut enforcement) = (Vec::new(), None);
         for part in parts.split("; ") {
             match part.strip_prefix("enforced ") {

@@ -37,7 +37,10 @@ impl ReplicaGroup {
     /// Creates the group of a limiter with this [name](crate::Limiter::name) and these policies.
     #[must_use]
     pub fn new(limiter: &str, policies: &PolicySet) -> Self {
-        Self((hash_name(limiter.as_bytes()).rotate_left(29) ^ policies.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(
+            (hash_name(limiter.as_bytes()).rotate_left(29) ^ policies.mark())
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        )
     }
 
     /// Creates the group of a limiter of permits.

@@ -63,14 +63,20 @@ impl ReservationId {
     pub fn try_new(id: impl AsRef<[u8]>) -> Result<Self, Error> {
         let id = id.as_ref();
         if id.is_empty() {
-            return Err(Error::config("reservation id must have at least one byte, got none"));
+            return Err(Error::config(
+                "reservation id must have at least one byte, got none",
+            ));
         }
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
         match str::from_utf8(id) {
             Ok(text) if id.len() <= MAX_BYTES && id.iter().all(is_plain) => Ok(Self(text.into())),
             _ => {
                 let digest = Sha256::digest(id);
-                let hex: String = digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
+                let hex: String = digest
+                    .iter()
+                    .take(DIGEST_BYTES)
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect();
                 Ok(Self(hex.into()))
             }
         }
@@ -136,16 +142,31 @@ impl Record {
         let charged = levels
             .iter(check.policies)
             .enumerate()
-            .map(|(at, (_, level))| Charged { cost: check.cost_of(at).units(), words: level.words });
-        Self { lapse_us: now_us + life_us, settled_by: 0, at_us: now_us, charged: charged.collect() }
+            .map(|(at, (_, level))| Charged {
+                cost: check.cost_of(at).units(),
+                words: level.words,
+            });
+        Self {
+            lapse_us: now_us + life_us,
+            settled_by: 0,
+            at_us: now_us,
+            charged: charged.collect(),
+        }
     }
 
     /// Returns the outcome for a call that repeats the reservation.
     pub(crate) fn repeated(&self, policies: &PolicySet) -> Reserved {
-        let level = |charged: &Charged| PolicyLevel { fits: true, words: charged.words };
+        let level = |charged: &Charged| PolicyLevel {
+            fits: true,
+            words: charged.words,
+        };
         let levels = PolicyLevels::collect(policies.iter().zip(self.charged.iter().map(level)));
         let charge = Charge::each(self.charged.iter().map(|charged| Cost::new(charged.cost)));
-        Reserved { levels, charge, at_us: self.at_us }
+        Reserved {
+            levels,
+            charge,
+            at_us: self.at_us,
+        }
     }
 
     /// Settles the reservation by the commit of this number.
@@ -168,8 +189,10 @@ impl Record {
             Some(0) => Change::None,
             Some(more) => Change::Owe(more),
             None => {
-                let end =
-                    policy.algorithm().is_queued(false).then(|| (self.at_us + charged.words[0], charged.words[1]));
+                let end = policy
+                    .algorithm()
+                    .is_queued(false)
+                    .then(|| (self.at_us + charged.words[0], charged.words[1]));
                 Change::Refund(charged.cost - cost.units(), end)
             }
         }
@@ -190,12 +213,20 @@ impl Record {
         let ([lapse_us, settled_by, at_us], mut rest) = stored::split(bytes)?;
         let mut charged = SmallVec::new();
         while let Some(([cost, a, b, c, d], others)) = stored::split(rest) {
-            charged.push(Charged { cost: whole(cost)?, words: [whole(a)?, whole(b)?, whole(c)?, whole(d)?] });
+            charged.push(Charged {
+                cost: whole(cost)?,
+                words: [whole(a)?, whole(b)?, whole(c)?, whole(d)?],
+            });
             rest = others;
         }
         let is_whole = rest.is_empty() && charged.len() == policies;
         let (lapse_us, settled_by, at_us) = (whole(lapse_us)?, whole(settled_by)?, whole(at_us)?);
-        is_whole.then_some(Self { lapse_us, settled_by, at_us, charged })
+        is_whole.then_some(Self {
+            lapse_us,
+            settled_by,
+            at_us,
+            charged,
+        })
     }
 
     /// Returns when the bytes expire, in milliseconds since the Unix epoch.
@@ -215,19 +246,36 @@ pub(crate) struct Records {
 
 impl Records {
     pub(crate) fn new(room: usize, hasher: RandomState) -> Self {
-        Self { records: HashMap::with_hasher(hasher), room }
+        Self {
+            records: HashMap::with_hasher(hasher),
+            room,
+        }
     }
 
     /// Returns the record that has not lapsed.
-    pub(crate) fn get(&self, policies: &PolicySet, key: &Key, id: &ReservationId, now_us: u64) -> Option<&Record> {
+    pub(crate) fn get(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        now_us: u64,
+    ) -> Option<&Record> {
         if self.records.is_empty() {
             return None;
         }
-        self.records.get(&name(policies, key, id)).filter(|record| now_us < record.lapse_us)
+        self.records
+            .get(&name(policies, key, id))
+            .filter(|record| now_us < record.lapse_us)
     }
 
     /// Adds or replaces a record.
-    pub(crate) fn insert(&mut self, policies: &PolicySet, key: &Key, id: &ReservationId, record: Record) {
+    pub(crate) fn insert(
+        &mut self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+        record: Record,
+    ) {
         let name = name(policies, key, id);
         if self.records.len() >= self.room && !self.records.contains_key(&name) {
             self.make_room(record.at_us);
@@ -243,7 +291,11 @@ impl Records {
         if self.records.len() <= goal {
             return;
         }
-        let mut lapses: Vec<u64> = self.records.values().map(|record| record.lapse_us).collect();
+        let mut lapses: Vec<u64> = self
+            .records
+            .values()
+            .map(|record| record.lapse_us)
+            .collect();
         let surplus = lapses.len() - goal;
         let (_, &mut last, _) = lapses.select_nth_unstable(surplus - 1);
         let mut left = surplus;
@@ -258,7 +310,14 @@ impl Records {
 /// Returns the name of a record. No id contains a colon, and the policies have a fixed size, so the last colon before
 /// them ends the key.
 fn name(policies: &PolicySet, key: &Key, id: &ReservationId) -> Box<[u8]> {
-    [key.level(0).as_bytes(), b":", id.as_str().as_bytes(), &policies.mark().to_le_bytes()].concat().into()
+    [
+        key.level(0).as_bytes(),
+        b":",
+        id.as_str().as_bytes(),
+        &policies.mark().to_le_bytes(),
+    ]
+    .concat()
+    .into()
 }
 
 /// The effect of a commit on a [`Reservation`](crate::reservation::Reservation).
@@ -297,8 +356,15 @@ mod records_tests {
     fn a_full_table_drops_lapsed_records_and_then_those_that_lapse_first() {
         let mut records = Records::new(16, RandomState::default());
         let policies = PolicySet::from(Policy::token_bucket("p", Quota::per_second(1)));
-        let (key, id) = (Key::new("acme"), |at: u64| ReservationId::try_new(at.to_string()).expect("an id"));
-        let record = |at: u64| Record { lapse_us: at + 100, settled_by: 0, at_us: at, charged: Default::default() };
+        let (key, id) = (Key::new("acme"), |at: u64| {
+            ReservationId::try_new(at.to_string()).expect("an id")
+        });
+        let record = |at: u64| Record {
+            lapse_us: at + 100,
+            settled_by: 0,
+            at_us: at,
+            charged: Default::default(),
+        };
         for at in 0..1_000 {
             records.insert(&policies, &key, &id(at), record(at));
             assert!(records.records.len() <= 16);
@@ -306,7 +372,10 @@ mod records_tests {
         }
         assert!(records.get(&policies, &key, &id(0), 999).is_none());
         assert!(records.get(&policies, &key, &id(999), 1_098).is_some());
-        assert!(records.get(&policies, &key, &id(999), 1_099).is_none(), "it has lapsed");
+        assert!(
+            records.get(&policies, &key, &id(999), 1_099).is_none(),
+            "it has lapsed"
+        );
     }
 }
 
@@ -321,12 +390,27 @@ mod id_tests {
             "reservation id must have at least one byte, got none"
         );
         let long = vec![b'x'; 1_000_000];
-        let ids = [&b"a"[..], &long[..64], &long[..65], &long, b"{}", b"a b", b"a:b", b"\0", b"\xff", b"a:r1", b"\r\n"];
+        let ids = [
+            &b"a"[..],
+            &long[..64],
+            &long[..65],
+            &long,
+            b"{}",
+            b"a b",
+            b"a:b",
+            b"\0",
+            b"\xff",
+            b"a:r1",
+            b"\r\n",
+        ];
         let mut texts = Vec::new();
         for id in ids {
             let id = ReservationId::try_new(id).unwrap();
             assert!((1..=MAX_BYTES).contains(&id.as_str().len()), "{id}");
-            assert!(id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert!(
+                id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric()),
+                "{id}"
+            );
             assert_eq!(ReservationId::try_new(id.as_str()).unwrap(), id);
             assert!(!texts.contains(&id), "{id}");
             texts.push(id);

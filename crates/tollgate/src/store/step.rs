@@ -27,7 +27,12 @@ pub(crate) trait States {
     /// Returns a stored state, and the pace at which it was stored, if that is not the policy's.
     ///
     /// A state that was moved out is put back here. Nothing else may be changed.
-    fn state(&mut self, at: usize, policy: &Policy, place: usize) -> Option<(&mut State, Option<f64>)>;
+    fn state(
+        &mut self,
+        at: usize,
+        policy: &Policy,
+        place: usize,
+    ) -> Option<(&mut State, Option<f64>)>;
 
     /// Stores a state that has changed, at its place if it has one.
     fn set(
@@ -61,7 +66,12 @@ struct Loaded {
 
 /// Decides over all policies of the check, and charges all or none. The charge of a reservation is remembered, because its
 /// commit may return units late.
-pub(crate) fn check(states: &mut impl States, check: Check<'_>, now_us: u64, is_reserved: bool) -> PolicyLevels {
+pub(crate) fn check(
+    states: &mut impl States,
+    check: Check<'_>,
+    now_us: u64,
+    is_reserved: bool,
+) -> PolicyLevels {
     let policies = check.policies.shared();
     let mut loaded: SmallVec<[Loaded; 4]> = policies
         .iter()
@@ -73,38 +83,67 @@ pub(crate) fn check(states: &mut impl States, check: Check<'_>, now_us: u64, is_
                 None => State::fresh(policy.algorithm()).settle(policy, None, now_us),
             };
             let fits = settled.state.fits(policy, now_us, check.charge().ask(at));
-            Loaded { place, settled, fits, is_written: false }
+            Loaded {
+                place,
+                settled,
+                fits,
+                is_written: false,
+            }
         })
         .collect();
     let is_admitted = loaded.iter().all(|loaded| loaded.fits);
-    let levels = PolicyLevels::collect(policies.iter().zip(&mut loaded).enumerate().map(|(at, (policy, loaded))| {
-        let (cost, ask) = (check.cost_of(at).units(), check.charge().ask(at).denied_unless(loaded.fits));
-        let is_free = !loaded.fits || cost == 0;
-        let stored = loaded.place.filter(|_| is_free).and_then(|place| states.state(at, policy, place));
-        let kept = stored.and_then(|(state, other)| state.kept_words(policy, other?, now_us, ask));
-        let Loaded { settled: Settled { state, mended }, fits, is_written, .. } = loaded;
-        let is_charged = is_admitted && cost > 0;
-        if is_charged {
-            state.charge(policy, now_us, cost, check.tag);
-            if is_reserved {
-                state.remember(now_us);
+    let levels = PolicyLevels::collect(policies.iter().zip(&mut loaded).enumerate().map(
+        |(at, (policy, loaded))| {
+            let (cost, ask) = (
+                check.cost_of(at).units(),
+                check.charge().ask(at).denied_unless(loaded.fits),
+            );
+            let is_free = !loaded.fits || cost == 0;
+            let stored = loaded
+                .place
+                .filter(|_| is_free)
+                .and_then(|place| states.state(at, policy, place));
+            let kept =
+                stored.and_then(|(state, other)| state.kept_words(policy, other?, now_us, ask));
+            let Loaded {
+                settled: Settled { state, mended },
+                fits,
+                is_written,
+                ..
+            } = loaded;
+            let is_charged = is_admitted && cost > 0;
+            if is_charged {
+                state.charge(policy, now_us, cost, check.tag);
+                if is_reserved {
+                    state.remember(now_us);
+                }
             }
-        }
-        // A peek changes no stored state.
-        *is_written = is_charged || (*mended && cost > 0);
-        let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask));
-        (&**policy, PolicyLevel { fits: *fits, words })
-    }));
+            // A peek changes no stored state.
+            *is_written = is_charged || (*mended && cost > 0);
+            let words = kept.unwrap_or_else(|| state.words(policy, now_us, ask));
+            (&**policy, PolicyLevel { fits: *fits, words })
+        },
+    ));
     write(states, policies, loaded, now_us);
     levels
 }
 
 /// Stores the states that were charged or mended, and puts back the states that were moved out.
-fn write(states: &mut impl States, policies: &[Arc<Policy>], loaded: SmallVec<[Loaded; 4]>, now_us: u64) {
+fn write(
+    states: &mut impl States,
+    policies: &[Arc<Policy>],
+    loaded: SmallVec<[Loaded; 4]>,
+    now_us: u64,
+) {
     // New states are stored last, because that may move the other states.
     let mut new = SmallVec::<[_; 4]>::new();
     for (at, (policy, loaded)) in policies.iter().zip(loaded).enumerate() {
-        let Loaded { place, settled: Settled { mut state, mended }, is_written, .. } = loaded;
+        let Loaded {
+            place,
+            settled: Settled { mut state, mended },
+            is_written,
+            ..
+        } = loaded;
         if is_written {
             state.mark_debt(policy, now_us);
             match place {
@@ -133,7 +172,11 @@ pub(crate) fn look(states: &mut impl States, check: Check<'_>, now_us: u64) -> P
         let stored = stored.map(|(state, other)| (state.looked_at(), other));
         let state = match stored.clone() {
             Some((mut state, other)) => state.settle(policy, other, now_us).state,
-            None => State::fresh(policy.algorithm()).settle(policy, None, now_us).state,
+            None => {
+                State::fresh(policy.algorithm())
+                    .settle(policy, None, now_us)
+                    .state
+            }
         };
         let fits = state.fits(policy, now_us, ask);
         let kept = stored.filter(|_| !fits || ask.cost == 0);
@@ -155,7 +198,11 @@ pub(crate) fn refund(
         let cost = check.cost_of(at).units();
         let ahead = || decision.and_then(|decision| decision.ahead_of(at));
         let end = || ahead().map(|(whole, part)| (spent_us + whole, part));
-        if cost == 0 { Change::None } else { Change::Refund(cost, end()) }
+        if cost == 0 {
+            Change::None
+        } else {
+            Change::Refund(cost, end())
+        }
     });
 }
 
@@ -174,7 +221,11 @@ pub(crate) fn reserve(
     if levels.fit() {
         states.set_record(check, id, Record::new(check, &levels, now_us, life_us));
     }
-    Reserved { levels, charge: check.charge().to_owned(), at_us: now_us }
+    Reserved {
+        levels,
+        charge: check.charge().to_owned(),
+        at_us: now_us,
+    }
 }
 
 /// Settles a reservation at the costs of `check`, by the commit of this number.
@@ -199,7 +250,13 @@ pub(crate) fn commit(
 }
 
 /// Changes the states of a check. What is refunded was spent at `spent_us`. A state that is fresh then is removed.
-fn change(states: &mut impl States, check: Check<'_>, now_us: u64, spent_us: u64, change: impl Fn(usize) -> Change) {
+fn change(
+    states: &mut impl States,
+    check: Check<'_>,
+    now_us: u64,
+    spent_us: u64,
+    change: impl Fn(usize) -> Change,
+) {
     for (at, policy) in check.policies.shared().iter().enumerate() {
         let change = change(at);
         if change == Change::None {
@@ -215,7 +272,14 @@ fn change(states: &mut impl States, check: Check<'_>, now_us: u64, spent_us: u64
         let is_written = match change {
             Change::None => false,
             Change::Owe(cost) => state.owe(policy, other, now_us, cost),
-            Change::Refund(cost, end) => state.refund(&Refund { policy, other, now_us, spent_us, cost, end }),
+            Change::Refund(cost, end) => state.refund(&Refund {
+                policy,
+                other,
+                now_us,
+                spent_us,
+                cost,
+                end,
+            }),
         };
         if is_written {
             state.mark_held(policy, other, now_us, was_marked);
@@ -235,7 +299,12 @@ fn change(states: &mut impl States, check: Check<'_>, now_us: u64, spent_us: u64
 
 /// Removes the states that belong to the key of the check, or to one branch of it, alone.
 pub(crate) fn reset(states: &mut impl States, check: Check<'_>) {
-    for (at, policy) in check.policies.iter().enumerate().filter(|(_, policy)| policy.is_own(check.key)) {
+    for (at, policy) in check
+        .policies
+        .iter()
+        .enumerate()
+        .filter(|(_, policy)| policy.is_own(check.key))
+    {
         states.remove(at, policy);
     }
 }

@@ -44,7 +44,10 @@ impl Answer {
     /// Denies the request, by every policy. `retry_after` is the wait of the decision, at least 1 µs.
     #[must_use]
     pub const fn deny(retry_after: Duration) -> Self {
-        Self(Kind::Deny { wait: retry_after, by: None })
+        Self(Kind::Deny {
+            wait: retry_after,
+            by: None,
+        })
     }
 
     /// Lets only the policy of this name deny the request. All other policies are then fresh. An answer that is not a
@@ -54,7 +57,10 @@ impl Answer {
     #[must_use]
     pub fn by(self, policy: impl Into<Cow<'static, str>>) -> Self {
         match self.0 {
-            Kind::Deny { wait, .. } => Self(Kind::Deny { wait, by: Some(policy.into()) }),
+            Kind::Deny { wait, .. } => Self(Kind::Deny {
+                wait,
+                by: Some(policy.into()),
+            }),
             kind => Self(kind),
         }
     }
@@ -88,7 +94,10 @@ impl Answer {
         StoreFuture::ready(match &self.0 {
             Kind::Allow => Ok(on_a_fresh_key(check)),
             Kind::Deny { wait, by: None } => Ok(denial(check, |_| true, *wait)),
-            Kind::Deny { wait, by: Some(name) } => {
+            Kind::Deny {
+                wait,
+                by: Some(name),
+            } => {
                 let mut names = check.policies.iter().map(|policy| policy.name());
                 assert!(
                     names.any(|policy| policy == name),

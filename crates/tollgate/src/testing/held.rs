@@ -52,7 +52,14 @@ impl Script {
         life_us: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        self.held(self.reserve_sha(), key, id, &self.charge(costs), life_us, now_us)
+        self.held(
+            self.reserve_sha(),
+            key,
+            id,
+            &self.charge(costs),
+            life_us,
+            now_us,
+        )
     }
 
     /// Returns the words of `EVALSHA` for a commit of this number.
@@ -65,7 +72,14 @@ impl Script {
         number: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        self.held(self.commit_sha(), key, id, &charge(costs, self.policies()), number, now_us)
+        self.held(
+            self.commit_sha(),
+            key,
+            id,
+            &charge(costs, self.policies()),
+            number,
+            now_us,
+        )
     }
 
     fn held(
@@ -77,7 +91,10 @@ impl Script {
         number: u64,
         now_us: Option<u64>,
     ) -> Vec<Vec<u8>> {
-        let names = [self.record_key(key, id)].into_iter().chain(keys(self.policies(), key)).collect::<Vec<_>>();
+        let names = [self.record_key(key, id)]
+            .into_iter()
+            .chain(keys(self.policies(), key))
+            .collect::<Vec<_>>();
         let packed = protocol::pack_held(time(now_us), number, charge.borrow(), self.policies());
         call(sha, &names, &packed)
     }

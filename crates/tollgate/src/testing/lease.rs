@@ -73,9 +73,11 @@ impl LeaseScript {
     /// The reply is not one that the script makes.
     pub fn read(&self, reply: &[u8], content: &Call) -> Result<(Decision, Option<Grant>), Error> {
         let reply = Value::BulkString(reply.to_vec());
-        let mut reply = MixedReply::leasing(self.policies.shape(), 1, [1, self.policies.len()], &reply)?;
+        let mut reply =
+            MixedReply::leasing(self.policies.shape(), 1, [1, self.policies.len()], &reply)?;
         let outcome = reply.next(&self.policies, 1)?;
-        let decision = outcome.decision(0, &self.policies, ChargeRef::from(Cost::new(content.cost)));
+        let decision =
+            outcome.decision(0, &self.policies, ChargeRef::from(Cost::new(content.cost)));
         Ok((decision, reply.grant(&self.policies)?))
     }
 }

@@ -62,7 +62,14 @@ impl Metered {
 
     /// Returns up to `cost` units that were spent at `spent_us`.
     pub fn refund(&mut self, policy: &Policy, now_us: u64, spent_us: u64, cost: u64) {
-        self.0.refund(&Refund { policy, other: None, now_us, spent_us, cost, end: None });
+        self.0.refund(&Refund {
+            policy,
+            other: None,
+            now_us,
+            spent_us,
+            cost,
+            end: None,
+        });
     }
 
     /// Returns the words of the state. `denied` is the cost that did not fit, or 0.
@@ -92,12 +99,22 @@ impl Level {
     }
 
     fn level(self) -> PolicyLevel {
-        PolicyLevel { fits: self.fits, words: self.words }
+        PolicyLevel {
+            fits: self.fits,
+            words: self.words,
+        }
     }
 }
 
 /// Returns the decision of a check of `cost` units that left these levels.
 pub fn decision(policies: &PolicySet, levels: &[Level], cost: u64, now_us: u64) -> Decision {
-    let levels = policies.iter().zip(levels.iter().map(|level| level.level()));
-    Decision::from_levels(policies, PolicyLevels::collect(levels), ChargeRef::from(Cost::new(cost)), now_us)
+    let levels = policies
+        .iter()
+        .zip(levels.iter().map(|level| level.level()));
+    Decision::from_levels(
+        policies,
+        PolicyLevels::collect(levels),
+        ChargeRef::from(Cost::new(cost)),
+        now_us,
+    )
 }

@@ -37,10 +37,20 @@ impl MixedBatch {
     /// Panics when there is no subject, when the sets differ in their algorithms, or when a subject has no run.
     #[must_use]
     pub fn new(subjects: Vec<MixedSubject>) -> Self {
-        let is_alike = |at: &MixedSubject| at.policies.shape().id() == subjects[0].policies.shape().id();
-        assert!(!subjects.is_empty() && subjects.iter().all(is_alike), "subjects must have the same algorithms");
-        assert!(subjects.iter().all(|subject| !subject.runs.is_empty()), "a subject must have a run");
-        Self { subjects, ceilings: None }
+        let is_alike =
+            |at: &MixedSubject| at.policies.shape().id() == subjects[0].policies.shape().id();
+        assert!(
+            !subjects.is_empty() && subjects.iter().all(is_alike),
+            "subjects must have the same algorithms"
+        );
+        assert!(
+            subjects.iter().all(|subject| !subject.runs.is_empty()),
+            "a subject must have a run"
+        );
+        Self {
+            subjects,
+            ceilings: None,
+        }
     }
 
     /// Returns the call for checks under a ceiling for each policy of each subject, if there are any.
@@ -61,13 +71,21 @@ impl MixedBatch {
     /// Returns the text that decides.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.subjects[0].policies.shape().mixed(self.ceilings.is_some()).text
+        &self.subjects[0]
+            .policies
+            .shape()
+            .mixed(self.ceilings.is_some())
+            .text
     }
 
     /// Returns the SHA-1 of the text.
     #[must_use]
     pub fn sha(&self) -> &str {
-        &self.subjects[0].policies.shape().mixed(self.ceilings.is_some()).sha
+        &self.subjects[0]
+            .policies
+            .shape()
+            .mixed(self.ceilings.is_some())
+            .sha
     }
 
     /// Returns the words of `EVALSHA` at `now_us`, or at the server's time.
@@ -81,10 +99,16 @@ impl MixedBatch {
                 args.run(charge.borrow(), &subject.policies, *count);
             }
         }
-        let names: Vec<String> =
-            self.subjects.iter().flat_map(|subject| keys(&subject.policies, &subject.key)).collect();
+        let names: Vec<String> = self
+            .subjects
+            .iter()
+            .flat_map(|subject| keys(&subject.policies, &subject.key))
+            .collect();
         let mut words = call(self.sha(), &names, &args.into_bytes());
-        let tagged = self.subjects.iter().filter(|subject| subject.policies.is_tagged());
+        let tagged = self
+            .subjects
+            .iter()
+            .filter(|subject| subject.policies.is_tagged());
         words.extend(tagged.map(|subject| subject.tag.as_bytes().to_vec()));
         words
     }
@@ -110,7 +134,9 @@ impl MixedBatch {
             let decisions = |(costs, count): &(Costs, usize)| {
                 let outcome = reply.next(&subject.policies, *count)?;
                 let charge = self.charge(at, costs);
-                Ok((0..*count).map(|check| outcome.decision(check, &subject.policies, charge.borrow())).collect())
+                Ok((0..*count)
+                    .map(|check| outcome.decision(check, &subject.policies, charge.borrow()))
+                    .collect())
             };
             subject.runs.iter().map(decisions).collect()
         };

@@ -18,7 +18,9 @@ use crate::{
 };
 pub use metered::{Level, Metered, decision};
 pub use mixed::{MixedBatch, MixedSubject, shapes};
-pub use permits::{concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits};
+pub use permits::{
+    concurrency_at, permit_call, permit_key, permit_request, permit_text, read_permits,
+};
 pub use script::{Script, entries};
 
 /// Holds a state, some permits or a record, as it is stored.
@@ -50,8 +52,15 @@ pub fn stored_permits(store: &MemoryStore, key: &Key, name: &str) -> Option<Stor
 /// # Panics
 ///
 /// Panics when the costs do not name the policies of the set.
-pub fn with_check<R>(policies: &PolicySet, key: &Key, costs: &Costs, run: impl FnOnce(Check<'_>) -> R) -> R {
-    let charge = costs.charge(policies).expect("costs for the policies of the set");
+pub fn with_check<R>(
+    policies: &PolicySet,
+    key: &Key,
+    costs: &Costs,
+    run: impl FnOnce(Check<'_>) -> R,
+) -> R {
+    let charge = costs
+        .charge(policies)
+        .expect("costs for the policies of the set");
     run(Check::of(policies, key, charge.borrow()))
 }
 
@@ -73,7 +82,10 @@ pub fn with_check_under<R>(
     ceilings: &[Ceiling],
     run: impl FnOnce(Check<'_>) -> R,
 ) -> R {
-    let charge = costs.charge(policies).expect("costs for the policies of the set").under(ceilings.iter().copied());
+    let charge = costs
+        .charge(policies)
+        .expect("costs for the policies of the set")
+        .under(ceilings.iter().copied());
     run(Check::of(policies, key, charge.borrow()))
 }
 
@@ -83,24 +95,43 @@ pub fn refund(store: &MemoryStore, check: Check<'_>, spent_us: u64) {
 }
 
 /// Refunds what `check` spent at `spent_us`, as [`refund`] does.
-pub fn refund_kept<K: KeyValue>(store: &KeyValueStore<K>, check: Check<'_>, spent_us: u64) -> StoreFuture<()> {
+pub fn refund_kept<K: KeyValue>(
+    store: &KeyValueStore<K>,
+    check: Check<'_>,
+    spent_us: u64,
+) -> StoreFuture<()> {
     store.refund_at(check, Some(spent_us), None)
 }
 
 /// Reserves the costs of `check` under an id for some microseconds.
-pub fn reserve(store: &MemoryStore, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
+pub fn reserve(
+    store: &MemoryStore,
+    check: Check<'_>,
+    id: &ReservationId,
+    life_us: u64,
+) -> Decision {
     store.reserve_now(check, id, life_us)
 }
 
 /// Settles a reservation at the costs of `check`, by the commit of this number.
 #[must_use]
-pub fn commit(store: &MemoryStore, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
+pub fn commit(
+    store: &MemoryStore,
+    check: Check<'_>,
+    id: &ReservationId,
+    number: u64,
+) -> Settlement {
     store.commit_now(check, id, number)
 }
 
 /// Returns the record of a reservation in the form that the script stores, with its expiry.
 #[must_use]
-pub fn record(store: &MemoryStore, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<Stored> {
+pub fn record(
+    store: &MemoryStore,
+    policies: &PolicySet,
+    key: &Key,
+    id: &ReservationId,
+) -> Option<Stored> {
     store.record(policies, key, id).map(stored_as)
 }
 

@@ -47,9 +47,16 @@ pub fn permit_key(name: &str, key: &Key) -> String {
 pub fn permit_call(sha: &str, request: &PermitRequest<'_>, now_us: u64) -> Vec<Vec<u8>> {
     let key = permit_key(request.policy.name(), request.key);
     let packed = pack_permits(now_us as f64, request);
-    [&b"EVALSHA"[..], sha.as_bytes(), b"1", key.as_bytes(), &packed, &request.replica.to_le_bytes()]
-        .map(<[u8]>::to_vec)
-        .into()
+    [
+        &b"EVALSHA"[..],
+        sha.as_bytes(),
+        b"1",
+        key.as_bytes(),
+        &packed,
+        &request.replica.to_le_bytes(),
+    ]
+    .map(<[u8]>::to_vec)
+    .into()
 }
 
 /// Reads the reply to a call.
@@ -58,7 +65,9 @@ pub fn permit_call(sha: &str, request: &PermitRequest<'_>, now_us: u64) -> Vec<V
 ///
 /// The reply is not one that the script makes.
 pub fn read_permits(words: &[i64]) -> Result<PermitGrant, Error> {
-    permit_grant(&Value::Array(words.iter().map(|&word| Value::Int(word)).collect()))
+    permit_grant(&Value::Array(
+        words.iter().map(|&word| Value::Int(word)).collect(),
+    ))
 }
 
 /// Returns a limit on the store of this limiter whose replica reads this clock.

@@ -26,7 +26,10 @@ impl Script {
     /// Creates the calls for `policies`.
     #[must_use]
     pub fn new(policies: impl Into<PolicySet>) -> Self {
-        Self { policies: policies.into(), ceilings: None }
+        Self {
+            policies: policies.into(),
+            ceilings: None,
+        }
     }
 
     /// Returns the calls for checks under a ceiling for each policy, if there are any.
@@ -103,12 +106,26 @@ impl Script {
 
     /// Returns the words of a check as a person types them, in decimal.
     #[must_use]
-    pub fn check_by_hand(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<String> {
+    pub fn check_by_hand(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        now_us: Option<u64>,
+    ) -> Vec<String> {
         let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
-        let call = ["EVALSHA".to_owned(), self.sha().to_owned(), keys.len().to_string()].into_iter();
+        let call = [
+            "EVALSHA".to_owned(),
+            self.sha().to_owned(),
+            keys.len().to_string(),
+        ]
+        .into_iter();
         let tag = self.policies.is_tagged().then(String::new);
-        call.chain(keys).chain(own).chain(self.numbers()).chain(tag).collect()
+        call.chain(keys)
+            .chain(own)
+            .chain(self.numbers())
+            .chain(tag)
+            .collect()
     }
 
     /// Returns the words of a refund as a person types them, in decimal.
@@ -122,17 +139,37 @@ impl Script {
     ) -> Vec<String> {
         let own = self.own_by_hand(now_us, costs);
         let keys = self.keys(key);
-        let call = ["EVALSHA".to_owned(), self.refund_sha().to_owned(), keys.len().to_string()].into_iter();
+        let call = [
+            "EVALSHA".to_owned(),
+            self.refund_sha().to_owned(),
+            keys.len().to_string(),
+        ]
+        .into_iter();
         let is_queued = |policy: &&crate::Policy| policy.algorithm().is_queued(self.is_capped());
-        let ends = self.policies.iter().filter(is_queued).flat_map(|_| ["-1".to_owned(), "0".to_owned()]);
-        call.chain(keys).chain(own).chain([spent_us.to_string()]).chain(self.numbers()).chain(ends).collect()
+        let ends = self
+            .policies
+            .iter()
+            .filter(is_queued)
+            .flat_map(|_| ["-1".to_owned(), "0".to_owned()]);
+        call.chain(keys)
+            .chain(own)
+            .chain([spent_us.to_string()])
+            .chain(self.numbers())
+            .chain(ends)
+            .collect()
     }
 
     /// Returns the time and the costs in decimal.
     fn own_by_hand(&self, now_us: Option<u64>, costs: impl Into<Costs>) -> Vec<String> {
         let charge = self.charge(costs);
-        let costs = charge.borrow().iter(self.policies.len()).map(|cost| cost.units().to_string());
-        [now_us.map_or_else(String::new, |now_us| now_us.to_string())].into_iter().chain(costs).collect()
+        let costs = charge
+            .borrow()
+            .iter(self.policies.len())
+            .map(|cost| cost.units().to_string());
+        [now_us.map_or_else(String::new, |now_us| now_us.to_string())]
+            .into_iter()
+            .chain(costs)
+            .collect()
     }
 
     /// Returns the cost for each policy.
@@ -149,12 +186,21 @@ impl Script {
     }
 
     fn numbers(&self) -> impl Iterator<Item = String> {
-        self.policies.iter().flat_map(protocol::numbers).map(|number| number.to_string())
+        self.policies
+            .iter()
+            .flat_map(protocol::numbers)
+            .map(|number| number.to_string())
     }
 
     /// Returns the words of a check with a tag. The tag is sent when one of the policies is a log.
     #[must_use]
-    pub fn check_tagged(&self, key: &Key, costs: impl Into<Costs>, tag: &str, now_us: Option<u64>) -> Vec<Vec<u8>> {
+    pub fn check_tagged(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        tag: &str,
+        now_us: Option<u64>,
+    ) -> Vec<Vec<u8>> {
         let packed = protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies);
         let mut call = call(self.sha(), &self.keys(key), &packed);
         call.extend(self.policies.is_tagged().then(|| tag.as_bytes().to_vec()));
@@ -164,14 +210,31 @@ impl Script {
     /// Returns the words of a check at `now_us` by a process whose clock shows `seen_us`.
     #[cfg(feature = "calendar")]
     #[must_use]
-    pub fn check_seen(&self, key: &Key, costs: impl Into<Costs>, now_us: u64, seen_us: u64) -> Vec<Vec<u8>> {
-        let packed = protocol::pack_seen(now_us as f64, seen_us as f64, self.charge(costs).borrow(), &self.policies);
+    pub fn check_seen(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        now_us: u64,
+        seen_us: u64,
+    ) -> Vec<Vec<u8>> {
+        let packed = protocol::pack_seen(
+            now_us as f64,
+            seen_us as f64,
+            self.charge(costs).borrow(),
+            &self.policies,
+        );
         call(self.sha(), &self.keys(key), &packed)
     }
 
     /// Returns the words of `EVALSHA` for a refund at `now_us` of units that were spent at `spent_us`.
     #[must_use]
-    pub fn refund(&self, key: &Key, costs: impl Into<Costs>, now_us: Option<u64>, spent_us: u64) -> Vec<Vec<u8>> {
+    pub fn refund(
+        &self,
+        key: &Key,
+        costs: impl Into<Costs>,
+        now_us: Option<u64>,
+        spent_us: u64,
+    ) -> Vec<Vec<u8>> {
         let charge = self.charge(costs);
         let packed = protocol::pack_refund(
             time(now_us),
@@ -196,8 +259,14 @@ impl Script {
     ) -> Vec<Vec<u8>> {
         let (charge, spent) = (self.charge(costs), spent_us as f64);
         let ahead = |at| decision.ahead_of(at);
-        let packed =
-            protocol::pack_refund(time(now_us), charge.borrow(), spent, &self.policies, self.is_capped(), ahead);
+        let packed = protocol::pack_refund(
+            time(now_us),
+            charge.borrow(),
+            spent,
+            &self.policies,
+            self.is_capped(),
+            ahead,
+        );
         call(self.refund_sha(), &self.keys(key), &packed)
     }
 
@@ -220,7 +289,12 @@ impl Script {
     ///
     /// The reply is not one that the script makes.
     pub fn read(&self, costs: impl Into<Costs>, reply: &Value) -> Result<Decision, Error> {
-        protocol::decision(&self.policies, self.charge(costs).borrow(), Decision::here_us(crate::runtime::now()), reply)
+        protocol::decision(
+            &self.policies,
+            self.charge(costs).borrow(),
+            Decision::here_us(crate::runtime::now()),
+            reply,
+        )
     }
 
     /// Returns the SHA-1 of the text that decides for many keys.
@@ -237,10 +311,18 @@ impl Script {
 
     /// Returns the words of `EVALSHA` for a batch: each key with the number of its checks.
     #[must_use]
-    pub fn batch(&self, keys: &[(Key, usize)], costs: impl Into<Costs>, now_us: Option<u64>) -> Vec<Vec<u8>> {
+    pub fn batch(
+        &self,
+        keys: &[(Key, usize)],
+        costs: impl Into<Costs>,
+        now_us: Option<u64>,
+    ) -> Vec<Vec<u8>> {
         let names: Vec<String> = keys.iter().flat_map(|(key, _)| self.keys(key)).collect();
-        let mut call =
-            call(self.batch_sha(), &names, &protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies));
+        let mut call = call(
+            self.batch_sha(),
+            &names,
+            &protocol::pack(time(now_us), self.charge(costs).borrow(), &self.policies),
+        );
         call.extend(self.policies.is_tagged().then(Vec::new));
         if keys.iter().any(|&(_, count)| count != 1) {
             call.extend(keys.iter().map(|(_, count)| count.to_string().into_bytes()));
@@ -276,10 +358,13 @@ impl Script {
         let charge = self.charge(costs);
         let is_counted = keys.iter().any(|&(_, count)| count != 1);
         let counts = keys.iter().map(|&(_, count)| count);
-        let outcomes = protocol::outcomes(&self.policies, counts, is_counted, self.is_capped(), reply)?;
+        let outcomes =
+            protocol::outcomes(&self.policies, counts, is_counted, self.is_capped(), reply)?;
         let decisions = |(outcome, &(_, count)): (Result<Outcome, Error>, &(Key, usize))| {
             let outcome = outcome?;
-            Ok((0..count).map(|at| outcome.decision(at, &self.policies, charge.borrow())).collect())
+            Ok((0..count)
+                .map(|at| outcome.decision(at, &self.policies, charge.borrow()))
+                .collect())
         };
         outcomes.zip(keys).map(decisions).collect()
     }
@@ -291,7 +376,10 @@ impl Script {
 ///
 /// Panics when the costs name a policy that is not in the set.
 pub(super) fn charge(costs: impl Into<Costs>, policies: &PolicySet) -> Charge {
-    costs.into().charge(policies).expect("costs for the policies of the set")
+    costs
+        .into()
+        .charge(policies)
+        .expect("costs for the policies of the set")
 }
 
 /// Returns the keys on the server, with the usual prefix.
@@ -300,14 +388,18 @@ pub(super) fn keys(policies: &PolicySet, key: &Key) -> impl Iterator<Item = Stri
         let mut text = b"tollgate:{".to_vec();
         protocol::write_key(policy, key, &mut text);
         let state = String::from_utf8_lossy(&text).into_owned();
-        let outstanding = policy.lease().map(|_| format!("{state}{}", String::from_utf8_lossy(protocol::OUTSTANDING)));
+        let outstanding = policy
+            .lease()
+            .map(|_| format!("{state}{}", String::from_utf8_lossy(protocol::OUTSTANDING)));
         [state].into_iter().chain(outstanding)
     })
 }
 
 /// Returns the words of `EVALSHA`, up to the numbers.
 pub(super) fn call(sha: &str, keys: &[String], packed: &[u8]) -> Vec<Vec<u8>> {
-    let words = ["EVALSHA", sha, &keys.len().to_string()].map(|word| word.as_bytes().to_vec()).into_iter();
+    let words = ["EVALSHA", sha, &keys.len().to_string()]
+        .map(|word| word.as_bytes().to_vec())
+        .into_iter();
     let keys = keys.iter().map(|key| key.as_bytes().to_vec());
     words.chain(keys).chain([packed.to_vec()]).collect()
 }

@@ -65,7 +65,11 @@ impl RedisCluster {
             .arg("--cluster-require-full-coverage", "no")
             .arg("--repl-diskless-sync-delay", "0")
             .arg("--repl-ping-replica-period", "1");
-        let mut cluster = Self { settings, nodes: Vec::new(), ids: Vec::new() };
+        let mut cluster = Self {
+            settings,
+            nodes: Vec::new(),
+            ids: Vec::new(),
+        };
         (0..2 * MASTERS).for_each(|_| cluster.add());
         cluster.meet();
         cluster.share_slots();
@@ -88,13 +92,19 @@ impl RedisCluster {
     /// Returns the URLs of all servers.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| node.url_at(node.addr())).collect()
+        self.nodes
+            .iter()
+            .map(|node| node.url_at(node.addr()))
+            .collect()
     }
 
     /// Returns the URLs of the TLS ports of all servers, see [`RedisCluster::start_tls`].
     #[must_use]
     pub fn tls_urls(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| format!("rediss://127.0.0.1:{}/", node.tls_port())).collect()
+        self.nodes
+            .iter()
+            .map(|node| format!("rediss://127.0.0.1:{}/", node.tls_port()))
+            .collect()
     }
 
     /// Returns the slot of a key.
@@ -119,7 +129,11 @@ impl RedisCluster {
     /// Returns the servers that hold slots, according to a running server.
     #[must_use]
     pub fn masters(&self) -> Vec<&RedisServer> {
-        let mut ports: Vec<_> = self.ranges(self.any()).into_iter().map(|(_, port)| port).collect();
+        let mut ports: Vec<_> = self
+            .ranges(self.any())
+            .into_iter()
+            .map(|(_, port)| port)
+            .collect();
         ports.sort_unstable();
         ports.dedup();
         ports.into_iter().map(|port| self.at(port)).collect()
@@ -128,25 +142,43 @@ impl RedisCluster {
     /// Returns the slots of the server, according to itself.
     #[must_use]
     pub fn slots_of(&self, server: &RedisServer) -> Vec<u16> {
-        let own = self.ranges(server).into_iter().filter(|(_, port)| *port == server.port());
-        own.flat_map(|(range, _)| range).map(|slot| u16::try_from(slot).expect("a slot")).collect()
+        let own = self
+            .ranges(server)
+            .into_iter()
+            .filter(|(_, port)| *port == server.port());
+        own.flat_map(|(range, _)| range)
+            .map(|slot| u16::try_from(slot).expect("a slot"))
+            .collect()
     }
 
     /// Counts the keys of all masters, and those that expire.
     #[must_use]
     pub fn keys_and_expires(&self) -> (u64, u64) {
-        let counts = self.masters().into_iter().map(RedisServer::keys_and_expires);
-        counts.fold((0, 0), |(keys, expires), (more, expiring)| (keys + more, expires + expiring))
+        let counts = self
+            .masters()
+            .into_iter()
+            .map(RedisServer::keys_and_expires);
+        counts.fold((0, 0), |(keys, expires), (more, expiring)| {
+            (keys + more, expires + expiring)
+        })
     }
 
     /// Counts the calls of `command` at all masters.
     #[must_use]
     pub fn calls(&self, command: &str) -> u64 {
-        self.masters().into_iter().map(|master| master.calls(command)).sum()
+        self.masters()
+            .into_iter()
+            .map(|master| master.calls(command))
+            .sum()
     }
 
     /// Moves slots as an operator does: first the keys, one by one, then the slot.
-    pub fn move_slots(&self, slots: impl IntoIterator<Item = u16>, from: &RedisServer, to: &RedisServer) {
+    pub fn move_slots(
+        &self,
+        slots: impl IntoIterator<Item = u16>,
+        from: &RedisServer,
+        to: &RedisServer,
+    ) {
         let masters = self.masters();
         for slot in slots {
             self.begin_move(slot, from, to);
@@ -157,8 +189,26 @@ impl RedisCluster {
 
     /// Begins a move: both servers learn of it. From now on `from` redirects keys that it does not hold to `to`.
     pub fn begin_move(&self, slot: u16, from: &RedisServer, to: &RedisServer) {
-        ok(to, &["CLUSTER", "SETSLOT", &slot.to_string(), "IMPORTING", self.id(from)]);
-        ok(from, &["CLUSTER", "SETSLOT", &slot.to_string(), "MIGRATING", self.id(to)]);
+        ok(
+            to,
+            &[
+                "CLUSTER",
+                "SETSLOT",
+                &slot.to_string(),
+                "IMPORTING",
+                self.id(from),
+            ],
+        );
+        ok(
+            from,
+            &[
+                "CLUSTER",
+                "SETSLOT",
+                &slot.to_string(),
+                "MIGRATING",
+                self.id(to),
+            ],
+        );
     }
 
     /// Calls a move off, before any key was moved.
@@ -177,8 +227,15 @@ impl RedisCluster {
                 return;
             }
             // Servers speak to each other as the settings say.
-            let port = if self.settings.tls { to.tls_port() } else { to.port() }.to_string();
-            let mut words = ["MIGRATE", "127.0.0.1", &port, "", "0", "60000", "KEYS"].map(str::to_owned).to_vec();
+            let port = if self.settings.tls {
+                to.tls_port()
+            } else {
+                to.port()
+            }
+            .to_string();
+            let mut words = ["MIGRATE", "127.0.0.1", &port, "", "0", "60000", "KEYS"]
+                .map(str::to_owned)
+                .to_vec();
             words.extend(keys);
             // A key may have expired since: then there is nothing to move.
             let reply = from.command(&words).text();
@@ -192,10 +249,22 @@ impl RedisCluster {
     }
 
     /// Tells all masters, the new owner first, because the others may learn of a move in the wrong order.
-    fn end_move_before(&self, masters: &[&RedisServer], slot: u16, from: &RedisServer, to: &RedisServer) {
+    fn end_move_before(
+        &self,
+        masters: &[&RedisServer],
+        slot: u16,
+        from: &RedisServer,
+        to: &RedisServer,
+    ) {
         let is_other = |master: &&RedisServer| ![from.port(), to.port()].contains(&master.port());
-        for server in [to, from].into_iter().chain(masters.iter().copied().filter(is_other)) {
-            ok(server, &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", self.id(to)]);
+        for server in [to, from]
+            .into_iter()
+            .chain(masters.iter().copied().filter(is_other))
+        {
+            ok(
+                server,
+                &["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", self.id(to)],
+            );
         }
     }
 
@@ -205,8 +274,13 @@ impl RedisCluster {
         wait::until_some("the cluster to be whole", AGREEING * 2, || {
             let running: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();
             let ranges: Vec<_> = running.iter().map(|node| self.ranges(node)).collect();
-            let is_whole = running.iter().all(|node| is_whole(node)) && ranges.iter().all(|seen| *seen == ranges[0]);
-            assert!(is_whole || begun.elapsed() < AGREEING, "the servers do not agree:\n{}", self.views());
+            let is_whole = running.iter().all(|node| is_whole(node))
+                && ranges.iter().all(|seen| *seen == ranges[0]);
+            assert!(
+                is_whole || begun.elapsed() < AGREEING,
+                "the servers do not agree:\n{}",
+                self.views()
+            );
             is_whole.then_some(())
         });
     }
@@ -214,12 +288,17 @@ impl RedisCluster {
     /// Returns what each running server reports of the cluster.
     fn views(&self) -> String {
         let running = self.nodes.iter().filter(|node| node.is_running());
-        running.map(|node| format!("{}\n", node.command(&["CLUSTER", "NODES"]).text())).collect()
+        running
+            .map(|node| format!("{}\n", node.command(&["CLUSTER", "NODES"]).text()))
+            .collect()
     }
 
     fn meet(&self) {
         for (at, node) in self.nodes.iter().enumerate() {
-            ok(node, &["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()]);
+            ok(
+                node,
+                &["CLUSTER", "SET-CONFIG-EPOCH", &(at + 1).to_string()],
+            );
         }
         self.nodes[1..].iter().for_each(|node| self.introduce(node));
         self.wait_until_known();
@@ -229,15 +308,30 @@ impl RedisCluster {
     fn introduce(&self, node: &RedisServer) {
         let bus = node.command(&["CONFIG", "GET", "cluster-port"]);
         // Before 7.0 it could not be chosen.
-        let bus = bus.items().get(1).map_or_else(|| (node.port() + 10_000).to_string(), Reply::text);
-        ok(&self.nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string(), &bus]);
+        let bus = bus
+            .items()
+            .get(1)
+            .map_or_else(|| (node.port() + 10_000).to_string(), Reply::text);
+        ok(
+            &self.nodes[0],
+            &[
+                "CLUSTER",
+                "MEET",
+                "127.0.0.1",
+                &node.port().to_string(),
+                &bus,
+            ],
+        );
     }
 
     fn wait_until_known(&self) {
         let all = self.nodes.len().to_string();
         let mut introduced = Instant::now();
         wait::until("the servers to know each other", AGREEING, || {
-            let is_known = self.nodes.iter().all(|node| reported(node, "cluster_known_nodes") == all);
+            let is_known = self
+                .nodes
+                .iter()
+                .all(|node| reported(node, "cluster_known_nodes") == all);
             // They give a handshake up in which the machine stands still.
             if !is_known && introduced.elapsed() > HANDSHAKE {
                 self.nodes[1..].iter().for_each(|node| self.introduce(node));
@@ -251,20 +345,32 @@ impl RedisCluster {
     fn follow(&self, master: &RedisServer, replica: &RedisServer) {
         // It may know the other by a name that it has only until they have shaken hands.
         wait::until("a replica to know its master", AGREEING, || {
-            !replica.command(&["CLUSTER", "REPLICATE", self.id(master)]).is_error()
+            !replica
+                .command(&["CLUSTER", "REPLICATE", self.id(master)])
+                .is_error()
         });
     }
 
     fn share_slots(&self) {
         let (masters, replicas) = self.nodes.split_at(MASTERS);
         for (at, master) in masters.iter().enumerate() {
-            assert_eq!(master.add_slots(SLOTS * at / MASTERS..SLOTS * (at + 1) / MASTERS).text(), "OK");
+            assert_eq!(
+                master
+                    .add_slots(SLOTS * at / MASTERS..SLOTS * (at + 1) / MASTERS)
+                    .text(),
+                "OK"
+            );
         }
-        masters.iter().zip(replicas).for_each(|(master, replica)| self.follow(master, replica));
+        masters
+            .iter()
+            .zip(replicas)
+            .for_each(|(master, replica)| self.follow(master, replica));
         wait::until("the replicas to follow", AGREEING, || {
             replicas.iter().all(|replica| {
                 let replication = replica.info("replication");
-                replication.get("master_link_status").is_some_and(|status| status == "up")
+                replication
+                    .get("master_link_status")
+                    .is_some_and(|status| status == "up")
             })
         });
         self.wait_until_whole();
@@ -274,7 +380,9 @@ impl RedisCluster {
     fn ranges(&self, according_to: &RedisServer) -> Vec<(std::ops::RangeInclusive<i64>, u16)> {
         let slots = according_to.command(&["CLUSTER", "SLOTS"]);
         let range = |range: &Reply| {
-            let [first, last, master, ..] = range.items() else { panic!("no range: {range:?}") };
+            let [first, last, master, ..] = range.items() else {
+                panic!("no range: {range:?}")
+            };
             let port = u16::try_from(master.items()[1].int()).expect("a port");
             (first.int()..=last.int(), port)
         };
@@ -284,16 +392,26 @@ impl RedisCluster {
     }
 
     fn id(&self, server: &RedisServer) -> &str {
-        let at = self.nodes.iter().position(|node| node.port() == server.port()).expect("one of ours");
+        let at = self
+            .nodes
+            .iter()
+            .position(|node| node.port() == server.port())
+            .expect("one of ours");
         &self.ids[at]
     }
 
     fn at(&self, port: u16) -> &RedisServer {
-        self.nodes.iter().find(|node| node.port() == port).expect("one of ours")
+        self.nodes
+            .iter()
+            .find(|node| node.port() == port)
+            .expect("one of ours")
     }
 
     fn any(&self) -> &RedisServer {
-        self.nodes.iter().find(|node| node.is_running()).expect("a running server")
+        self.nodes
+            .iter()
+            .find(|node| node.is_running())
+            .expect("a running server")
     }
 }
 
@@ -301,8 +419,11 @@ impl RedisServer {
     /// Gives it these slots of its cluster: `ADDSLOTSRANGE`, which servers have had since 7.0, for those of any version.
     #[must_use]
     pub fn add_slots(&self, slots: Range<usize>) -> Reply {
-        let words: Vec<String> =
-            ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter().chain(slots.map(|slot| slot.to_string())).collect();
+        let words: Vec<String> = ["CLUSTER", "ADDSLOTS"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(slots.map(|slot| slot.to_string()))
+            .collect();
         self.command(&words)
     }
 }
@@ -314,12 +435,18 @@ fn ok(server: &RedisServer, words: &[&str]) {
 
 fn reported(server: &RedisServer, field: &str) -> String {
     let info = server.command(&["CLUSTER", "INFO"]).text();
-    let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
 }
 
 fn is_whole(server: &RedisServer) -> bool {
     let replication = server.info("replication");
-    let follows = replication.get("master_link_status").is_none_or(|status| status == "up");
-    follows && reported(server, "cluster_state") == "ok" && reported(server, "cluster_slots_ok") == SLOTS.to_string()
+    let follows = replication
+        .get("master_link_status")
+        .is_none_or(|status| status == "up");
+    follows
+        && reported(server, "cluster_state") == "ok"
+        && reported(server, "cluster_slots_ok") == SLOTS.to_string()
 }

@@ -19,7 +19,11 @@ impl RedisCluster {
     ///
     /// When the servers do not find together.
     pub fn renew(&mut self) -> Duration {
-        let masters: Vec<u16> = self.masters().into_iter().map(|master| master.port()).collect();
+        let masters: Vec<u16> = self
+            .masters()
+            .into_iter()
+            .map(|master| master.port())
+            .collect();
         let old = self.nodes.len();
         for _ in &masters {
             self.add();
@@ -27,14 +31,20 @@ impl RedisCluster {
         }
         self.wait_until_known();
         let new = &self.nodes[old..];
-        masters.iter().zip(new).for_each(|(&master, new)| self.follow(self.at(master), new));
+        masters
+            .iter()
+            .zip(new)
+            .for_each(|(&master, new)| self.follow(self.at(master), new));
         self.wait_until_whole();
         let mut longest = Duration::ZERO;
         for (&master, new) in masters.iter().zip(new) {
             let master = self.at(master);
             wait::until("a master to know its replica", AGREEING, || {
                 let replicas = master.command(&["CLUSTER", "REPLICAS", self.id(master)]);
-                replicas.items().iter().any(|replica| replica.text().starts_with(self.id(new)))
+                replicas
+                    .items()
+                    .iter()
+                    .any(|replica| replica.text().starts_with(self.id(new)))
             });
             let begun = Instant::now();
             let mut asked: Option<Instant> = None;

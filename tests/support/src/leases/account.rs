@@ -55,13 +55,21 @@ impl Account {
     /// The state was stored under the policy `wrote`. Returns `true` when the state had to be mended.
     pub fn settle(&mut self, policy: &Policy, wrote: &Policy, lease: Lease, now_us: u64) -> bool {
         let rolled = self.roll(policy, wrote, lease, now_us);
-        let wrote = if rolled == Rolled::Charged { policy } else { wrote };
+        let wrote = if rolled == Rolled::Charged {
+            policy
+        } else {
+            wrote
+        };
         self.settle_state(policy, wrote, now_us) || rolled != Rolled::Kept
     }
 
     /// Ends the generations that have passed by `now_us`. Units that lapse are charged at the end of their generation.
     pub fn roll(&mut self, policy: &Policy, wrote: &Policy, lease: Lease, now_us: u64) -> Rolled {
-        let mut rolled = if self.mend_clock(now_us) { Rolled::Moved } else { Rolled::Kept };
+        let mut rolled = if self.mend_clock(now_us) {
+            Rolled::Moved
+        } else {
+            Rolled::Kept
+        };
         let mut wrote = wrote;
         let at = now_us / self.generation_us;
         while self.generation < at && self.outstanding() > 0 {
@@ -73,7 +81,10 @@ impl Account {
         }
         if self.outstanding() == 0 {
             // Nothing remembers the earlier generations. Other terms begin here, which count generations differently.
-            *self = Self { state: self.state.clone(), ..Self::new(policy, lease, now_us) };
+            *self = Self {
+                state: self.state.clone(),
+                ..Self::new(policy, lease, now_us)
+            };
         }
         rolled
     }
@@ -102,7 +113,14 @@ impl Account {
     /// The charge always fits, because the units counted as used before, unless the key is in debt. A report is ignored
     /// when it belongs to another birth, or to a generation whose units have lapsed. Returns `true` when the state was
     /// changed.
-    pub fn report(&mut self, policy: &Policy, now_us: u64, stamp: Stamp, spent: u64, returned: u64) -> bool {
+    pub fn report(
+        &mut self,
+        policy: &Policy,
+        now_us: u64,
+        stamp: Stamp,
+        spent: u64,
+        returned: u64,
+    ) -> bool {
         let Some(outstanding) = self.outstanding_of(stamp) else {
             return false;
         };
@@ -116,10 +134,12 @@ impl Account {
     }
 
     fn outstanding_of(&mut self, stamp: Stamp) -> Option<&mut u64> {
-        if stamp.birth != self.birth || self.birth == NO_BIRTH || stamp.generation > self.generation {
+        if stamp.birth != self.birth || self.birth == NO_BIRTH || stamp.generation > self.generation
+        {
             return None;
         }
-        self.outstanding.get_mut((self.generation - stamp.generation) as usize)
+        self.outstanding
+            .get_mut((self.generation - stamp.generation) as usize)
     }
 
     /// Returns the settled state of the algorithm with all outstanding units charged now. Decisions and replies are those
@@ -144,8 +164,15 @@ impl Account {
         let mut words = self.as_used(policy, now_us).words(policy, now_us, denied);
         if denied > 0 {
             // The words of these algorithms are times already. All others have no fourth word.
-            let is_counted = matches!(policy.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog);
-            let word = if is_counted { &mut words[1] } else { &mut words[3] };
+            let is_counted = matches!(
+                policy.algorithm(),
+                Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog
+            );
+            let word = if is_counted {
+                &mut words[1]
+            } else {
+                &mut words[3]
+            };
             *word = self.lapse_us(policy, now_us, denied).max(*word);
         }
         Level { fits, words }
@@ -156,7 +183,11 @@ impl Account {
         if self.outstanding() == 0 || denied + self.outstanding() <= policy.quota().burst() {
             return 0;
         }
-        let further_us = if self.outstanding[0] > 0 { self.generation_us } else { 0 };
+        let further_us = if self.outstanding[0] > 0 {
+            self.generation_us
+        } else {
+            0
+        };
         self.end_us() + further_us - now_us
     }
 
@@ -208,19 +239,27 @@ impl Account {
         if self.generation_us != generation_us(lease) {
             return 0;
         }
-        let most = lease.most(&policy.quota()).saturating_sub(self.outstanding());
+        let most = lease
+            .most(&policy.quota())
+            .saturating_sub(self.outstanding());
         want.min(self.free(policy, now_us) / 4).min(most)
     }
 
     /// Returns about how many units remain. A quarter of them is less than what remains.
     fn free(&self, policy: &Policy, now_us: u64) -> u64 {
-        free(policy, &self.as_used(policy, now_us).words(policy, now_us, 0))
+        free(
+            policy,
+            &self.as_used(policy, now_us).words(policy, now_us, 0),
+        )
     }
 
     /// Returns the stamp of units that are granted now, and of reports of them.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
-        Stamp { birth: self.birth, generation: self.generation }
+        Stamp {
+            birth: self.birth,
+            generation: self.generation,
+        }
     }
 
     /// Grants units of the current generation. `birth` is the random number of the call, above zero.
@@ -247,7 +286,13 @@ impl Account {
     #[must_use]
     pub fn stored(&self) -> Option<[u64; 5]> {
         let [current, previous] = self.outstanding;
-        (self.outstanding() > 0).then_some([self.birth, self.generation_us, self.generation, current, previous])
+        (self.outstanding() > 0).then_some([
+            self.birth,
+            self.generation_us,
+            self.generation,
+            current,
+            previous,
+        ])
     }
 
     /// Returns the outstanding units of both generations.
@@ -264,7 +309,8 @@ impl Account {
     #[must_use]
     pub fn retry_us(&self, policy: &Policy, now_us: u64, cost: u64) -> u64 {
         let fits = self.fits(policy, now_us, cost);
-        self.level(policy, now_us, cost, fits).retry_us(policy, cost)
+        self.level(policy, now_us, cost, fits)
+            .retry_us(policy, cost)
     }
 
     /// Returns the time at which the state equals a fresh one, when all outstanding units lapse. The key expires then.
@@ -296,7 +342,11 @@ impl Account {
         }
         self.outstanding = [0, current];
         self.generation += 1;
-        if is_charged { Rolled::Charged } else { Rolled::Moved }
+        if is_charged {
+            Rolled::Charged
+        } else {
+            Rolled::Moved
+        }
     }
 
     /// Returns the end of the current generation, in microseconds since the Unix epoch.
@@ -313,7 +363,11 @@ fn generation_us(lease: Lease) -> u64 {
 /// Returns about how many units remain: with the rounding of doubles, as the script has it.
 fn free(policy: &Policy, words: &[u64; 4]) -> u64 {
     let quota = policy.quota();
-    let (amount, period_us, burst) = (quota.amount(), quota.period().as_micros() as u64, quota.burst());
+    let (amount, period_us, burst) = (
+        quota.amount(),
+        quota.period().as_micros() as u64,
+        quota.burst(),
+    );
     match policy.algorithm() {
         Algorithm::TokenBucket => {
             let top_us = (u128::from(burst) * u128::from(period_us) / u128::from(amount)) as f64;
@@ -321,7 +375,8 @@ fn free(policy: &Policy, words: &[u64; 4]) -> u64 {
         }
         Algorithm::SlidingWindow => {
             let left = words[2].min(period_us) as f64;
-            (amount as f64 - words[0] as f64 - words[1] as f64 * left / period_us as f64).floor() as u64
+            (amount as f64 - words[0] as f64 - words[1] as f64 * left / period_us as f64).floor()
+                as u64
         }
         _ => burst.saturating_sub(words[0]),
     }

@@ -15,12 +15,22 @@ pub struct Admission {
 /// admissions that certainly lie in it, less the units that it may have had. Zero or less is within the bound.
 #[must_use]
 pub fn most_above(admissions: &[Admission], burst: u64, per_second: u64) -> i64 {
-    let mut starts: Vec<u64> = admissions.iter().map(|admission| admission.from_us).collect();
+    let mut starts: Vec<u64> = admissions
+        .iter()
+        .map(|admission| admission.from_us)
+        .collect();
     starts.sort_unstable();
-    let Some(&first_us) = starts.first() else { return -(burst as i64) };
+    let Some(&first_us) = starts.first() else {
+        return -(burst as i64);
+    };
     // In millionths of a unit, so that all sums are exact.
     let accrued = |at_us: u64| ((at_us - first_us) * per_second) as i64;
-    let mut spans = Spans::new(&starts.iter().map(|&at_us| accrued(at_us)).collect::<Vec<_>>());
+    let mut spans = Spans::new(
+        &starts
+            .iter()
+            .map(|&at_us| accrued(at_us))
+            .collect::<Vec<_>>(),
+    );
     let mut ends: Vec<&Admission> = admissions.iter().collect();
     ends.sort_unstable_by_key(|admission| admission.to_us);
     let mut worst = i64::MIN;
@@ -48,7 +58,11 @@ impl Spans {
         for node in (1..leaves).rev() {
             most[node] = most[2 * node].max(most[2 * node + 1]);
         }
-        Self { most, added: vec![0; 2 * leaves], leaves }
+        Self {
+            most,
+            added: vec![0; 2 * leaves],
+            leaves,
+        }
     }
 
     /// Adds to the first `count` numbers.
@@ -85,7 +99,8 @@ impl Spans {
         }
         let half = width / 2;
         let first = self.most_below(2 * node, half, count.min(half));
-        first.max(self.most_below(2 * node + 1, half, count.saturating_sub(half))) + self.added[node]
+        first.max(self.most_below(2 * node + 1, half, count.saturating_sub(half)))
+            + self.added[node]
     }
 }
 
@@ -98,8 +113,14 @@ mod tests {
     fn every_pair(admissions: &[Admission], burst: u64, per_second: u64) -> i64 {
         let mut worst = i64::MIN;
         for from_us in admissions.iter().map(|admission| admission.from_us) {
-            for to_us in admissions.iter().map(|admission| admission.to_us).filter(|&to_us| to_us >= from_us) {
-                let inside = |admission: &&Admission| admission.from_us >= from_us && admission.to_us <= to_us;
+            for to_us in admissions
+                .iter()
+                .map(|admission| admission.to_us)
+                .filter(|&to_us| to_us >= from_us)
+            {
+                let inside = |admission: &&Admission| {
+                    admission.from_us >= from_us && admission.to_us <= to_us
+                };
                 let count = admissions.iter().filter(inside).count() as i64;
                 worst = worst.max(count * 1_000_000 - ((to_us - from_us) * per_second) as i64);
             }
@@ -114,17 +135,32 @@ mod tests {
             let admissions: Vec<_> = (0..1 + dice.below(40))
                 .map(|_| {
                     let from_us = dice.below(100_000);
-                    Admission { from_us, to_us: from_us + dice.below(5_000), is_leased: false }
+                    Admission {
+                        from_us,
+                        to_us: from_us + dice.below(5_000),
+                        is_leased: false,
+                    }
                 })
                 .collect();
-            assert_eq!(most_above(&admissions, 5, 200), every_pair(&admissions, 5, 200), "seed {seed}");
+            assert_eq!(
+                most_above(&admissions, 5, 200),
+                every_pair(&admissions, 5, 200),
+                "seed {seed}"
+            );
         }
     }
 
     #[test]
     fn one_admission_too_many_is_above() {
-        let at = |from_us| Admission { from_us, to_us: from_us, is_leased: true };
-        let exact: Vec<_> = (0..10).map(|_| at(7)).chain([at(100_007), at(200_007)]).collect();
+        let at = |from_us| Admission {
+            from_us,
+            to_us: from_us,
+            is_leased: true,
+        };
+        let exact: Vec<_> = (0..10)
+            .map(|_| at(7))
+            .chain([at(100_007), at(200_007)])
+            .collect();
         assert_eq!(most_above(&exact, 10, 10), 0);
         let early: Vec<_> = (0..10).map(|_| at(7)).chain([at(100_006)]).collect();
         assert_eq!(most_above(&early, 10, 10), 0, "less than a unit above");

@@ -34,12 +34,19 @@ const STEPS: u64 = 400;
 /// Lists the algorithms that can be leased. A stream with a calendar window crosses the end of its day.
 #[must_use]
 pub fn leased_algorithms() -> Vec<Algorithm> {
-    let calendar = Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC };
+    let calendar = Algorithm::CalendarWindow {
+        unit: CalendarUnit::Day,
+        zone: TimeZone::UTC,
+    };
     let few = |algorithm| match algorithm {
         Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets: 7 },
         other => other,
     };
-    let mut algorithms: Vec<_> = ALGORITHMS.into_iter().filter(|algorithm| algorithm.is_leasable()).map(few).collect();
+    let mut algorithms: Vec<_> = ALGORITHMS
+        .into_iter()
+        .filter(|algorithm| algorithm.is_leasable())
+        .map(few)
+        .collect();
     algorithms.insert(3, calendar);
     algorithms
 }
@@ -93,7 +100,10 @@ pub fn compare_leases(
     for step in 0..STEPS {
         let units = stream.step(algorithms);
         granted += units.map_err(|difference| {
-            format!("seed {seed} step {step} at {} of {:?}: {difference}", stream.now_us, stream.policies)
+            format!(
+                "seed {seed} step {step} at {} of {:?}: {difference}",
+                stream.now_us, stream.policies
+            )
         })?;
     }
     Ok(granted)
@@ -103,20 +113,30 @@ fn policy(dice: &mut Dice, at: usize, algorithm: Algorithm) -> Policy {
     let amount = [40, 97, 100, 333][dice.below(4) as usize];
     let period = Duration::from_micros([1_000_000, 999_983, 3_000_000][dice.below(3) as usize]);
     let (algorithm, period) = match algorithm {
-        Algorithm::CalendarWindow { unit, .. } => {
-            (Algorithm::CalendarWindow { unit, zone: ZONE.parse().expect("a zone") }, unit.nominal())
-        }
+        Algorithm::CalendarWindow { unit, .. } => (
+            Algorithm::CalendarWindow {
+                unit,
+                zone: ZONE.parse().expect("a zone"),
+            },
+            unit.nominal(),
+        ),
         other => (other, period),
     };
     let length = [500, 700][usize::from(dice.below(8) == 0)];
-    let lease = Lease::new().generation(Duration::from_millis(length)).share([1, 2, 4][dice.below(3) as usize]);
+    let lease = Lease::new()
+        .generation(Duration::from_millis(length))
+        .share([1, 2, 4][dice.below(3) as usize]);
     Policy::try_new(format!("p{at}"), algorithm, Quota::new(amount, period))
         .and_then(|policy| policy.try_leased(lease))
         .expect("a policy")
 }
 
 fn set(dice: &mut Dice, algorithms: &[Algorithm]) -> PolicySet {
-    let policies: Vec<_> = algorithms.iter().enumerate().map(|(at, &algorithm)| policy(dice, at, algorithm)).collect();
+    let policies: Vec<_> = algorithms
+        .iter()
+        .enumerate()
+        .map(|(at, &algorithm)| policy(dice, at, algorithm))
+        .collect();
     PolicySet::try_new(policies).expect("a set")
 }
 
@@ -133,7 +153,9 @@ impl LeaseStream<'_> {
             _ => self.now_us += self.dice.below(60_000),
         }
         let key = self.dice.below(2);
-        let cost = [0, 1, 1, 1, self.dice.below(30), self.dice.below(400)][self.dice.below(6) as usize].min(40);
+        let cost = [0, 1, 1, 1, self.dice.below(30), self.dice.below(400)]
+            [self.dice.below(6) as usize]
+            .min(40);
         let granted = match self.dice.below(16) {
             0 => self.check(key, cost)?,
             1 => self.batch(key, cost)?,
@@ -149,12 +171,22 @@ impl LeaseStream<'_> {
     /// Checks, reports and asks for units in one call.
     fn lease(&mut self, key: u64, cost: u64) -> Result<u64, String> {
         let reports = self.reports(key);
-        let (want, birth) = ([0, 3, 50, 1_000][self.dice.below(4) as usize], 1 + self.dice.below(1 << 40));
-        let call = Call { cost, want, birth, reports };
+        let (want, birth) = (
+            [0, 3, 50, 1_000][self.dice.below(4) as usize],
+            1 + self.dice.below(1 << 40),
+        );
+        let call = Call {
+            cost,
+            want,
+            birth,
+            reports,
+        };
         let script = LeaseScript::new(self.policies.clone());
         let words = script.call(&Key::new(key), &call, Some(self.now_us));
         let reply = self.run(script.sha(), script.text(), words)?;
-        let (decision, grant) = script.read(reply.bytes(), &call).map_err(|error| format!("{call:?}: {error}"))?;
+        let (decision, grant) = script
+            .read(reply.bytes(), &call)
+            .map_err(|error| format!("{call:?}: {error}"))?;
         let expected = self.pure.decide(&self.policies, key, self.now_us, &call);
         differ(&call, &(format!("{decision:?}"), grant.clone()), &expected)?;
         let Some(grant) = grant else { return Ok(0) };
@@ -175,7 +207,11 @@ impl LeaseStream<'_> {
             }
             let grant = &self.held[at].1;
             let spent = dice.below(grant.units + 1);
-            let returned = if dice.below(2) == 0 { grant.units - spent } else { 0 };
+            let returned = if dice.below(2) == 0 {
+                grant.units - spent
+            } else {
+                0
+            };
             let mut stamps = grant.stamps.clone();
             match dice.below(12) {
                 0 => stamps[0].birth += 1,
@@ -184,10 +220,17 @@ impl LeaseStream<'_> {
                 _ => {}
             }
             if let Some(book) = without_birth.filter(|_| dice.below(2) == 0) {
-                stamps[0] = Stamp { birth: 0, generation: book[2] as u64 };
+                stamps[0] = Stamp {
+                    birth: 0,
+                    generation: book[2] as u64,
+                };
             }
             let times = if dice.below(10) == 0 { 3 } else { 1 };
-            reports.push(Report { stamps, spent: spent * times, returned });
+            reports.push(Report {
+                stamps,
+                spent: spent * times,
+                returned,
+            });
             if dice.below(8) > 0 {
                 self.held.swap_remove(at);
             }
@@ -200,34 +243,59 @@ impl LeaseStream<'_> {
         let script = Script::new(self.policies.clone());
         let words = script.check(&Key::new(key), Cost::new(cost), Some(self.now_us));
         let reply = self.run(script.sha(), script.text(), words)?;
-        let decision = script.decision(Cost::new(cost), &integers(&reply)).map_err(|error| error.to_string())?;
+        let decision = script
+            .decision(Cost::new(cost), &integers(&reply))
+            .map_err(|error| error.to_string())?;
         self.expect("a check", key, &[(cost, vec![format!("{decision:?}")])])
     }
 
     /// Checks several times in a batch.
     fn batch(&mut self, key: u64, cost: u64) -> Result<u64, String> {
-        let (script, keys) = (Script::new(self.policies.clone()), [(Key::new(key), 1 + self.dice.below(4) as usize)]);
+        let (script, keys) = (
+            Script::new(self.policies.clone()),
+            [(Key::new(key), 1 + self.dice.below(4) as usize)],
+        );
         let words = script.batch(&keys, Cost::new(cost), Some(self.now_us));
         let reply = self.run(script.batch_sha(), script.batch_text(), words)?;
-        let decisions =
-            script.batch_decisions(&keys, Cost::new(cost), reply.bytes()).map_err(|error| error.to_string())?;
-        let texts = decisions[0].iter().map(|decision| format!("{decision:?}")).collect();
+        let decisions = script
+            .batch_decisions(&keys, Cost::new(cost), reply.bytes())
+            .map_err(|error| error.to_string())?;
+        let texts = decisions[0]
+            .iter()
+            .map(|decision| format!("{decision:?}"))
+            .collect();
         self.expect("a batch", key, &[(cost, texts)])
     }
 
     /// Checks in a mixed batch, at two costs if no policy is a log.
     fn mixed(&mut self, key: u64, cost: u64) -> Result<u64, String> {
-        let is_logged = self.policies.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+        let is_logged = self
+            .policies
+            .iter()
+            .any(|policy| policy.algorithm() == Algorithm::SlidingLog);
         let costs = [cost, self.dice.below(5)];
         let costs = &costs[usize::from(is_logged)..];
         let mut run = |&cost: &u64| (Costs::new(Cost::new(cost)), 1 + self.dice.below(3) as usize);
         let runs = costs.iter().map(&mut run).collect();
-        let subject = MixedSubject { policies: self.policies.clone(), key: Key::new(key), tag: String::new(), runs };
+        let subject = MixedSubject {
+            policies: self.policies.clone(),
+            key: Key::new(key),
+            tag: String::new(),
+            runs,
+        };
         let batch = MixedBatch::new(vec![subject]);
         let reply = self.run(batch.sha(), batch.text(), batch.call(Some(self.now_us)))?;
-        let decisions = batch.decisions(reply.bytes()).map_err(|error| error.to_string())?;
-        let texts = decisions[0].iter().map(|run| run.iter().map(|decision| format!("{decision:?}")).collect());
-        self.expect("a mixed batch", key, &costs.iter().copied().zip(texts).collect::<Vec<_>>())
+        let decisions = batch
+            .decisions(reply.bytes())
+            .map_err(|error| error.to_string())?;
+        let texts = decisions[0]
+            .iter()
+            .map(|run| run.iter().map(|decision| format!("{decision:?}")).collect());
+        self.expect(
+            "a mixed batch",
+            key,
+            &costs.iter().copied().zip(texts).collect::<Vec<_>>(),
+        )
     }
 
     fn refund(&mut self, key: u64, cost: u64) -> Result<u64, String> {
@@ -235,7 +303,8 @@ impl LeaseStream<'_> {
         let script = Script::new(self.policies.clone());
         let words = script.refund(&Key::new(key), Cost::new(cost), Some(self.now_us), spent_us);
         self.run(script.refund_sha(), script.refund_text(), words)?;
-        self.pure.refund(&self.policies, key, self.now_us, spent_us, cost);
+        self.pure
+            .refund(&self.policies, key, self.now_us, spent_us, cost);
         Ok(0)
     }
 
@@ -247,29 +316,44 @@ impl LeaseStream<'_> {
         let words = script.reserve(&subject, &id, Cost::new(cost), 1_000_000, Some(self.now_us));
         let reply = self.run(script.reserve_sha(), script.reserve_text(), words)?;
         let decision = reserved(&script, &reply).map_err(|error| error.to_string())?;
-        self.expect("a reservation", key, &[(cost, vec![format!("{decision:?}")])])?;
+        self.expect(
+            "a reservation",
+            key,
+            &[(cost, vec![format!("{decision:?}")])],
+        )?;
         if decision.is_denied() {
             return Ok(0);
         }
         if cost > 0 {
             self.pure.remember(&self.policies, key, self.now_us);
         }
-        let last = [0, cost, self.dice.below(100), self.dice.below(4_000)][self.dice.below(4) as usize];
+        let last =
+            [0, cost, self.dice.below(100), self.dice.below(4_000)][self.dice.below(4) as usize];
         let words = script.commit(&subject, &id, Cost::new(last), number, Some(self.now_us));
         self.run(script.commit_sha(), script.commit_text(), words)?;
         match last.checked_sub(cost) {
             Some(0) => {}
             Some(more) => self.pure.owe(&self.policies, key, self.now_us, more),
-            None => self.pure.refund(&self.policies, key, self.now_us, self.now_us, cost - last),
+            None => self
+                .pure
+                .refund(&self.policies, key, self.now_us, self.now_us, cost - last),
         }
         Ok(0)
     }
 
     /// Compares decisions at costs with those of the pure functions, which decide one after another.
-    fn expect(&mut self, frame: &str, key: u64, decisions: &[(u64, Vec<String>)]) -> Result<u64, String> {
+    fn expect(
+        &mut self,
+        frame: &str,
+        key: u64,
+        decisions: &[(u64, Vec<String>)],
+    ) -> Result<u64, String> {
         for (cost, texts) in decisions {
             for text in texts {
-                let call = Call { cost: *cost, ..Call::default() };
+                let call = Call {
+                    cost: *cost,
+                    ..Call::default()
+                };
                 let (expected, _) = self.pure.decide(&self.policies, key, self.now_us, &call);
                 differ(&(frame, cost), text, &expected)?;
             }
@@ -281,7 +365,8 @@ impl LeaseStream<'_> {
     fn compare_books(&mut self, key: u64) -> Result<(), String> {
         let keys = LeaseScript::new(self.policies.clone()).keys(&Key::new(key));
         let books = keys.chunks(2).map(|keys| keys[1].clone());
-        let looks = books.flat_map(|book| [vec!["GET".to_owned(), book.clone()], expiry_command(book)]);
+        let looks =
+            books.flat_map(|book| [vec!["GET".to_owned(), book.clone()], expiry_command(book)]);
         let replies = self.redis.run_all(looks);
         for (policy, [reply, expires]) in self.policies.iter().zip(replies.as_chunks().0) {
             let found = (!reply.is_nil()).then(|| {
@@ -293,7 +378,10 @@ impl LeaseStream<'_> {
             let fresh_ms = self.pure.fresh_us(policy, key) / 1000;
             let is_early = !self.has_events && (expires_ms as u64) < fresh_ms;
             if found.is_some() && (expires_ms < 0 || is_early) {
-                return Err(format!("{} expires at {expires_ms} ms, and is fresh at {fresh_ms} ms", policy.name()));
+                return Err(format!(
+                    "{} expires at {expires_ms} ms, and is fresh at {fresh_ms} ms",
+                    policy.name()
+                ));
             }
         }
         Ok(())
@@ -308,13 +396,23 @@ impl LeaseStream<'_> {
         });
         words[1] = loaded.clone().into_bytes();
         let reply = redis.run(&words);
-        if reply.is_error() { Err(reply.text()) } else { Ok(reply) }
+        if reply.is_error() {
+            Err(reply.text())
+        } else {
+            Ok(reply)
+        }
     }
 }
 
-fn differ<T: PartialEq + fmt::Debug>(call: &dyn fmt::Debug, answer: &T, expected: &T) -> Result<(), String> {
+fn differ<T: PartialEq + fmt::Debug>(
+    call: &dyn fmt::Debug,
+    answer: &T,
+    expected: &T,
+) -> Result<(), String> {
     if answer == expected {
         return Ok(());
     }
-    Err(format!("{call:?}:\n  answered {answer:?}\n  expected {expected:?}"))
+    Err(format!(
+        "{call:?}:\n  answered {answer:?}\n  expected {expected:?}"
+    ))
 }

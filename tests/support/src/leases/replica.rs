@@ -57,7 +57,11 @@ impl Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// The check was admitted. The number of units that the process holds is there when a leased unit decided it.
-    Admitted { from_us: u64, to_us: u64, holds: Option<u64> },
+    Admitted {
+        from_us: u64,
+        to_us: u64,
+        holds: Option<u64>,
+    },
     /// The store denied the check.
     Denied { from_us: u64 },
     /// The store has answered a look at another key.
@@ -71,7 +75,11 @@ impl Line {
         let word = words.next()?;
         let mut number = || words.next()?.parse::<u64>().ok();
         match word {
-            "admitted" => Some(Self::Admitted { from_us: number()?, to_us: number()?, holds: number() }),
+            "admitted" => Some(Self::Admitted {
+                from_us: number()?,
+                to_us: number()?,
+                holds: number(),
+            }),
             "denied" => Some(Self::Denied { from_us: number()? }),
             "reached" => Some(Self::Reached { from_us: number()? }),
             _ => None,
@@ -81,14 +89,24 @@ impl Line {
     /// Returns the time at which the check began, in microseconds of the machine's monotonic clock.
     pub(super) fn began_us(self) -> u64 {
         match self {
-            Self::Admitted { from_us, .. } | Self::Denied { from_us } | Self::Reached { from_us } => from_us,
+            Self::Admitted { from_us, .. }
+            | Self::Denied { from_us }
+            | Self::Reached { from_us } => from_us,
         }
     }
 
     fn print(self) {
         match self {
-            Self::Admitted { from_us, to_us, holds: Some(holds) } => println!("admitted {from_us} {to_us} {holds}"),
-            Self::Admitted { from_us, to_us, holds: None } => println!("admitted {from_us} {to_us}"),
+            Self::Admitted {
+                from_us,
+                to_us,
+                holds: Some(holds),
+            } => println!("admitted {from_us} {to_us} {holds}"),
+            Self::Admitted {
+                from_us,
+                to_us,
+                holds: None,
+            } => println!("admitted {from_us} {to_us}"),
             Self::Denied { from_us } => println!("denied {from_us}"),
             Self::Reached { from_us } => println!("reached {from_us}"),
         }
@@ -101,8 +119,13 @@ impl Line {
 ///
 /// When the server cannot be reached at the start.
 pub fn run_lease_replica(url: &str) {
-    let generation = env::var(GENERATION).ok().and_then(|word| word.parse().ok()).expect("a length in milliseconds");
-    let lease = Lease::new().generation(Duration::from_millis(generation)).share(SHARE);
+    let generation = env::var(GENERATION)
+        .ok()
+        .and_then(|word| word.parse().ok())
+        .expect("a length in milliseconds");
+    let lease = Lease::new()
+        .generation(Duration::from_millis(generation))
+        .share(SHARE);
     let policy = Policy::token_bucket("shared", Quota::per_second(LEASED_PER_SECOND)).leased(lease);
     let (sender, load) = watch::channel(Load::Gather);
     thread::spawn(move || {
@@ -112,11 +135,20 @@ pub fn run_lease_replica(url: &str) {
             }
         }
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on(async {
-        let store = RedisStore::builder(url).prefix("leases").connect().await.expect("a store");
+        let store = RedisStore::builder(url)
+            .prefix("leases")
+            .connect()
+            .await
+            .expect("a store");
         // A check that the store does not decide is no admission.
-        let limiter = Limiter::builder(store).policies(policy).on_outage(Outage::Closed).build();
+        let limiter = Limiter::builder(store)
+            .policies(policy)
+            .on_outage(Outage::Closed)
+            .build();
         println!("ready");
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
@@ -132,7 +164,11 @@ async fn run(limiter: Limiter, load: watch::Receiver<Load>, task: u64) {
     while load.has_changed().is_ok() {
         let next = Instant::now() + PAUSE;
         let now = *load.borrow();
-        let line = if now == Load::Rest { look(&limiter).await } else { check(&limiter).await };
+        let line = if now == Load::Rest {
+            look(&limiter).await
+        } else {
+            check(&limiter).await
+        };
         if let Some(line) = line {
             line.print();
         }
@@ -149,14 +185,30 @@ async fn check(limiter: &Limiter) -> Option<Line> {
     let to_us = now_us();
     let decision = decided.ok()?;
     // A leased decision tells the units that are left in this process.
-    let holds = decision.states().next().filter(|_| decision.is_leased()).map(|state| state.remaining());
-    Some(if decision.is_allowed() { Line::Admitted { from_us, to_us, holds } } else { Line::Denied { from_us } })
+    let holds = decision
+        .states()
+        .next()
+        .filter(|_| decision.is_leased())
+        .map(|state| state.remaining());
+    Some(if decision.is_allowed() {
+        Line::Admitted {
+            from_us,
+            to_us,
+            holds,
+        }
+    } else {
+        Line::Denied { from_us }
+    })
 }
 
 /// Looks at another key. Returns `None` when the store does not answer.
 async fn look(limiter: &Limiter) -> Option<Line> {
     let from_us = now_us();
-    limiter.peek("other").await.ok().map(|_| Line::Reached { from_us })
+    limiter
+        .peek("other")
+        .await
+        .ok()
+        .map(|_| Line::Reached { from_us })
 }
 
 #[cfg(test)]
@@ -165,9 +217,20 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        let leased = Line::Admitted { from_us: 7, to_us: 9, holds: Some(0) };
+        let leased = Line::Admitted {
+            from_us: 7,
+            to_us: 9,
+            holds: Some(0),
+        };
         assert_eq!(Line::read("admitted 7 9 0"), Some(leased));
-        assert_eq!(Line::read("admitted 7 9"), Some(Line::Admitted { from_us: 7, to_us: 9, holds: None }));
+        assert_eq!(
+            Line::read("admitted 7 9"),
+            Some(Line::Admitted {
+                from_us: 7,
+                to_us: 9,
+                holds: None
+            })
+        );
         assert_eq!(Line::read("denied 7"), Some(Line::Denied { from_us: 7 }));
         assert_eq!(Line::read("reached 7"), Some(Line::Reached { from_us: 7 }));
         for other in ["ready", "", "admitted 7", "admitted 7 x"] {

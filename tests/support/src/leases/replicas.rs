@@ -46,7 +46,10 @@ impl LeaseReplicas {
         let start = |_| {
             let mut command = program();
             command.env(GENERATION, generation.as_millis().to_string());
-            Replica { process: Process::start_listening(command, "ready"), is_alive: true }
+            Replica {
+                process: Process::start_listening(command, "ready"),
+                is_alive: true,
+            }
         };
         let this = Self([0; REPLICAS].map(start));
         this.wait_for_leases();
@@ -76,14 +79,25 @@ impl LeaseReplicas {
         stopped.wait_for_units();
         stopped.signal(Signal::STOP);
         self.tell(Load::Rest);
-        wait::until("a full bucket", PATIENCE, || server.keys_and_expires().0 == 0);
+        wait::until("a full bucket", PATIENCE, || {
+            server.keys_and_expires().0 == 0
+        });
         let since_us = now_us();
         self.tell(Load::Spend);
-        let others = || self.0.iter().enumerate().filter(|(other, it)| *other != at && it.is_alive);
-        wait::until("the others to be denied", PATIENCE, || others().all(|(_, it)| it.is_denied(since_us)));
+        let others = || {
+            self.0
+                .iter()
+                .enumerate()
+                .filter(|(other, it)| *other != at && it.is_alive)
+        };
+        wait::until("the others to be denied", PATIENCE, || {
+            others().all(|(_, it)| it.is_denied(since_us))
+        });
         let since_us = now_us();
         stopped.signal(Signal::CONT);
-        wait::until("the process to be denied", PATIENCE, || stopped.is_denied(since_us));
+        wait::until("the process to be denied", PATIENCE, || {
+            stopped.is_denied(since_us)
+        });
         self.tell(Load::Gather);
     }
 
@@ -118,7 +132,9 @@ impl LeaseReplicas {
         sentinels.old().kill();
         let since_us = now_us();
         // Units that are spent before accrue again until the other master is asked.
-        wait::until("each process to reach it", PATIENCE, || self.alive().all(|it| it.has_reached(since_us)));
+        wait::until("each process to reach it", PATIENCE, || {
+            self.alive().all(|it| it.has_reached(since_us))
+        });
         self.drain();
     }
 
@@ -126,7 +142,9 @@ impl LeaseReplicas {
     fn drain(&self) {
         let since_us = now_us();
         self.tell(Load::Spend);
-        wait::until("each process to be denied", PATIENCE, || self.alive().all(|it| it.is_denied(since_us)));
+        wait::until("each process to be denied", PATIENCE, || {
+            self.alive().all(|it| it.is_denied(since_us))
+        });
         self.tell(Load::Gather);
     }
 
@@ -171,17 +189,29 @@ impl Replica {
 
     /// Returns the units that the process held after the last check that a leased unit decided, if one did since a time.
     fn holds(&self, since_us: u64) -> Option<u64> {
-        self.last(since_us, |line| if let Line::Admitted { holds, .. } = line { holds } else { None })
+        self.last(since_us, |line| {
+            if let Line::Admitted { holds, .. } = line {
+                holds
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns whether the store has denied a check that began since a time.
     fn is_denied(&self, since_us: u64) -> bool {
-        self.last(since_us, |line| matches!(line, Line::Denied { .. }).then_some(())).is_some()
+        self.last(since_us, |line| {
+            matches!(line, Line::Denied { .. }).then_some(())
+        })
+        .is_some()
     }
 
     /// Returns whether the store has answered a look at another key that began since a time.
     fn has_reached(&self, since_us: u64) -> bool {
-        self.last(since_us, |line| matches!(line, Line::Reached { .. }).then_some(())).is_some()
+        self.last(since_us, |line| {
+            matches!(line, Line::Reached { .. }).then_some(())
+        })
+        .is_some()
     }
 
     /// Returns what the last line tells that tells it, of a check that began since a time.
@@ -189,18 +219,31 @@ impl Replica {
         let output = self.process.output();
         let lines = output.lines().rev().filter_map(Line::read);
         // Checks of several tasks end in another order than they began in.
-        lines.filter(|line| line.began_us() >= since_us).find_map(tells)
+        lines
+            .filter(|line| line.began_us() >= since_us)
+            .find_map(tells)
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.pid()).ok().and_then(Pid::from_raw).expect("a process number");
+        let pid = i32::try_from(self.process.pid())
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a process number");
         kill_process(pid, signal).expect("the process runs");
     }
 }
 
 fn admission(line: Line) -> Option<Admission> {
     match line {
-        Line::Admitted { from_us, to_us, holds } => Some(Admission { from_us, to_us, is_leased: holds.is_some() }),
+        Line::Admitted {
+            from_us,
+            to_us,
+            holds,
+        } => Some(Admission {
+            from_us,
+            to_us,
+            is_leased: holds.is_some(),
+        }),
         Line::Denied { .. } | Line::Reached { .. } => None,
     }
 }

@@ -27,20 +27,40 @@ pub struct Answer {
 #[must_use]
 pub fn step(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> Answer {
     let checked = check(accounts, policies, now_us, call);
-    let grant = if checked.is_charged { grant(accounts, policies, now_us, call) } else { None };
-    Answer { admitted: checked.is_admitted(), grant, written: checked.is_reported || checked.is_charged }
+    let grant = if checked.is_charged {
+        grant(accounts, policies, now_us, call)
+    } else {
+        None
+    };
+    Answer {
+        admitted: checked.is_admitted(),
+        grant,
+        written: checked.is_reported || checked.is_charged,
+    }
 }
 
 /// Decides a call as [`step`] does, and returns the whole decision.
-pub fn decide(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> (Decision, Option<Grant>) {
+pub fn decide(
+    accounts: &mut [Account],
+    policies: &PolicySet,
+    now_us: u64,
+    call: &Call,
+) -> (Decision, Option<Grant>) {
     let checked = check(accounts, policies, now_us, call);
     let level = |((account, policy), fits): ((&Account, &Policy), &bool)| -> Level {
         account.level(policy, now_us, call.cost, *fits)
     };
     // Before the grant, whose units count as used.
-    let levels: Vec<_> = each(accounts, policies).zip(&checked.fits).map(level).collect();
+    let levels: Vec<_> = each(accounts, policies)
+        .zip(&checked.fits)
+        .map(level)
+        .collect();
     let decision = testing::decision(policies, &levels, call.cost, now_us);
-    let grant = if checked.is_charged { grant(accounts, policies, now_us, call) } else { None };
+    let grant = if checked.is_charged {
+        grant(accounts, policies, now_us, call)
+    } else {
+        None
+    };
     (decision, grant)
 }
 
@@ -61,8 +81,14 @@ impl Checked {
 /// Applies the reports of a call, and charges its check if all policies admit it.
 fn check(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> Checked {
     let is_reported = report(accounts, policies, now_us, &call.reports);
-    let fits = each(accounts, policies).map(|(account, policy)| account.fits(policy, now_us, call.cost)).collect();
-    let mut checked = Checked { is_reported, fits, is_charged: false };
+    let fits = each(accounts, policies)
+        .map(|(account, policy)| account.fits(policy, now_us, call.cost))
+        .collect();
+    let mut checked = Checked {
+        is_reported,
+        fits,
+        is_charged: false,
+    };
     checked.is_charged = checked.is_admitted() && call.cost > 0;
     if checked.is_charged {
         charge(accounts, policies, now_us, call.cost);
@@ -70,7 +96,10 @@ fn check(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Cal
     checked
 }
 
-fn each<'a>(accounts: &'a [Account], policies: &'a PolicySet) -> impl Iterator<Item = (&'a Account, &'a Policy)> {
+fn each<'a>(
+    accounts: &'a [Account],
+    policies: &'a PolicySet,
+) -> impl Iterator<Item = (&'a Account, &'a Policy)> {
     accounts.iter().zip(policies.iter())
 }
 
@@ -93,14 +122,31 @@ fn charge(accounts: &mut [Account], policies: &PolicySet, now_us: u64, cost: u64
     }
 }
 
-fn grant(accounts: &mut [Account], policies: &PolicySet, now_us: u64, call: &Call) -> Option<Grant> {
+fn grant(
+    accounts: &mut [Account],
+    policies: &PolicySet,
+    now_us: u64,
+    call: &Call,
+) -> Option<Grant> {
     let units = |(account, policy): (&Account, &Policy)| {
-        account.grantable(policy, policy.lease().unwrap_or_default(), now_us, call.want)
+        account.grantable(
+            policy,
+            policy.lease().unwrap_or_default(),
+            now_us,
+            call.want,
+        )
     };
     let units = each(accounts, policies).map(units).min().unwrap_or(0);
     (units > 0).then(|| Grant {
-        stamps: accounts.iter_mut().map(|account| account.grant(units, call.birth)).collect(),
+        stamps: accounts
+            .iter_mut()
+            .map(|account| account.grant(units, call.birth))
+            .collect(),
         units,
-        life_us: accounts.iter().map(|account| account.life_us(now_us)).min().unwrap_or(0),
+        life_us: accounts
+            .iter()
+            .map(|account| account.life_us(now_us))
+            .min()
+            .unwrap_or(0),
     })
 }

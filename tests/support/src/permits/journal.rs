@@ -22,22 +22,36 @@ pub fn now_us() -> u64 {
 /// Returns how many pieces of work were in progress at the same time, at most.
 #[must_use]
 pub fn most_at_once(spans: &[Span]) -> usize {
-    spans.iter().map(|span| at(spans, span.from_us)).max().unwrap_or_default()
+    spans
+        .iter()
+        .map(|span| at(spans, span.from_us))
+        .max()
+        .unwrap_or_default()
 }
 
 /// Returns the last time at which more than `limit` pieces of work were in progress.
 #[must_use]
 pub fn last_above(spans: &[Span], limit: usize) -> Option<u64> {
-    spans.iter().map(|span| span.to_us).filter(|&to_us| at(spans, to_us) > limit).max()
+    spans
+        .iter()
+        .map(|span| span.to_us)
+        .filter(|&to_us| at(spans, to_us) > limit)
+        .max()
 }
 
 /// Returns the times at which work began while `limit` other pieces, or more, were in progress.
 pub fn begun_above(spans: &[Span], limit: usize) -> impl Iterator<Item = u64> {
-    spans.iter().map(|span| span.from_us).filter(move |&from_us| at(spans, from_us) > limit)
+    spans
+        .iter()
+        .map(|span| span.from_us)
+        .filter(move |&from_us| at(spans, from_us) > limit)
 }
 
 fn at(spans: &[Span], time_us: u64) -> usize {
-    spans.iter().filter(|span| (span.from_us..=span.to_us).contains(&time_us)).count()
+    spans
+        .iter()
+        .filter(|span| (span.from_us..=span.to_us).contains(&time_us))
+        .count()
 }
 
 #[cfg(test)]
@@ -46,9 +60,13 @@ mod tests {
 
     #[test]
     fn spans_that_overlap_are_counted() {
-        let spans = [(1, 5), (2, 3), (5, 9), (6, 7), (7, 8)].map(|(from_us, to_us)| Span { from_us, to_us });
+        let spans = [(1, 5), (2, 3), (5, 9), (6, 7), (7, 8)]
+            .map(|(from_us, to_us)| Span { from_us, to_us });
         assert_eq!((most_at_once(&spans), most_at_once(&[])), (3, 0));
         assert_eq!(begun_above(&spans, 2).collect::<Vec<_>>(), [7]);
-        assert_eq!([1, 2, 3].map(|limit| last_above(&spans, limit)), [Some(8), Some(7), None]);
+        assert_eq!(
+            [1, 2, 3].map(|limit| last_above(&spans, limit)),
+            [Some(8), Some(7), None]
+        );
     }
 }

@@ -58,12 +58,20 @@ impl LostReply {
         let proxy = Proxy::start(server.addr());
         let policy = Concurrency::new("jobs", AT_ONCE as u32).with_life(life);
         let policy = if is_exact { policy.exact() } else { policy };
-        let (behind, direct) = (RedisStore::connect(server.url_at(proxy.addr())), RedisStore::connect(server.url()));
+        let (behind, direct) = (
+            RedisStore::connect(server.url_at(proxy.addr())),
+            RedisStore::connect(server.url()),
+        );
         let replicas = [
             closed_permits(behind.await.expect("a store"), policy.clone(), DEADLINE),
             closed_permits(direct.await.expect("a store"), policy, PATIENCE),
         ];
-        let mut scene = Scene { server, replicas, in_use: [Vec::new(), Vec::new()], after: AfterLoss::default() };
+        let mut scene = Scene {
+            server,
+            replicas,
+            in_use: [Vec::new(), Vec::new()],
+            after: AfterLoss::default(),
+        };
         scene.take(0).await;
         scene.lose_reply(self, &proxy).await;
         scene.share().await;
@@ -89,13 +97,20 @@ impl Scene {
     fn look(&mut self) {
         self.after.most_held = self.after.most_held.max(held_by_all(&self.server));
         let permits = || self.in_use.iter().flatten();
-        self.after.most_in_use = self.after.most_in_use.max(permits().filter(|permit| !permit.is_lost()).count());
-        self.after.lost = self.after.lost.max(permits().filter(|permit| permit.is_lost()).count());
+        self.after.most_in_use = self
+            .after
+            .most_in_use
+            .max(permits().filter(|permit| !permit.is_lost()).count());
+        self.after.lost = self
+            .after
+            .lost
+            .max(permits().filter(|permit| permit.is_lost()).count());
     }
 
     /// Lets the first replica make a call that the server executes, and ends the connection before the reply.
     async fn lose_reply(&mut self, call: LostReply, proxy: &Proxy) {
-        let executed = |server: &RedisServer| holders(server).iter().map(|holder| holder.number).max();
+        let executed =
+            |server: &RedisServer| holders(server).iter().map(|holder| holder.number).max();
         let before = executed(&self.server);
         proxy.set(Mode::Mute);
         match call {
@@ -107,7 +122,10 @@ impl Scene {
             LostReply::Renewal => {}
             LostReply::Release => self.in_use[0].clear(),
         }
-        wait::until_async("the server to execute the call", PATIENCE, async || executed(&self.server) != before).await;
+        wait::until_async("the server to execute the call", PATIENCE, async || {
+            executed(&self.server) != before
+        })
+        .await;
         proxy.lose_replies();
         self.look();
     }
@@ -116,7 +134,11 @@ impl Scene {
     async fn share(&mut self) {
         let began = Instant::now();
         while self.in_use.iter().map(Vec::len).sum::<usize>() < AT_ONCE {
-            assert!(began.elapsed() < PATIENCE, "not all permits came back: {:?}", self.after);
+            assert!(
+                began.elapsed() < PATIENCE,
+                "not all permits came back: {:?}",
+                self.after
+            );
             self.take(1).await;
             self.take(0).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -130,7 +152,11 @@ impl Scene {
         self.in_use = [Vec::new(), Vec::new()];
         let began = Instant::now();
         while self.in_use[1].len() < AT_ONCE {
-            assert!(began.elapsed() < PATIENCE, "not all permits came back: {:?}", self.after);
+            assert!(
+                began.elapsed() < PATIENCE,
+                "not all permits came back: {:?}",
+                self.after
+            );
             self.take(1).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

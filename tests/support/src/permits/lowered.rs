@@ -44,10 +44,23 @@ impl LoweredLimit {
     ///
     /// When the limit is not kept to, or no work begins under it.
     #[must_use]
-    pub fn run(server: &RedisServer, program: impl Fn() -> Command, life: Duration, is_exact: bool) -> Self {
-        let worker = Worker { limit: BEFORE, life, is_exact, tasks: TASKS, steps: Some(STEPS) };
+    pub fn run(
+        server: &RedisServer,
+        program: impl Fn() -> Command,
+        life: Duration,
+        is_exact: bool,
+    ) -> Self {
+        let worker = Worker {
+            limit: BEFORE,
+            life,
+            is_exact,
+            tasks: TASKS,
+            steps: Some(STEPS),
+        };
         let mut processes = [(); 4].map(|()| worker.start(program()));
-        let begun = |processes: &[Process]| -> usize { processes.iter().map(|one| count(one, "work begins ")).sum() };
+        let begun = |processes: &[Process]| -> usize {
+            processes.iter().map(|one| count(one, "work begins ")).sum()
+        };
         wait::until("all permits to be in use", PATIENCE, || {
             begun(&processes) > BUSY && processes.iter().map(at_work).sum::<usize>() > AFTER
         });
@@ -57,9 +70,13 @@ impl LoweredLimit {
         }
         let lowered_us = now_us();
         // As the server sees it, because the lines of a process may arrive late here. Work ends before its permit is given back.
-        wait::until("the limit to be kept to", PATIENCE, || held_by_all(server) as usize <= AFTER);
+        wait::until("the limit to be kept to", PATIENCE, || {
+            held_by_all(server) as usize <= AFTER
+        });
         let (kept_us, until_then) = (now_us(), begun(&processes));
-        wait::until("work to go on", PATIENCE, || begun(&processes) > until_then + BUSY);
+        wait::until("work to go on", PATIENCE, || {
+            begun(&processes) > until_then + BUSY
+        });
         let end_us = now_us();
         let mut spans: Vec<Span> = Vec::new();
         for process in &mut processes {
@@ -68,7 +85,9 @@ impl LoweredLimit {
         }
         Self {
             kept_after: Duration::from_micros(kept_us.saturating_sub(lowered_us)),
-            begun_above: begun_above(&spans, AFTER).filter(|&from_us| from_us > kept_us).count(),
+            begun_above: begun_above(&spans, AFTER)
+                .filter(|&from_us| from_us > kept_us)
+                .count(),
         }
     }
 }

@@ -44,12 +44,21 @@ impl OlderCopy {
         }
         server.command(&["RENAME", "older", PERMITS_KEY]);
         let (began, mut most_held) = (Instant::now(), 0);
-        wait::until_async("the replicas to renew their permits", PATIENCE, async || {
-            most_held = most_held.max(held_by_all(&server));
-            holders(&server).len() == replicas.len() || permits.iter().any(|permit| permit.is_lost())
-        })
+        wait::until_async(
+            "the replicas to renew their permits",
+            PATIENCE,
+            async || {
+                most_held = most_held.max(held_by_all(&server));
+                holders(&server).len() == replicas.len()
+                    || permits.iter().any(|permit| permit.is_lost())
+            },
+        )
         .await;
         let lost = permits.iter().filter(|permit| permit.is_lost()).count();
-        Self { lost, most_held, counted_after: began.elapsed() }
+        Self {
+            lost,
+            most_held,
+            counted_after: began.elapsed(),
+        }
     }
 }

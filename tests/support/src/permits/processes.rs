@@ -34,11 +34,29 @@ impl SharedPermits {
     /// When a process does not start.
     #[must_use]
     pub fn start(program: impl Fn() -> Command, life: Duration, is_exact: bool) -> Self {
-        let start = |tasks: usize| Worker { limit: AT_ONCE, life, is_exact, tasks, steps: None }.start(program());
+        let start = |tasks: usize| {
+            Worker {
+                limit: AT_ONCE,
+                life,
+                is_exact,
+                tasks,
+                steps: None,
+            }
+            .start(program())
+        };
         let first = start(AT_ONCE / 2);
-        wait::until("the first process to work with half of the permits", PATIENCE, || at_work(&first) >= AT_ONCE / 2);
-        let this = Self { processes: [first, start(AT_ONCE), start(AT_ONCE)], killed_us: [None; 3] };
-        wait::until("the others to work with the rest", PATIENCE, || this.others_at_work() >= AT_ONCE / 2);
+        wait::until(
+            "the first process to work with half of the permits",
+            PATIENCE,
+            || at_work(&first) >= AT_ONCE / 2,
+        );
+        let this = Self {
+            processes: [first, start(AT_ONCE), start(AT_ONCE)],
+            killed_us: [None; 3],
+        };
+        wait::until("the others to work with the rest", PATIENCE, || {
+            this.others_at_work() >= AT_ONCE / 2
+        });
         this
     }
 
@@ -67,7 +85,10 @@ impl SharedPermits {
     }
 
     fn signal_first(&self, signal: Signal) {
-        let pid = i32::try_from(self.processes[0].pid()).ok().and_then(Pid::from_raw).expect("a process number");
+        let pid = i32::try_from(self.processes[0].pid())
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a process number");
         kill_process(pid, signal).expect("the process runs");
     }
 
@@ -86,7 +107,9 @@ impl SharedPermits {
     /// Returns how many pieces of work each process has cancelled.
     #[must_use]
     pub fn cancelled(&self) -> [usize; 3] {
-        self.processes.each_ref().map(|process| count(process, "work ends "))
+        self.processes
+            .each_ref()
+            .map(|process| count(process, "work ends "))
     }
 
     /// Kills all processes, and returns their work.

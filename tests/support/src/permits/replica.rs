@@ -9,9 +9,18 @@ use tollgate::{
 
 /// Returns a limiter that returns an error where the store does not answer within the deadline.
 #[must_use]
-pub fn closed_permits(store: impl Store + 'static, policy: Concurrency, deadline: Duration) -> ConcurrencyLimiter {
+pub fn closed_permits(
+    store: impl Store + 'static,
+    policy: Concurrency,
+    deadline: Duration,
+) -> ConcurrencyLimiter {
     let any = Policy::token_bucket("any", Quota::per_second(1));
-    Limiter::builder(store).policies(any).on_outage(Outage::Closed).deadline(deadline).build().concurrency(policy)
+    Limiter::builder(store)
+        .policies(any)
+        .on_outage(Outage::Closed)
+        .deadline(deadline)
+        .build()
+        .concurrency(policy)
 }
 
 /// Takes a permit of `acme`, if the store answers and one is free.

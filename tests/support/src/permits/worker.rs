@@ -81,11 +81,22 @@ pub(super) fn spans_of(output: &str, killed_us: u64) -> Vec<Span> {
     let mut spans = Vec::new();
     for line in output.lines().filter(|line| line.starts_with("work ")) {
         let words: Vec<_> = line.split(' ').collect();
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).expect("a number");
+        let number = |at: usize| {
+            words
+                .get(at)
+                .and_then(|word| word.parse::<u64>().ok())
+                .expect("a number")
+        };
         match words[1] {
-            "begins" => spans.push(Span { from_us: number(2), to_us: killed_us.max(number(2)) }),
+            "begins" => spans.push(Span {
+                from_us: number(2),
+                to_us: killed_us.max(number(2)),
+            }),
             _ => {
-                let ended = spans.iter_mut().rev().find(|span| span.from_us == number(2) && span.to_us >= killed_us);
+                let ended = spans
+                    .iter_mut()
+                    .rev()
+                    .find(|span| span.from_us == number(2) && span.to_us >= killed_us);
                 ended.expect("work that began").to_us = number(3);
             }
         }
@@ -100,14 +111,26 @@ pub(super) fn spans_of(output: &str, killed_us: u64) -> Vec<Span> {
 ///
 /// When the server is away at the start, or the process was not started by this module.
 pub fn run_permit_worker(url: &str) {
-    let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok()).expect("a number");
+    let number = |name| {
+        env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u32>().ok())
+            .expect("a number")
+    };
     let policy = Concurrency::new("jobs", number(LIMIT))
         .with_life(Duration::from_millis(number(LIFE).into()))
         .on_loss(OnLoss::Cancel);
-    let policy = if number(EXACT) == 1 { policy.exact() } else { policy };
+    let policy = if number(EXACT) == 1 {
+        policy.exact()
+    } else {
+        policy
+    };
     let limit = Arc::new(AtomicU32::new(policy.limit()));
     listen(Arc::clone(&limit));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let store = RedisStore::connect(url).await.expect("a store");
         let limiter = closed_permits(store, policy, DEADLINE);
@@ -152,7 +175,10 @@ async fn work(steps: u32) {
     }
     let from_us = now_us();
     println!("work begins {from_us}");
-    let mut work = Work(Span { from_us, to_us: from_us });
+    let mut work = Work(Span {
+        from_us,
+        to_us: from_us,
+    });
     let mut step = 0;
     while steps == 0 || step < steps {
         tokio::time::sleep(STEP).await;

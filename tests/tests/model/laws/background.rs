@@ -41,7 +41,10 @@ fn a_duty_that_is_asked_for_while_the_task_ends_has_a_task() {
         let other = ask(&background, DUTY);
         let has_ended = running.end();
         let has_started = other.join().expect("a thread");
-        assert_eq!(has_ended, has_started, "the old task goes on, or the caller starts one");
+        assert_eq!(
+            has_ended, has_started,
+            "the old task goes on, or the caller starts one"
+        );
         if !has_ended {
             assert!(running.take(DUTY));
         }

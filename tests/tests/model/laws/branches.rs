@@ -22,7 +22,10 @@ fn spend(shards: &Shards<Left>, hashes: &[u64]) -> bool {
 }
 
 fn left(shards: &Shards<Left>) -> Vec<u64> {
-    HASHES.iter().map(|&hash| *shards.lock_all(&[hash]).shard(hash)).collect()
+    HASHES
+        .iter()
+        .map(|&hash| *shards.lock_all(&[hash]).shard(hash))
+        .collect()
 }
 
 /// The model checker reports every order of the threads in which they wait for each other for ever.
@@ -37,7 +40,11 @@ fn threads_that_lock_the_same_shards_in_any_order_wait_for_each_other_and_never_
         };
         let (first, second) = (spending([two, one]), spending([three, two]));
         let third = spend(&shards, &[one, three]);
-        let admitted = [first.join().expect("a thread"), second.join().expect("a thread"), third];
+        let admitted = [
+            first.join().expect("a thread"),
+            second.join().expect("a thread"),
+            third,
+        ];
         assert_eq!((admitted, left(&shards)), ([true; 3], vec![0, 0, 0]));
     });
 }
@@ -52,7 +59,10 @@ fn of_two_threads_that_want_the_last_unit_of_a_shard_one_gets_it_and_the_other_s
         let is_admitted = spend(&shards, &[three, two]);
         let other_is_admitted = spending.join().expect("a thread");
         let expected = if is_admitted { [1, 0, 0] } else { [0, 0, 1] };
-        assert_eq!((is_admitted != other_is_admitted, left(&shards)), (true, expected.to_vec()));
+        assert_eq!(
+            (is_admitted != other_is_admitted, left(&shards)),
+            (true, expected.to_vec())
+        );
     });
 }
 

@@ -45,7 +45,11 @@ fn an_answer_forgets_misses_and_never_closes_what_is_open() {
         let hearing = thread::spawn(move || hears.heard(Instant::now()));
         let opened = breaker.missed();
         hearing.join().expect("a thread");
-        assert_eq!(breaker.is_open(), opened, "the answer came first or too late");
+        assert_eq!(
+            breaker.is_open(),
+            opened,
+            "the answer came first or too late"
+        );
     });
 }
 
@@ -62,7 +66,10 @@ fn an_answered_check_lets_the_next_outage_be_probed_at_the_first_pace() {
         let answering = thread::spawn(move || answers.check_answered(None));
         let is_open = breaker.open();
         answering.join().expect("a thread");
-        assert!(is_open && breaker.is_open(), "an answer to a check closes nothing");
+        assert!(
+            is_open && breaker.is_open(),
+            "an answer to a check closes nothing"
+        );
         assert_eq!(breaker.probes_in_vain(), 0);
     });
 }
@@ -74,13 +81,22 @@ fn a_probe_that_ends_closes_it_and_the_next_outage_has_its_own() {
         assert!(breaker.open());
         let late = missed(&breaker);
         breaker.close();
-        assert!(!late.join().expect("a thread"), "one miss after it is closed opens nothing");
+        assert!(
+            !late.join().expect("a thread"),
+            "one miss after it is closed opens nothing"
+        );
         assert!(!breaker.is_open());
         breaker.heard(Instant::now());
-        assert_eq!([breaker.missed(), breaker.missed(), breaker.missed()], [false, false, true]);
+        assert_eq!(
+            [breaker.missed(), breaker.missed(), breaker.missed()],
+            [false, false, true]
+        );
         breaker.abandon();
         assert!(!breaker.is_open());
-        assert!(breaker.missed(), "nobody probed, the next miss finds somebody");
+        assert!(
+            breaker.missed(),
+            "nobody probed, the next miss finds somebody"
+        );
         assert_eq!(breaker.epoch(), 3);
     });
 }
@@ -101,7 +117,10 @@ fn probe(background: &Background, duty: u32) -> bool {
 #[test]
 fn what_happens_while_the_probe_ends_has_a_probe() {
     loom::model(|| {
-        let (breaker, background) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Background::new()));
+        let (breaker, background) = (
+            Arc::new(Breaker::new(Instant::now())),
+            Arc::new(Background::new()),
+        );
         let deadline = std::time::Duration::from_millis(50);
         let suspect = (0..8).fold(false, |_, _| breaker.late(deadline));
         assert_eq!((suspect, breaker.judge(deadline / 2)), (true, None));
@@ -112,7 +131,11 @@ fn what_happens_while_the_probe_ends_has_a_probe() {
         running.take(OPENED | LATE);
         let is_open = breaker.is_open();
         let has_ended = !is_open && running.end();
-        assert_eq!(has_ended, opening.join().expect("a thread"), "the old probe sees it, or the caller starts one");
+        assert_eq!(
+            has_ended,
+            opening.join().expect("a thread"),
+            "the old probe sees it, or the caller starts one"
+        );
         assert!(breaker.is_open() && background.has(0));
         std::mem::forget(running);
     });
@@ -121,7 +144,10 @@ fn what_happens_while_the_probe_ends_has_a_probe() {
 #[test]
 fn a_breaker_that_opens_while_the_probe_is_shut_down_is_not_open_for_ever() {
     loom::model(|| {
-        let (breaker, background) = (Arc::new(Breaker::new(Instant::now())), Arc::new(Background::new()));
+        let (breaker, background) = (
+            Arc::new(Breaker::new(Instant::now())),
+            Arc::new(Background::new()),
+        );
         background.ask(LATE);
         let mut running = background.begin().expect("a probe");
         let (opens, asks) = (Arc::clone(&breaker), Arc::clone(&background));

@@ -86,7 +86,10 @@ fn a_dial_that_was_overtaken_by_another_never_becomes_the_connection() {
         let (first, second) = (late.join().expect("a thread"), made(second));
         let third = third.join().expect("a thread");
         assert!(first.0 < second.0, "dials are numbered as they begin");
-        assert_eq!(state.connection(), Some(if second.0 < third.0 { third } else { second }));
+        assert_eq!(
+            state.connection(),
+            Some(if second.0 < third.0 { third } else { second })
+        );
     });
 }
 
@@ -102,7 +105,12 @@ fn after_the_server_is_another_one_the_old_connection_is_not_handed_out() {
         assert!(matches!(state.connection_or_dial(&1), Lookup::Dialing(0)));
         breaking.join().expect("a thread");
         let new = made(dial);
-        assert!(looking.join().expect("a thread").is_none_or(|connection| connection == old || connection == new));
+        assert!(
+            looking
+                .join()
+                .expect("a thread")
+                .is_none_or(|connection| connection == old || connection == new)
+        );
         assert_eq!(state.connection(), Some(new));
     });
 }
@@ -118,7 +126,11 @@ fn a_connection_to_the_former_server_does_not_come_back() {
         assert_eq!(state.connection(), None);
         let new = made(dial);
         let was_in_time = restoring.join().expect("a thread");
-        assert_eq!(state.connection(), Some(new), "the old one came back in time: {was_in_time}");
+        assert_eq!(
+            state.connection(),
+            Some(new),
+            "the old one came back in time: {was_in_time}"
+        );
         // One of the new server does.
         state.broken(&new);
         assert!(state.restore(new));
@@ -143,7 +155,11 @@ fn the_end_of_a_connection_and_a_caller_start_one_dial() {
             }
         }
         keeping.join().expect("a thread");
-        assert_eq!(state.connection(), Some(Connection(2)), "one more dial, by one of both");
+        assert_eq!(
+            state.connection(),
+            Some(Connection(2)),
+            "one more dial, by one of both"
+        );
         assert!(!state.end(old.number()), "the newer connection stays");
         assert!(state.redial(old.number(), 0).is_none());
     });
@@ -225,7 +241,11 @@ fn after_a_dial_that_failed_the_next_caller_dials() {
         };
         dropping.join().expect("a thread");
         if is_mine {
-            assert_eq!(state.connection(), Some(Connection(2)), "a dial of the past drops nothing");
+            assert_eq!(
+                state.connection(),
+                Some(Connection(2)),
+                "a dial of the past drops nothing"
+            );
         } else {
             assert_eq!(up(&state), Connection(2), "who waits in vain dials");
         }

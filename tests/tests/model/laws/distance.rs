@@ -56,7 +56,10 @@ fn a_check_that_is_refused_during_the_release_does_not_keep_it_from_a_punctual_s
         assert!(breaker.release(NEAR));
         refused.join().expect("a thread");
         assert!(!breaker.is_too_short(DEADLINE));
-        assert!(!breaker.has_suspect(), "no deadline waits for a measurement");
+        assert!(
+            !breaker.has_suspect(),
+            "no deadline waits for a measurement"
+        );
         assert!(!breaker.is_far());
     });
 }
@@ -72,7 +75,10 @@ fn answers_in_time_outweigh_as_many_late_checks() {
         });
         breaker.check_answered(Some(LONG));
         answering.join().expect("a thread");
-        assert!(!breaker.late(DEADLINE) && !breaker.late(DEADLINE), "two less, two more");
+        assert!(
+            !breaker.late(DEADLINE) && !breaker.late(DEADLINE),
+            "two less, two more"
+        );
         assert!(breaker.late(DEADLINE));
     });
 }
@@ -85,7 +91,10 @@ fn the_next_late_checks_after_the_probe_was_shut_down_ask_for_a_measurement() {
         let ending = thread::spawn(move || shut_down.abandon());
         let is_refused = breaker.is_too_short(DEADLINE);
         ending.join().expect("a thread");
-        assert!(!breaker.is_too_short(DEADLINE), "refused before: {is_refused}");
+        assert!(
+            !breaker.is_too_short(DEADLINE),
+            "refused before: {is_refused}"
+        );
         for _ in 0..NEARLY {
             assert!(!breaker.late(DEADLINE));
         }

@@ -44,6 +44,9 @@ fn a_lookup_never_returns_the_entry_of_another_key() {
             assert!(look(&table, 7, key).is_none_or(|found| found == until));
         }
         remembering.join().expect("a thread");
-        assert_eq!([look(&table, 7, "acme"), look(&table, 7, "apex")], [Some(1), Some(2)]);
+        assert_eq!(
+            [look(&table, 7, "acme"), look(&table, 7, "apex")],
+            [Some(1), Some(2)]
+        );
     });
 }

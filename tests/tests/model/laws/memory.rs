@@ -66,13 +66,21 @@ impl Shared {
             Count => (self.shards.each().next().expect("a shard"), None),
         };
         let answer = make(&mut timed.shard, &self.policies, step, at_us.unwrap_or(0));
-        Record { step, at_us, answer }
+        Record {
+            step,
+            at_us,
+            answer,
+        }
     }
 }
 
 fn make(shard: &mut Lockless, policies: &PolicySet, step: Step, now_us: u64) -> String {
     match step {
-        Spend(key) => return described(&shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us)),
+        Spend(key) => {
+            return described(
+                &shard.check(Check::new(policies, &Key::from(key), Cost::ONE), now_us),
+            );
+        }
         Refund(key) => shard.refund(Check::new(policies, &Key::from(key), Cost::ONE), now_us),
         Reset(key) => shard.reset(policies, &Key::from(key)),
         Count => return shard.count().to_string(),
@@ -111,21 +119,33 @@ impl Scene {
             pace_us: self.pace_us,
             policies: policies.clone(),
         });
-        let make = |steps: &[Step], shared: &Shared| steps.iter().map(|&step| shared.make(step)).collect();
+        let make =
+            |steps: &[Step], shared: &Shared| steps.iter().map(|&step| shared.make(step)).collect();
         let first: Vec<Record> = make(self.first, &shared);
         let work = |steps: &'static [Step]| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || make(steps, &shared))
         };
         let threads: Vec<_> = self.threads.iter().map(|&steps| work(steps)).collect();
-        let lines: Vec<Vec<Record>> = threads.into_iter().map(|thread| thread.join().expect("a thread")).collect();
+        let lines: Vec<Vec<Record>> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread"))
+            .collect();
         let last = make(self.last, &shared);
         let all = first.iter().chain(lines.iter().flatten()).chain(&last);
-        let passed = all.filter(|it| matches!(it.step, Spend(KEY)) && it.answer.starts_with("1 ")).count();
-        assert!(self.passes.contains(&passed), "{passed} admitted: {first:?} {lines:?} {last:?}");
+        let passed = all
+            .filter(|it| matches!(it.step, Spend(KEY)) && it.answer.starts_with("1 "))
+            .count();
+        assert!(
+            self.passes.contains(&passed),
+            "{passed} admitted: {first:?} {lines:?} {last:?}"
+        );
         let mut order = first.clone();
         let is_like_one = self.is_in_some_order(policies, &mut order, &lines, &last);
-        assert!(is_like_one, "no order of the calls gives these answers: {first:?} {lines:?} {last:?}");
+        assert!(
+            is_like_one,
+            "no order of the calls gives these answers: {first:?} {lines:?} {last:?}"
+        );
     }
 
     /// Returns whether one caller gets the same answers in some order of the remaining calls, after those made before.
@@ -139,22 +159,34 @@ impl Scene {
         if lines.iter().all(Vec::is_empty) {
             return self.is_decided_alone(policies, before.iter().chain(last));
         }
-        (0..lines.len()).filter(|&at| !lines[at].is_empty()).any(|at| {
-            let mut left = lines.to_vec();
-            before.push(left[at].remove(0));
-            let is_found = self.is_in_some_order(policies, before, &left, last);
-            before.pop();
-            is_found
-        })
+        (0..lines.len())
+            .filter(|&at| !lines[at].is_empty())
+            .any(|at| {
+                let mut left = lines.to_vec();
+                before.push(left[at].remove(0));
+                let is_found = self.is_in_some_order(policies, before, &left, last);
+                before.pop();
+                is_found
+            })
     }
 
-    fn is_decided_alone<'a>(&self, policies: &PolicySet, mut order: impl Iterator<Item = &'a Record>) -> bool {
+    fn is_decided_alone<'a>(
+        &self,
+        policies: &PolicySet,
+        mut order: impl Iterator<Item = &'a Record>,
+    ) -> bool {
         let (mut alone, mut now_us) = (Lockless::new(self.room), 0);
-        order.all(|Record { step, at_us, answer }| {
-            let is_later = at_us.is_none_or(|at_us| at_us >= now_us);
-            now_us = at_us.unwrap_or(now_us);
-            is_later && make(&mut alone, policies, *step, now_us) == *answer
-        })
+        order.all(
+            |Record {
+                 step,
+                 at_us,
+                 answer,
+             }| {
+                let is_later = at_us.is_none_or(|at_us| at_us >= now_us);
+                now_us = at_us.unwrap_or(now_us);
+                is_later && make(&mut alone, policies, *step, now_us) == *answer
+            },
+        )
     }
 }
 

@@ -29,7 +29,9 @@ impl Queued for Check {
 /// Adds a check. Returns whether the breaker let it in.
 fn push(queue: &Queue<Check>, breaker: &Breaker) -> bool {
     let entered = queue.enter(breaker);
-    entered.map(|(mut waiting, epoch)| waiting.push_back(Check(epoch))).is_some()
+    entered
+        .map(|(mut waiting, epoch)| waiting.push_back(Check(epoch)))
+        .is_some()
 }
 
 /// Asserts that the queue has counted the checks that wait.
@@ -41,8 +43,10 @@ fn assert_counted(queue: &Queue<Check>, expected: usize) {
 #[test]
 fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
     loom::model(|| {
-        let (breaker, queue) =
-            (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
+        let (breaker, queue) = (
+            Arc::new(Breaker::new(Instant::now())),
+            Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))),
+        );
         let (taken, refused) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let asking = {
             let (breaker, queue) = (Arc::clone(&breaker), Arc::clone(&queue));
@@ -59,15 +63,20 @@ fn no_check_stays_in_the_queue_while_the_breaker_is_open() {
         // An earlier check was taken out, a later one was refused.
         assert_counted(&queue, 0);
         assert_eq!(taken.load(Ordering::Relaxed) as usize, at_once);
-        assert_eq!(taken.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed), 1);
+        assert_eq!(
+            taken.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed),
+            1
+        );
     });
 }
 
 #[test]
 fn checks_that_are_queued_after_the_breaker_closed_stay() {
     loom::model(|| {
-        let (breaker, queue) =
-            (Arc::new(Breaker::new(Instant::now())), Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))));
+        let (breaker, queue) = (
+            Arc::new(Breaker::new(Instant::now())),
+            Arc::new(Queue::<Check>::new(Pacer::new(Instant::now()))),
+        );
         assert!(push(&queue, &breaker));
         assert!(breaker.open());
         let epoch = breaker.epoch();

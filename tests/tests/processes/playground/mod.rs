@@ -30,15 +30,29 @@ impl Playground {
         if let Some(redis) = redis {
             command.env("REDIS_URL", redis.url());
         }
-        Self { process: Process::start(command, "Open http://"), address }
+        Self {
+            process: Process::start(command, "Open http://"),
+            address,
+        }
     }
 
     fn send(&self, head: &str, body: &[u8]) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect(self.address).expect("the example listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time above zero");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time above zero");
         // HTTP/1.0 has no chunks between the lines of a stream.
-        let host = if head.contains("\r\nHost:") { "" } else { "\r\nHost: localhost" };
-        write!(stream, "{head}{host}\r\nContent-Length: {}\r\n\r\n", body.len()).expect("a request");
+        let host = if head.contains("\r\nHost:") {
+            ""
+        } else {
+            "\r\nHost: localhost"
+        };
+        write!(
+            stream,
+            "{head}{host}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .expect("a request");
         // The server may answer, and close, before it has read a huge body.
         let _ = stream.write_all(body);
         BufReader::new(stream)
@@ -48,8 +62,14 @@ impl Playground {
     pub(super) fn answer(&self, head: &str, body: &[u8]) -> (u16, String, String) {
         let mut answer = String::new();
         let _ = self.send(head, body).read_to_string(&mut answer);
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("a response: {answer}"));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("a response: {answer}"));
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .expect("a status");
         (status, head.to_ascii_lowercase(), body.to_owned())
     }
 
@@ -72,11 +92,25 @@ impl Playground {
 
     /// Requires that a request is refused. Returns the status, the first field, its value and the message.
     #[track_caller]
-    pub(super) fn refused(&self, method: &str, path: &str, body: &Value) -> (u16, String, String, String) {
+    pub(super) fn refused(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> (u16, String, String, String) {
         let (status, answer) = self.json(method, path, body);
-        let error = |name: &str| answer["errors"][0][name].as_str().unwrap_or_else(|| panic!("{status} {answer}"));
+        let error = |name: &str| {
+            answer["errors"][0][name]
+                .as_str()
+                .unwrap_or_else(|| panic!("{status} {answer}"))
+        };
         assert!(status >= 400);
-        (status, error("field").to_owned(), error("value").to_owned(), error("message").to_owned())
+        (
+            status,
+            error("field").to_owned(),
+            error("value").to_owned(),
+            error("message").to_owned(),
+        )
     }
 
     /// Opens the stream of events, as a page does.
@@ -87,7 +121,11 @@ impl Playground {
     /// Sets one policy in the left pane: a sliding log of `amount` a minute.
     pub(super) fn limit(&self, amount: u64, outage: &str) {
         let policy = json!({ "name": "demo", "algorithm": "sliding_log", "amount": amount, "period_ms": 60_000 });
-        self.done("PUT", "/api/panes/left", &json!({ "policies": [policy], "outage": outage }));
+        self.done(
+            "PUT",
+            "/api/panes/left",
+            &json!({ "policies": [policy], "outage": outage }),
+        );
     }
 
     /// Sends requests one after the other. Returns their statuses.
@@ -104,12 +142,19 @@ impl Events {
         let (mut name, mut line) = (String::new(), String::new());
         loop {
             line.clear();
-            if self.0.read_line(&mut line).expect("the stream goes on, or ends") == 0 {
+            if self
+                .0
+                .read_line(&mut line)
+                .expect("the stream goes on, or ends")
+                == 0
+            {
                 return None;
             }
             match line.trim_end().split_once(": ") {
                 Some(("event", event)) => name = event.to_owned(),
-                Some(("data", data)) => return Some((name, serde_json::from_str(data).expect("JSON"))),
+                Some(("data", data)) => {
+                    return Some((name, serde_json::from_str(data).expect("JSON")));
+                }
                 _ => {}
             }
         }
@@ -117,7 +162,12 @@ impl Events {
 
     /// Reads events until `condition` holds for the data of one named `name`, for half a minute. Work of a minute then has not
     /// ended by itself.
-    pub(super) fn until(&mut self, what: &str, name: &str, mut condition: impl FnMut(&Value) -> bool) -> Value {
+    pub(super) fn until(
+        &mut self,
+        what: &str,
+        name: &str,
+        mut condition: impl FnMut(&Value) -> bool,
+    ) -> Value {
         for _ in 0..120 {
             let (event, data) = self.next().expect("the stream goes on");
             if event == name && condition(&data) {

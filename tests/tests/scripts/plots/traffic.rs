@@ -27,7 +27,12 @@ pub(super) fn passed(algorithm: Algorithm) -> Vec<u64> {
     let limiter = Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), policy);
     let decide = |at: u64| {
         clock.set(EPOCH + at);
-        let decision = limiter.check("key").into_future().into_ready().expect("in process").expect("a decision");
+        let decision = limiter
+            .check("key")
+            .into_future()
+            .into_ready()
+            .expect("in process")
+            .expect("a decision");
         let delay = u64::try_from(decision.delay().as_micros()).expect("a short one");
         decision.is_allowed().then_some(at + delay)
     };
@@ -43,13 +48,20 @@ pub(super) fn last_second(times: &[u64]) -> Vec<(u64, u32)> {
         *changes.entry(at + SECOND).or_default() -= 1;
     }
     let mut count = 0;
-    let counts = changes.into_iter().filter(|&(_, change)| change != 0).map(|(at, change)| {
-        count += change;
-        (at, u32::try_from(count).expect("what leaves has come"))
-    });
+    let counts = changes
+        .into_iter()
+        .filter(|&(_, change)| change != 0)
+        .map(|(at, change)| {
+            count += change;
+            (at, u32::try_from(count).expect("what leaves has come"))
+        });
     counts.collect()
 }
 
 pub(super) fn most_in_a_second(times: &[u64]) -> u32 {
-    last_second(times).into_iter().map(|(_, count)| count).max().unwrap_or_default()
+    last_second(times)
+        .into_iter()
+        .map(|(_, count)| count)
+        .max()
+        .unwrap_or_default()
 }

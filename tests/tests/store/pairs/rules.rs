@@ -14,7 +14,13 @@ fn rule_set(scenario: &Scenario) -> RuleSet {
         let (name, quota, algorithm) = (policy.name(), policy.quota(), policy.algorithm());
         format!("{{name: {name}, quota: {quota}, algorithm: '{algorithm}'}}")
     };
-    let [tenants, hosts] = [0, 1].map(|set: usize| scenario.sets[set].iter().map(limit).collect::<Vec<_>>().join(", "));
+    let [tenants, hosts] = [0, 1].map(|set: usize| {
+        scenario.sets[set]
+            .iter()
+            .map(limit)
+            .collect::<Vec<_>>()
+            .join(", ")
+    });
     let text = format!(
         "
         domain: d
@@ -32,11 +38,18 @@ fn rule_set(scenario: &Scenario) -> RuleSet {
 
 pub(super) fn request_rules(scenario: &Scenario, store: Arc<dyn Store>) -> RequestRules {
     let rules = RuleLimiter::builder(Rules::new(rule_set(scenario)), store);
-    rules.on_outage(Outage::Closed).deadline(PATIENCE).build().for_requests("d")
+    rules
+        .on_outage(Outage::Closed)
+        .deadline(PATIENCE)
+        .build()
+        .for_requests("d")
 }
 
 /// Returns the key of the limit of a tenant or of a host.
 pub(super) fn key_of(scenario: &Scenario, set: usize, text: &str) -> Key {
     let descriptor = Descriptor::from([(["tenant", "host"][set], text)]);
-    rule_set(scenario).find("d", &descriptor).expect("a rule").key()
+    rule_set(scenario)
+        .find("d", &descriptor)
+        .expect("a rule")
+        .key()
 }

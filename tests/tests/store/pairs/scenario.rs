@@ -156,11 +156,24 @@ impl Scenario {
         let dice = &mut dice;
         let options = draw_options(dice, is_in_redis);
         let sets = ["a", "b"].map(|set| draw_set(dice, set, is_in_redis));
-        let most = sets.iter().flatten().map(|policy| policy.quota().burst()).min().unwrap_or(1);
+        let most = sets
+            .iter()
+            .flatten()
+            .map(|policy| policy.quota().burst())
+            .min()
+            .unwrap_or(1);
         let periods = [0, 1].map(|set: usize| sets[set][0].quota().period());
         let count = 4 + dice.below(24);
-        let steps = (0..count).map(|_| draw_step(dice, &options, most, periods)).collect();
-        let mut drawn = Self { seed, is_in_redis, sets, options, steps };
+        let steps = (0..count)
+            .map(|_| draw_step(dice, &options, most, periods))
+            .collect();
+        let mut drawn = Self {
+            seed,
+            is_in_redis,
+            sets,
+            options,
+            steps,
+        };
         if drawn.options.source == Source::Rules {
             drawn.keep_to_rules();
         }
@@ -178,7 +191,10 @@ impl Scenario {
         if options.cost == CostOption::Each || options.has_priority {
             options.cost = CostOption::Unset;
         }
-        if matches!(options.settle, Settle::ChargeAfter | Settle::FinalCosts | Settle::Reserve) {
+        if matches!(
+            options.settle,
+            Settle::ChargeAfter | Settle::FinalCosts | Settle::Reserve
+        ) {
             options.settle = Settle::ChargeOn;
         }
         for step in &mut self.steps {
@@ -189,7 +205,10 @@ impl Scenario {
 
     /// Returns whether requests wait in a leaky bucket.
     pub(super) fn has_queue(&self) -> bool {
-        self.sets.iter().flatten().any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
+        self.sets
+            .iter()
+            .flatten()
+            .any(|policy| policy.algorithm() == Algorithm::LeakyBucket)
     }
 
     /// Returns the set that decides a request.
@@ -199,15 +218,21 @@ impl Scenario {
 
     /// Returns whether a request that waits takes units that have not accrued.
     pub(super) fn owes(&self, step: &Step) -> bool {
-        let algorithms: Vec<_> = self.sets[self.set_of(step)].iter().map(Policy::algorithm).collect();
-        let is_owed = algorithms.iter().all(|algorithm| *algorithm == Algorithm::TokenBucket)
+        let algorithms: Vec<_> = self.sets[self.set_of(step)]
+            .iter()
+            .map(Policy::algorithm)
+            .collect();
+        let is_owed = algorithms
+            .iter()
+            .all(|algorithm| *algorithm == Algorithm::TokenBucket)
             || algorithms == [Algorithm::IntervalBucket];
         is_owed && !(self.options.has_priority && step.rank < 100)
     }
 
     /// Returns whether the share of a replica decides some requests.
     pub(super) fn is_local(&self) -> bool {
-        matches!(self.options.outage, Outage::Local { .. }) && self.steps.iter().any(|step| step.is_away)
+        matches!(self.options.outage, Outage::Local { .. })
+            && self.steps.iter().any(|step| step.is_away)
     }
 
     /// Returns the smallest scenario that can be found for which `fails` is true.
@@ -225,7 +250,9 @@ impl Scenario {
                 plain(&mut next.options, &Options::default());
                 smaller.push(next);
             }
-            for (at, plain) in (0..self.steps.len()).flat_map(|at| PLAIN_STEPS.iter().map(move |plain| (at, plain))) {
+            for (at, plain) in (0..self.steps.len())
+                .flat_map(|at| PLAIN_STEPS.iter().map(move |plain| (at, plain)))
+            {
                 let mut next = self.clone();
                 plain(&mut next.steps[at], &Step::default());
                 smaller.push(next);
@@ -235,7 +262,10 @@ impl Scenario {
                 next.sets[set].truncate(1);
                 smaller.push(next);
             }
-            if let Some(smaller) = smaller.into_iter().find(|smaller| *smaller != before && fails(smaller)) {
+            if let Some(smaller) = smaller
+                .into_iter()
+                .find(|smaller| *smaller != before && fails(smaller))
+            {
                 self = smaller;
             } else {
                 return self;
@@ -247,7 +277,9 @@ impl Scenario {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:?}\n{:?}", self.sets, self.options)?;
-        self.steps.iter().try_for_each(|step| writeln!(f, "{step:?}"))
+        self.steps
+            .iter()
+            .try_for_each(|step| writeln!(f, "{step:?}"))
     }
 }
 
@@ -291,7 +323,9 @@ fn draw_options(dice: &mut Dice, is_in_redis: bool) -> Options {
     let formats = [
         HeaderFormat::Ietf08,
         HeaderFormat::Ietf07,
-        HeaderFormat::Legacy { reset: ResetFormat::Seconds },
+        HeaderFormat::Legacy {
+            reset: ResetFormat::Seconds,
+        },
         HeaderFormat::RetryAfter,
         HeaderFormat::None,
     ];
@@ -321,23 +355,43 @@ fn draw_options(dice: &mut Dice, is_in_redis: bool) -> Options {
         has_networks: is_rare(dice),
         or_exempt: is_rare(dice),
         // Nothing waits over Redis: the clock of the test stands still meanwhile.
-        wait: (is_rare(dice) && !is_in_redis).then(|| Duration::from_millis(dice.pick(&[0, 200, 600]))),
+        wait: (is_rare(dice) && !is_in_redis)
+            .then(|| Duration::from_millis(dice.pick(&[0, 200, 600]))),
         charges_more: is_rare(dice),
         format: dice.pick(&formats),
         exposes_headers: is_rare(dice),
-        outage: dice.pick(&[Outage::Closed, Outage::Open, Outage::local(1), Outage::local(2)]),
+        outage: dice.pick(&[
+            Outage::Closed,
+            Outage::Open,
+            Outage::local(1),
+            Outage::local(2),
+        ]),
         is_trial: is_rare(dice),
     }
 }
 
 fn draw_step(dice: &mut Dice, options: &Options, most: u64, periods: [Duration; 2]) -> Step {
     let period = dice.pick(&periods);
-    let pauses = [period / 6, period / 2, period, period + Duration::from_micros(1), period * 2 / 3];
+    let pauses = [
+        period / 6,
+        period / 2,
+        period,
+        period + Duration::from_micros(1),
+        period * 2 / 3,
+    ];
     let is_rare = |dice: &mut Dice| dice.below(8) == 0;
     let cost = dice.pick(&[0, 1, 1, 1, 2, most, most + 1]);
-    let works = if is_rare(dice) { dice.pick(&pauses) } else { Duration::ZERO };
+    let works = if is_rare(dice) {
+        dice.pick(&pauses)
+    } else {
+        Duration::ZERO
+    };
     Step {
-        pause: if dice.below(4) == 0 { dice.pick(&pauses) } else { Duration::ZERO },
+        pause: if dice.below(4) == 0 {
+            dice.pick(&pauses)
+        } else {
+            Duration::ZERO
+        },
         is_away: is_rare(dice),
         key: (!is_rare(dice)).then(|| dice.below(3)),
         cost,
@@ -349,14 +403,20 @@ fn draw_step(dice: &mut Dice, options: &Options, most: u64, periods: [Duration; 
         // Debts of requests that cost nothing would add up.
         last: if cost == 0 { 0 } else { dice.below(most + 3) },
         // A bucket does not know what it returns later when others have spent since.
-        more: if options.wait.is_some() || !works.is_zero() { 0 } else { dice.below(3) },
+        more: if options.wait.is_some() || !works.is_zero() {
+            0
+        } else {
+            dice.below(3)
+        },
         works,
     }
 }
 
 fn draw_set(dice: &mut Dice, set: &str, is_in_redis: bool) -> Vec<Policy> {
     let count = dice.pick(&[1, 1, 1, 2, 3]);
-    (0..count).map(|at| draw_policy(dice, format!("{set}{at}"), is_in_redis)).collect()
+    (0..count)
+        .map(|at| draw_policy(dice, format!("{set}{at}"), is_in_redis))
+        .collect()
 }
 
 fn draw_policy(dice: &mut Dice, name: String, is_in_redis: bool) -> Policy {
@@ -367,12 +427,18 @@ fn draw_policy(dice: &mut Dice, name: String, is_in_redis: bool) -> Policy {
         Algorithm::TokenBucket,
         Algorithm::IntervalBucket,
         Algorithm::LeakyBucket,
-        Algorithm::CalendarWindow { unit: CalendarUnit::Day, zone: TimeZone::UTC },
+        Algorithm::CalendarWindow {
+            unit: CalendarUnit::Day,
+            zone: TimeZone::UTC,
+        },
         Algorithm::WindowFromFirstHit,
         Algorithm::SlidingWindow,
         Algorithm::SlidingBuckets { buckets: 4 },
         Algorithm::SlidingLog,
-        Algorithm::Lockout { first: minute, longest: hour },
+        Algorithm::Lockout {
+            first: minute,
+            longest: hour,
+        },
     ];
     let algorithm = dice.pick(&algorithms);
     let mut amount = 1 + dice.below(6);
@@ -380,12 +446,26 @@ fn draw_policy(dice: &mut Dice, name: String, is_in_redis: bool) -> Policy {
     match algorithm {
         Algorithm::CalendarWindow { unit, .. } => period = unit.nominal(),
         // Requests wait for their turns, over Redis in real time.
-        Algorithm::LeakyBucket => (amount, period) = (if is_in_redis { 1_000 } else { 100 }, Duration::from_secs(1)),
+        Algorithm::LeakyBucket => {
+            (amount, period) = (
+                if is_in_redis { 1_000 } else { 100 },
+                Duration::from_secs(1),
+            )
+        }
         _ => {}
     }
     let quota = Quota::new(amount, period);
-    let burst = if algorithm == Algorithm::LeakyBucket { 1 + dice.below(6) } else { 1 + dice.below(10) };
-    let has_burst = algorithm.has_burst() && (algorithm == Algorithm::LeakyBucket || dice.below(2) == 0);
-    let quota = if has_burst { quota.with_burst(burst) } else { quota };
+    let burst = if algorithm == Algorithm::LeakyBucket {
+        1 + dice.below(6)
+    } else {
+        1 + dice.below(10)
+    };
+    let has_burst =
+        algorithm.has_burst() && (algorithm == Algorithm::LeakyBucket || dice.below(2) == 0);
+    let quota = if has_burst {
+        quota.with_burst(burst)
+    } else {
+        quota
+    };
     Policy::try_new(name, algorithm, quota).expect("a policy")
 }

@@ -21,7 +21,8 @@ use tollgate::{
 use tollgate_test_support::PATIENCE;
 use tollgate_tests::wait;
 use tollgate_tower::{
-    HandlerLimiter, LimiterSource, Meter, RateLimitBuilder, RateLimitLayer, RequestLimiter, TieredLimiters,
+    HandlerLimiter, LimiterSource, Meter, RateLimitBuilder, RateLimitLayer, RequestLimiter,
+    TieredLimiters,
     body::guard_response,
     key::{BoxedKey, Header, KeyExtractor, Networks},
 };
@@ -29,7 +30,9 @@ use tower::{Layer, ServiceExt, service_fn, util::BoxCloneService};
 
 use super::{
     rules::request_rules,
-    scenario::{BLOCKED, Caller, CostOption, EXEMPT, HOST, OTHER, Options, Scenario, Settle, Source, Step},
+    scenario::{
+        BLOCKED, Caller, CostOption, EXEMPT, HOST, OTHER, Options, Scenario, Settle, Source, Step,
+    },
 };
 
 /// The addresses of clients: not listed, allowed and denied.
@@ -63,15 +66,28 @@ pub(super) struct Seen {
 impl Subject {
     pub(super) fn new(scenario: &Scenario, store: Arc<dyn Store>, clock: Clock) -> Self {
         let options = scenario.options.clone();
-        let calls = Calls { store, counts_checks: options.settle == Settle::ChargeAfter, under_way: Arc::default() };
+        let calls = Calls {
+            store,
+            counts_checks: options.settle == Settle::ChargeAfter,
+            under_way: Arc::default(),
+        };
         let faulty = FaultyStore::new(calls.clone());
         // Without an outage, a store in the process is used as such.
         let is_healthy = !scenario.steps.iter().any(|step| step.is_away);
-        let used: Arc<dyn Store> = if is_healthy { Arc::new(calls.clone()) } else { Arc::new(faulty.clone()) };
+        let used: Arc<dyn Store> = if is_healthy {
+            Arc::new(calls.clone())
+        } else {
+            Arc::new(faulty.clone())
+        };
         let limiters = |store: Arc<dyn Store>, outage| {
             let limiter = |set: usize| {
-                let builder = Limiter::builder(store.clone()).policies(PolicySet::from(scenario.sets[set].clone()));
-                builder.on_outage(outage).deadline(PATIENCE).outage_clock(clock.clone()).build()
+                let builder = Limiter::builder(store.clone())
+                    .policies(PolicySet::from(scenario.sets[set].clone()));
+                builder
+                    .on_outage(outage)
+                    .deadline(PATIENCE)
+                    .outage_clock(clock.clone())
+                    .build()
             };
             [0, 1].map(limiter)
         };
@@ -80,9 +96,27 @@ impl Subject {
         let other = first.with_policies(scenario.sets[1].clone());
         let limiters = [first, other];
         let is_called = Arc::new(AtomicBool::new(false));
-        let work = Work { options: options.clone(), clock: clock.clone(), is_called: is_called.clone() };
-        let service = service(&options, source(scenario, &limiters, used), &limiters[0], work);
-        Self { moves: !scenario.is_in_redis, service, clock, is_called, faulty, calls, limiters, healthy }
+        let work = Work {
+            options: options.clone(),
+            clock: clock.clone(),
+            is_called: is_called.clone(),
+        };
+        let service = service(
+            &options,
+            source(scenario, &limiters, used),
+            &limiters[0],
+            work,
+        );
+        Self {
+            moves: !scenario.is_in_redis,
+            service,
+            clock,
+            is_called,
+            faulty,
+            calls,
+            limiters,
+            healthy,
+        }
     }
 
     /// Sends a request, and waits until all that it has left to do in the background is done.
@@ -101,7 +135,11 @@ impl Subject {
         if step.tier == OTHER {
             request = request.header("x-host", HOST);
         }
-        let mut sent = std::pin::pin!(self.service.clone().oneshot(request.body(()).expect("a request")));
+        let mut sent = std::pin::pin!(
+            self.service
+                .clone()
+                .oneshot(request.body(()).expect("a request"))
+        );
         let mut waited = Duration::ZERO;
         let Ok(response) = loop {
             const TICK: Duration = Duration::from_millis(1);
@@ -114,8 +152,15 @@ impl Subject {
                 response = &mut sent => break response,
             }
         };
-        wait::until_async("the calls in the background", PATIENCE, async || self.calls.under_way() <= before).await;
-        Seen { response, is_called: self.is_called.load(Ordering::Relaxed), waited }
+        wait::until_async("the calls in the background", PATIENCE, async || {
+            self.calls.under_way() <= before
+        })
+        .await;
+        Seen {
+            response,
+            is_called: self.is_called.load(Ordering::Relaxed),
+            waited,
+        }
     }
 }
 
@@ -147,7 +192,11 @@ impl Calls {
 impl Store for Calls {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let call = self.store.check(check);
-        if self.counts_checks { self.count(call) } else { call }
+        if self.counts_checks {
+            self.count(call)
+        } else {
+            call
+        }
     }
 
     fn refund(&self, check: Check<'_>, decision: Option<&Decision>) -> StoreFuture<()> {
@@ -183,15 +232,23 @@ impl Work {
         *response.status_mut() = StatusCode::from_u16(step.status).expect("a status");
         if self.options.charges_more {
             // A handler with `Extension<RequestLimiter>` answers so.
-            let Some(limiter) = parts.extensions.get::<RequestLimiter>() else { return missing() };
+            let Some(limiter) = parts.extensions.get::<RequestLimiter>() else {
+                return missing();
+            };
             if step.more > 0 {
                 let result = limiter.check(Cost::new(step.more)).await;
                 let _ = limiter.admits(&result);
             }
         }
         if self.options.settle == Settle::Reserve {
-            let Some(meter) = parts.extensions.get::<Meter>() else { return missing() };
-            if meter.counter("a0").or_else(|| meter.counter("b0")).is_none() {
+            let Some(meter) = parts.extensions.get::<Meter>() else {
+                return missing();
+            };
+            if meter
+                .counter("a0")
+                .or_else(|| meter.counter("b0"))
+                .is_none()
+            {
                 return missing();
             }
             meter.set(step.last);
@@ -223,18 +280,24 @@ fn source(scenario: &Scenario, limiters: &[Limiter; 2], store: Arc<dyn Store>) -
             .exempt(EXEMPT)
             .by(|parts| Some(step(parts).tier).filter(|tier| *tier > 0))
             .into(),
-        Source::Function => LimiterSource::from_fn(first, move |parts: &Parts| match step(parts).tier {
-            OTHER => Selection::Policies(other.policies().clone()),
-            EXEMPT => Selection::Exempt,
-            BLOCKED => Selection::Blocked,
-            _ => Selection::Default,
-        }),
+        Source::Function => {
+            LimiterSource::from_fn(first, move |parts: &Parts| match step(parts).tier {
+                OTHER => Selection::Policies(other.policies().clone()),
+                EXEMPT => Selection::Exempt,
+                BLOCKED => Selection::Blocked,
+                _ => Selection::Default,
+            })
+        }
     }
 }
 
 /// Returns the costs of a request, of which the first policy has its own.
 fn costs_of(option: CostOption, parts: &Parts, selects: bool) -> Costs {
-    let first = if selects && step(parts).tier == OTHER { "b0" } else { "a0" };
+    let first = if selects && step(parts).tier == OTHER {
+        "b0"
+    } else {
+        "a0"
+    };
     match option {
         CostOption::Unset => Cost::ONE.into(),
         CostOption::OfRequest => Cost::new(step(parts).cost).into(),
@@ -244,21 +307,35 @@ fn costs_of(option: CostOption, parts: &Parts, selects: bool) -> Costs {
 
 fn builder(options: &Options, source: LimiterSource) -> RateLimitBuilder<BoxedKey> {
     let key = Header::new("x-key");
-    let key = if options.or_exempt { key.or_exempt().boxed() } else { key.boxed() };
-    let mut builder =
-        RateLimitLayer::builder(source, key).header_format(options.format).expose_headers(options.exposes_headers);
+    let key = if options.or_exempt {
+        key.or_exempt().boxed()
+    } else {
+        key.boxed()
+    };
+    let mut builder = RateLimitLayer::builder(source, key)
+        .header_format(options.format)
+        .expose_headers(options.exposes_headers);
     builder = match options.settle {
         Settle::Nothing | Settle::Reserve => builder,
         Settle::ChargeOn => builder.charge_on(|status| status == 401),
         Settle::ChargeAfter => builder.charge_after(|status| status == 401),
         Settle::FinalCost => builder.final_cost(|outcome, _| {
             let response = outcome.response().expect("the service answers");
-            response.extensions.get::<Step>().map_or(Cost::ZERO, |step| Cost::new(step.last))
+            response
+                .extensions
+                .get::<Step>()
+                .map_or(Cost::ZERO, |step| Cost::new(step.last))
         }),
         Settle::FinalCosts => builder.final_costs(|outcome, decision| {
             let response = outcome.response().expect("the service answers");
-            let last = response.extensions.get::<Step>().map_or(0, |step| step.last);
-            let is_first = decision.policies().iter().any(|policy| policy.name() == "a0");
+            let last = response
+                .extensions
+                .get::<Step>()
+                .map_or(0, |step| step.last);
+            let is_first = decision
+                .policies()
+                .iter()
+                .any(|policy| policy.name() == "a0");
             [(if is_first { "a0" } else { "b0" }, last)]
         }),
     };
@@ -272,14 +349,20 @@ fn builder(options: &Options, source: LimiterSource) -> RateLimitBuilder<BoxedKe
         builder = builder.priority(|parts| Priority::percent(step(parts).rank));
     }
     if let Some(percent) = options.enforced {
-        builder = if percent == 0 { builder.shadow(true) } else { builder.enforcement(Enforcement::share(percent)) };
+        builder = if percent == 0 {
+            builder.shadow(true)
+        } else {
+            builder.enforcement(Enforcement::share(percent))
+        };
     }
     if options.exempts {
         builder = builder.exempt(|parts| step(parts).is_exempt);
     }
     if options.has_networks {
         let networks = Networks::parse("10.0.0.0/8", "192.0.2.0/24").expect("networks");
-        builder = builder.networks(networks, |parts| Ok(ADDRESSES[usize::from(step(parts).network)]));
+        builder = builder.networks(networks, |parts| {
+            Ok(ADDRESSES[usize::from(step(parts).network)])
+        });
     }
     if let Some(wait) = options.wait {
         builder = builder.wait(wait);
@@ -303,7 +386,12 @@ fn service(
         let limiter = builder.build().handler_limiter::<String>(limiter.clone());
         return BoxCloneService::new(service_fn(move |request: Request<()>| {
             let (limiter, work) = (limiter.clone(), work.clone());
-            async move { Ok(handle(limiter, work, request, cost, reserves).await.into_parts().0) }
+            async move {
+                Ok(handle(limiter, work, request, cost, reserves)
+                    .await
+                    .into_parts()
+                    .0)
+            }
         }));
     }
     let inner = service_fn(move |request: Request<()>| {
@@ -312,10 +400,21 @@ fn service(
     });
     // The body is dropped, which settles a reservation.
     if reserves {
-        let layer = builder.reserve(move |parts| costs_of(cost, parts, selects)).build();
-        return BoxCloneService::new(layer.layer(inner).map_response(|response| response.into_parts().0));
+        let layer = builder
+            .reserve(move |parts| costs_of(cost, parts, selects))
+            .build();
+        return BoxCloneService::new(
+            layer
+                .layer(inner)
+                .map_response(|response| response.into_parts().0),
+        );
     }
-    BoxCloneService::new(builder.build().layer(inner).map_response(|response| response.into_parts().0))
+    BoxCloneService::new(
+        builder
+            .build()
+            .layer(inner)
+            .map_response(|response| response.into_parts().0),
+    )
 }
 
 async fn handle(
@@ -326,12 +425,15 @@ async fn handle(
     reserves: bool,
 ) -> Response<String> {
     let (mut parts, ()) = request.into_parts();
-    let key = parts.headers.get("x-key").map_or(String::new(), |key| key.to_str().unwrap_or_default().to_owned());
+    let key = parts.headers.get("x-key").map_or(String::new(), |key| {
+        key.to_str().unwrap_or_default().to_owned()
+    });
     if reserves {
         let estimate = costs_of(cost, &parts, false);
         return match limiter.reserve(&mut parts, key, estimate).await {
             Ok((admitted, reservation)) => {
-                let response = guard_response(admitted.complete(work.work(parts).await), reservation);
+                let response =
+                    guard_response(admitted.complete(work.work(parts).await), reservation);
                 response.map(|_| String::new())
             }
             Err(rejected) => rejected.into_response(),

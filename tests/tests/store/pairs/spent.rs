@@ -21,10 +21,16 @@ impl Spent {
     fn used(&self, policy: &Policy, now: u64) -> u128 {
         let (amount, period) = (policy.quota().amount(), period_us(policy));
         let since = |counts: &dyn Fn(u64) -> bool| -> u64 {
-            self.entries.iter().filter(|(at, _)| counts(*at)).map(|(_, units)| units).sum()
+            self.entries
+                .iter()
+                .filter(|(at, _)| counts(*at))
+                .map(|(_, units)| units)
+                .sum()
         };
         let units = match policy.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => return self.missing(amount, period, now),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                return self.missing(amount, period, now);
+            }
             Algorithm::IntervalBucket => self.filled(amount, period, now).1,
             Algorithm::FixedWindow => since(&|at| at / period == now / period),
             Algorithm::CalendarWindow { .. } => since(&|at| at / DAY_US == now / DAY_US),
@@ -47,8 +53,14 @@ impl Spent {
 
     /// Returns the parts of units that have not come back. `amount` parts come back in a microsecond.
     fn missing(&self, amount: u64, period: u64, now: u64) -> u128 {
-        let spent = self.entries.iter().map(|&(at, units)| (at, parts(units, period)));
-        let mut all: Vec<_> = spent.chain(self.kept.iter().copied()).chain([(now, 0)]).collect();
+        let spent = self
+            .entries
+            .iter()
+            .map(|&(at, units)| (at, parts(units, period)));
+        let mut all: Vec<_> = spent
+            .chain(self.kept.iter().copied())
+            .chain([(now, 0)])
+            .collect();
         all.sort_by_key(|(at, _)| *at);
         let (mut missing, mut before) = (0, 0);
         for (at, more) in all {
@@ -64,7 +76,11 @@ impl Spent {
         for &(at, units) in self.entries.iter().chain(&[(now, 0)]) {
             let fills = if used == 0 { 0 } else { (at - start) / period };
             used = u64::saturating_sub(used, fills * amount);
-            start = if used == 0 { at } else { start + fills * period };
+            start = if used == 0 {
+                at
+            } else {
+                start + fills * period
+            };
             used += units;
         }
         (start, used)
@@ -83,13 +99,20 @@ impl Spent {
     }
 
     fn failures(&self, policy: &Policy, now: u64) -> Failures {
-        let Algorithm::Lockout { first, longest } = policy.algorithm() else { return Failures::default() };
+        let Algorithm::Lockout { first, longest } = policy.algorithm() else {
+            return Failures::default();
+        };
         let (first, longest) = (first.as_micros() as u64, longest.as_micros() as u64);
         let (amount, period) = (policy.quota().amount(), period_us(policy));
         let mut state = Failures::default();
         for &(at, units) in self.entries.iter().chain(&[(now, 0)]) {
             if state.count >= amount && state.until <= at {
-                state = Failures { count: 0, lockouts: state.lockouts + 1, ended: state.until, ..state };
+                state = Failures {
+                    count: 0,
+                    lockouts: state.lockouts + 1,
+                    ended: state.until,
+                    ..state
+                };
             }
             if state.count < amount && at - state.start >= period {
                 state.count = 0;
@@ -129,13 +152,22 @@ impl Spent {
     /// Returns how long it takes until more units are left. Zero when nothing is spent.
     pub(super) fn more_us(&self, policy: &Policy, now: u64) -> u64 {
         let left = self.remaining(policy, now);
-        if self.used(policy, now) == 0 { 0 } else { first_us(|wait| self.remaining(policy, now + wait) > left) }
+        if self.used(policy, now) == 0 {
+            0
+        } else {
+            first_us(|wait| self.remaining(policy, now + wait) > left)
+        }
     }
 
     /// Returns how long a request waits for its turn in a leaky bucket that has this in it.
     pub(super) fn turn_us(&self, policy: &Policy, now: u64) -> u64 {
         let is_queue = policy.algorithm() == Algorithm::LeakyBucket;
-        if is_queue { self.used(policy, now).div_ceil(u128::from(policy.quota().amount())) as u64 } else { 0 }
+        if is_queue {
+            self.used(policy, now)
+                .div_ceil(u128::from(policy.quota().amount())) as u64
+        } else {
+            0
+        }
     }
 
     /// Spends units. Returns the place of the entry.
@@ -146,12 +178,21 @@ impl Spent {
 
     /// Returns units of an entry, as if they had never been spent. With `unproved`, a token bucket returns as little as it may:
     /// less by what accrued in the meantime, and in these microseconds.
-    pub(super) fn refund(&mut self, policy: &Policy, now: u64, entry: usize, units: u64, unproved: Option<u64>) {
+    pub(super) fn refund(
+        &mut self,
+        policy: &Policy,
+        now: u64,
+        entry: usize,
+        units: u64,
+        unproved: Option<u64>,
+    ) {
         let (amount, period) = (policy.quota().amount(), period_us(policy));
         let spent = self.entries[entry].0;
         let counts = match policy.algorithm() {
             // Only the last places of a queue come back.
-            Algorithm::LeakyBucket => self.entries[entry + 1..].iter().all(|(_, units)| *units == 0),
+            Algorithm::LeakyBucket => self.entries[entry + 1..]
+                .iter()
+                .all(|(_, units)| *units == 0),
             // A fill returns older units first.
             Algorithm::IntervalBucket => spent >= self.filled(amount, period, now).0,
             // A lockout that has ended counts as one.
@@ -159,7 +200,10 @@ impl Spent {
             _ => true,
         };
         if let Some(unproved) = unproved.filter(|_| policy.algorithm() == Algorithm::TokenBucket) {
-            self.kept.push((spent, parts(units, period).min(parts(amount, now - spent + unproved))));
+            self.kept.push((
+                spent,
+                parts(units, period).min(parts(amount, now - spent + unproved)),
+            ));
         }
         if counts {
             self.entries[entry].1 -= units;
@@ -190,7 +234,11 @@ fn first_us(is_true: impl Fn(u64) -> bool) -> u64 {
     }
     while low + 1 < high {
         let middle = low + (high - low) / 2;
-        if is_true(middle) { high = middle } else { low = middle }
+        if is_true(middle) {
+            high = middle
+        } else {
+            low = middle
+        }
     }
     high
 }

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use tollgate::{
-    Algorithm, Cost, Costs, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Priority, Quota, Store,
+    Algorithm, Cost, Costs, Decision, Key, Limiter, MemoryStore, Policy, PolicySet, Priority,
+    Quota, Store,
     reservation::ReservationId,
     store::{Check, CheckFuture, Clock},
     testing::ALGORITHMS,
@@ -18,8 +19,14 @@ pub(crate) const SCRIPTS: &[&str] = &["evalsha", "eval"];
 
 /// A policy per algorithm, each with a name of its own.
 pub(crate) fn each_algorithm(quota: Quota) -> Vec<Policy> {
-    let policy = |(at, algorithm): (usize, Algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota);
-    ALGORITHMS.into_iter().enumerate().map(policy).collect::<Result<_, _>>().expect("the quota is valid for all")
+    let policy =
+        |(at, algorithm): (usize, Algorithm)| Policy::try_new(format!("p{at}"), algorithm, quota);
+    ALGORITHMS
+        .into_iter()
+        .enumerate()
+        .map(policy)
+        .collect::<Result<_, _>>()
+        .expect("the quota is valid for all")
 }
 
 /// Returns sets of eight policies at most, in which each algorithm is.
@@ -30,7 +37,12 @@ fn sets_of_each_algorithm(quota: Quota) -> Vec<PolicySet> {
 
 pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Deployment) {
     let clock = Clock::manual(START_US);
-    let redis = deployment.builder("agree").clock(clock.clone()).connect().await.expect("a store");
+    let redis = deployment
+        .builder("agree")
+        .clock(clock.clone())
+        .connect()
+        .await
+        .expect("a store");
     let memory = MemoryStore::builder().clock(clock.clone()).build();
     for (seed, algorithm) in (0..).zip(ALGORITHMS) {
         let mut dice = Dice::new(seed);
@@ -38,7 +50,10 @@ pub(super) async fn decisions_are_those_of_the_in_process_store(deployment: &Dep
             let set = policies::set(&mut dice, algorithm, most);
             // The order of the checks holds also while the server does not know the scripts.
             deployment.on_every_master(&["SCRIPT", "FLUSH"]);
-            agree(&set, &redis, &memory, &clock, &mut dice, |dice| Key::from((most, seed, dice.below(40)))).await;
+            agree(&set, &redis, &memory, &clock, &mut dice, |dice| {
+                Key::from((most, seed, dice.below(40)))
+            })
+            .await;
         }
     }
     for master in deployment.masters() {
@@ -56,16 +71,40 @@ pub(crate) async fn agree(
     dice: &mut Dice,
     key: impl Fn(&mut Dice) -> Key,
 ) {
-    let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
-    let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
+    let least = set
+        .iter()
+        .map(|policy| policy.quota().burst())
+        .min()
+        .expect("a set has a policy");
+    let period_us = set
+        .iter()
+        .next()
+        .expect("a set has a policy")
+        .quota()
+        .period()
+        .as_micros() as u64;
     for _ in 0..15 {
-        clock.set(clock.now_us() + dice.pick(&[0, 1, period_us / 2, period_us]).min(100_000_000_000_000));
-        let checks: Vec<(Key, Cost)> =
-            (0..60).map(|_| (key(dice), Cost::new(dice.pick(&[0, 1, 1, 1, least])))).collect();
-        let decisions =
-            in_order(checks.iter().map(|(key, cost)| store.check(Check::new(set, key, *cost))).collect()).await;
+        clock.set(
+            clock.now_us()
+                + dice
+                    .pick(&[0, 1, period_us / 2, period_us])
+                    .min(100_000_000_000_000),
+        );
+        let checks: Vec<(Key, Cost)> = (0..60)
+            .map(|_| (key(dice), Cost::new(dice.pick(&[0, 1, 1, 1, least]))))
+            .collect();
+        let decisions = in_order(
+            checks
+                .iter()
+                .map(|(key, cost)| store.check(Check::new(set, key, *cost)))
+                .collect(),
+        )
+        .await;
         for ((key, cost), decision) in checks.iter().zip(decisions) {
-            let expected = memory.check(Check::new(set, key, *cost)).await.expect("a decision");
+            let expected = memory
+                .check(Check::new(set, key, *cost))
+                .await
+                .expect("a decision");
             assert_eq!(figures(&decision), figures(&expected), "{cost:?} {set:?}");
         }
     }
@@ -74,7 +113,12 @@ pub(crate) async fn agree(
 /// Draws the priority, the cost and the kind of each call by themselves, so that every combination of them is asked for.
 pub(super) async fn calls_of_every_rank_are_answered_as_in_process(deployment: &Deployment) {
     let clock = Clock::manual(START_US);
-    let redis = deployment.builder("ranks").clock(clock.clone()).connect().await.expect("a store");
+    let redis = deployment
+        .builder("ranks")
+        .clock(clock.clone())
+        .connect()
+        .await
+        .expect("a store");
     ranks_agree(&redis, &clock).await;
 }
 
@@ -85,12 +129,29 @@ pub(crate) async fn ranks_agree<S: Store + Clone>(store: &S, clock: &Clock) {
         let mut dice = Dice::new(seed);
         for most in [1, 4] {
             let set = policies::set(&mut dice, algorithm, most);
-            let period_us = set.iter().next().expect("a set has a policy").quota().period().as_micros() as u64;
-            let least = set.iter().map(|policy| policy.quota().burst()).min().expect("a set has a policy");
-            let [store, memory] =
-                [patient_limiter(store.clone(), set.clone()), patient_limiter(memory.clone(), set.clone())];
+            let period_us = set
+                .iter()
+                .next()
+                .expect("a set has a policy")
+                .quota()
+                .period()
+                .as_micros() as u64;
+            let least = set
+                .iter()
+                .map(|policy| policy.quota().burst())
+                .min()
+                .expect("a set has a policy");
+            let [store, memory] = [
+                patient_limiter(store.clone(), set.clone()),
+                patient_limiter(memory.clone(), set.clone()),
+            ];
             for step in 0..40 {
-                clock.set(clock.now_us() + dice.pick(&[0, 0, 1, period_us / 7, period_us]).min(1_000_000_000_000));
+                clock.set(
+                    clock.now_us()
+                        + dice
+                            .pick(&[0, 0, 1, period_us / 7, period_us])
+                            .min(1_000_000_000_000),
+                );
                 let key = Key::from((most, seed, dice.below(2)));
                 let any = 1 + dice.below(100) as u8;
                 let priority = Priority::percent(dice.pick(&[100, 90, 60, any]));
@@ -99,7 +160,11 @@ pub(crate) async fn ranks_agree<S: Store + Clone>(store: &S, clock: &Clock) {
                 let cost = dice.pick(&[0, 1, 1, 1, share, share + 1, part]).min(2_000);
                 let costs = Costs::new(Cost::new(cost)).with_priority(priority);
                 // A caller at no cost would wait for its turn in a queue, on a clock that stands still.
-                let call = if cost == 0 { dice.pick(&[0, 2, 3]) } else { dice.below(4) };
+                let call = if cost == 0 {
+                    dice.pick(&[0, 2, 3])
+                } else {
+                    dice.below(4)
+                };
                 let answer = answer_to(&store, call, &key, &costs, step).await;
                 let expected = answer_to(&memory, call, &key, &costs, step).await;
                 assert_eq!(answer, expected, "call {call} {costs:?} {set:?}");
@@ -109,50 +174,96 @@ pub(crate) async fn ranks_agree<S: Store + Clone>(store: &S, clock: &Clock) {
 }
 
 /// Makes a call of one kind, and returns its figures or its error.
-async fn answer_to(limiter: &Limiter, call: u64, key: &Key, costs: &Costs, step: u64) -> Result<Figures, String> {
+async fn answer_to(
+    limiter: &Limiter,
+    call: u64,
+    key: &Key,
+    costs: &Costs,
+    step: u64,
+) -> Result<Figures, String> {
     let id = ReservationId::try_new(step.to_string()).expect("an id");
     let decided = match call {
         0 => limiter.check(key).cost(costs.clone()).await,
-        1 => limiter.check(key).cost(costs.clone()).wait(Duration::ZERO).await,
-        2 => limiter.reserve(key.clone(), costs.clone()).id(id).await.map(|held| held.decision().clone()),
+        1 => {
+            limiter
+                .check(key)
+                .cost(costs.clone())
+                .wait(Duration::ZERO)
+                .await
+        }
+        2 => limiter
+            .reserve(key.clone(), costs.clone())
+            .id(id)
+            .await
+            .map(|held| held.decision().clone()),
         _ => {
-            let look = limiter.peek(key).cost(costs.clone()).await.map_err(|error| error.to_string())?;
+            let look = limiter
+                .peek(key)
+                .cost(costs.clone())
+                .await
+                .map_err(|error| error.to_string())?;
             return Ok((look.retry_after().is_none(), states(look.states())));
         }
     };
-    decided.map(|decision| figures(&decision)).map_err(|error| error.to_string())
+    decided
+        .map(|decision| figures(&decision))
+        .map_err(|error| error.to_string())
 }
 
 /// Sends the checks from one task, in this order, without waiting in between. Returns their decisions.
 pub(crate) async fn in_order(mut checks: Vec<CheckFuture>) -> Vec<Decision> {
     let mut decisions: Vec<Option<Decision>> = vec![None; checks.len()];
     poll_fn(|cx| {
-        for (check, decision) in checks.iter_mut().zip(&mut decisions).filter(|(_, decision)| decision.is_none()) {
+        for (check, decision) in checks
+            .iter_mut()
+            .zip(&mut decisions)
+            .filter(|(_, decision)| decision.is_none())
+        {
             if let Poll::Ready(decided) = Pin::new(check).poll(cx) {
                 *decision = Some(decided.expect("a decision"));
             }
         }
-        if decisions.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        if decisions.iter().all(Option::is_some) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
     decisions.into_iter().flatten().collect()
 }
 
 pub(super) async fn a_burst_is_admitted_exactly_to_many_tasks(deployment: &Deployment) {
-    let store = deployment.builder("burst").connect().await.expect("a store");
+    let store = deployment
+        .builder("burst")
+        .connect()
+        .await
+        .expect("a store");
     for policy in each_algorithm(Quota::per_day(100)) {
         let limiter = patient_limiter(store.clone(), policy.clone());
-        let tasks: Vec<_> = (0..1_000).map(|_| tokio::spawn(limiter.check("hot").into_future())).collect();
+        let tasks: Vec<_> = (0..1_000)
+            .map(|_| tokio::spawn(limiter.check("hot").into_future()))
+            .collect();
         let mut passed = 0;
         for task in tasks {
-            passed += u64::from(task.await.expect("a task").expect("a decision").is_allowed());
+            passed += u64::from(
+                task.await
+                    .expect("a task")
+                    .expect("a decision")
+                    .is_allowed(),
+            );
         }
         assert_eq!(passed, 100, "{policy:?}");
     }
 }
 
 pub(super) async fn a_hot_key_is_batched_and_never_above_its_bound(deployment: &Deployment) {
-    let store = deployment.builder("hot").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let store = deployment
+        .builder("hot")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let hot = patient_limiter(store, Policy::token_bucket("hot", Quota::per_day(3_000)));
     let before = deployment.calls(SCRIPTS);
     let tasks: Vec<_> = (0..100)
@@ -181,7 +292,11 @@ pub(super) async fn a_hot_key_is_batched_and_never_above_its_bound(deployment: &
 const SENT_BY_CALLERS: usize = 16;
 
 pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deployment: &Deployment) {
-    let store = deployment.builder("order").connect().await.expect("a store");
+    let store = deployment
+        .builder("order")
+        .connect()
+        .await
+        .expect("a store");
     let log = patient_limiter(store, Policy::sliding_log("log", Quota::per_day(100)));
     let tags: Vec<String> = (0..60).map(|at| format!("number {at}")).collect();
     // The server knows the script from the second round on, until it forgets it.
@@ -191,15 +306,25 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
         }
         let key = round as u64;
         // One task sends all of them, so the order of the checks is the order of the tags.
-        let checks = tags.iter().map(|tag| log.check(key).tag(tag).into_future()).collect();
+        let checks = tags
+            .iter()
+            .map(|tag| log.check(key).tag(tag).into_future())
+            .collect();
         assert!(in_order(checks).await.iter().all(Decision::is_allowed));
         let entries = log.entries(key, 100).await.expect("entries");
-        let mut logged: Vec<_> =
-            entries.iter().rev().map(|entry| String::from_utf8_lossy(entry.tag()).into_owned()).collect();
+        let mut logged: Vec<_> = entries
+            .iter()
+            .rev()
+            .map(|entry| String::from_utf8_lossy(entry.tag()).into_owned())
+            .collect();
         if forgets {
             // The callers of the first checks send them, and send them once more when the server does not know the script.
             // The checks behind them may be decided in between.
-            let queued: Vec<_> = logged.iter().filter(|tag| !tags[..SENT_BY_CALLERS].contains(tag)).cloned().collect();
+            let queued: Vec<_> = logged
+                .iter()
+                .filter(|tag| !tags[..SENT_BY_CALLERS].contains(tag))
+                .cloned()
+                .collect();
             assert_eq!(queued, tags[SENT_BY_CALLERS..]);
             logged.sort_by_key(|tag| tags.iter().position(|known| known == tag));
         }
@@ -208,7 +333,12 @@ pub(super) async fn checks_of_one_key_are_decided_in_the_order_they_came(deploym
 }
 
 pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deployment: &Deployment) {
-    let store = deployment.builder("one").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let store = deployment
+        .builder("one")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let set = [
         Policy::token_bucket("hourly", Quota::per_hour(5)),
         Policy::fixed_window("daily", Quota::per_day(100)),
@@ -217,12 +347,24 @@ pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deploym
     let limiter = patient_limiter(store, set);
     let bodies = deployment.calls(&["eval"]);
     // The first call carries the script.
-    assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+    assert!(
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    );
     // Within one window or second, a charge is written in place.
     let written = || deployment.calls(&["set", "setrange"]);
     let (scripts, writes) = (deployment.calls(&["evalsha"]), written());
     for _ in 0..4 {
-        assert!(limiter.check("acme").await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check("acme")
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
     }
     assert_eq!(deployment.calls(&["evalsha"]), scripts + 4);
     assert_eq!(written(), writes + 3 * 4);
@@ -236,35 +378,76 @@ pub(super) async fn one_decision_is_one_call_and_a_denial_writes_nothing(deploym
 }
 
 pub(super) async fn refund_reset_and_entries_reach_the_server_of_the_key(deployment: &Deployment) {
-    for (at, set) in sets_of_each_algorithm(Quota::per_day(10)).into_iter().enumerate() {
-        let store = deployment.builder(&format!("refund{at}")).connect().await.expect("a store");
-        let has_log = set.iter().any(|policy| policy.algorithm() == Algorithm::SlidingLog);
+    for (at, set) in sets_of_each_algorithm(Quota::per_day(10))
+        .into_iter()
+        .enumerate()
+    {
+        let store = deployment
+            .builder(&format!("refund{at}"))
+            .connect()
+            .await
+            .expect("a store");
+        let has_log = set
+            .iter()
+            .any(|policy| policy.algorithm() == Algorithm::SlidingLog);
         let (count, limiter) = (set.len(), patient_limiter(store, set));
         let mut owners = BTreeSet::new();
         for key in 0..30_u64 {
-            assert!(limiter.check(key).tag("ann").await.expect("a decision").is_allowed());
-            let decision = limiter.check(key).cost(Cost::new(4)).await.expect("a decision");
+            assert!(
+                limiter
+                    .check(key)
+                    .tag("ann")
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+            let decision = limiter
+                .check(key)
+                .cost(Cost::new(4))
+                .await
+                .expect("a decision");
             if has_log {
                 let entries = limiter.entries(key, 10).await.expect("entries");
                 assert_eq!(entries.len(), 5);
                 assert_eq!(entries.last().expect("the oldest entry").tag(), b"ann");
             }
-            limiter.refund(key, Cost::new(3)).of(&decision).await.expect("a refund");
+            limiter
+                .refund(key, Cost::new(3))
+                .of(&decision)
+                .await
+                .expect("a refund");
             assert_eq!(remaining_of_each(&limiter, key).await, vec![8; count]);
             limiter.refund(key, Cost::new(100)).await.expect("a refund");
-            assert_eq!(remaining_of_each(&limiter, key).await, vec![10; count], "a refund gives back what was spent");
-            let _ = limiter.check(key).cost(Cost::new(10)).await.expect("a decision");
+            assert_eq!(
+                remaining_of_each(&limiter, key).await,
+                vec![10; count],
+                "a refund gives back what was spent"
+            );
+            let _ = limiter
+                .check(key)
+                .cost(Cost::new(10))
+                .await
+                .expect("a decision");
             limiter.reset(key).await.expect("a reset");
             assert_eq!(remaining_of_each(&limiter, key).await, vec![10; count]);
             owners.insert(deployment.owner(&Key::from(key)).port());
         }
-        assert_eq!(owners.len(), deployment.masters().len(), "every master holds some of the keys");
+        assert_eq!(
+            owners.len(),
+            deployment.masters().len(),
+            "every master holds some of the keys"
+        );
         assert_eq!(deployment.keys_and_expires(), (0, 0));
     }
 }
 
 pub(super) async fn foreign_state_counts_as_absent(deployment: &Deployment) {
-    let store = deployment.builder("foreign").deny_cache_cap(Duration::ZERO).connect().await.expect("a store");
+    let store = deployment
+        .builder("foreign")
+        .deny_cache_cap(Duration::ZERO)
+        .connect()
+        .await
+        .expect("a store");
     let server = deployment.owner(&Key::from("acme"));
     for policy in each_algorithm(Quota::per_hour(5)) {
         let limiter = patient_limiter(store.clone(), policy.clone());
@@ -286,24 +469,54 @@ pub(super) async fn foreign_state_counts_as_absent(deployment: &Deployment) {
         for plant in plants {
             server.command(&[&b"DEL"[..], key]);
             assert!(!server.command(plant).is_error());
-            assert_eq!(remaining(&limiter, "acme").await, 5, "{policy:?} after {plant:?}");
-            assert!(limiter.check("acme").await.expect("a decision").is_allowed());
-            assert_eq!(remaining(&limiter, "acme").await, 4, "{policy:?} after {plant:?}");
-            assert!(server.command(&[&b"PTTL"[..], key]).int() > 0, "a planted key heals");
+            assert_eq!(
+                remaining(&limiter, "acme").await,
+                5,
+                "{policy:?} after {plant:?}"
+            );
+            assert!(
+                limiter
+                    .check("acme")
+                    .await
+                    .expect("a decision")
+                    .is_allowed()
+            );
+            assert_eq!(
+                remaining(&limiter, "acme").await,
+                4,
+                "{policy:?} after {plant:?}"
+            );
+            assert!(
+                server.command(&[&b"PTTL"[..], key]).int() > 0,
+                "a planted key heals"
+            );
         }
         server.command(&["FLUSHALL"]);
     }
     let stats = server.info("commandstats");
-    assert!(stats["cmdstat_eval"].contains("failed_calls=0"), "{stats:?}");
+    assert!(
+        stats["cmdstat_eval"].contains("failed_calls=0"),
+        "{stats:?}"
+    );
 }
 
 pub(super) async fn replicas_of_the_application_share_one_limit(deployment: &Deployment) {
     let mut passed = 0;
     for replica in 0..5 {
-        let store = deployment.builder("shared").connect().await.expect("a store");
+        let store = deployment
+            .builder("shared")
+            .connect()
+            .await
+            .expect("a store");
         let limiter = patient_limiter(store, Policy::token_bucket("hourly", Quota::per_hour(5)));
         for _ in 0..=replica {
-            passed += u64::from(limiter.check("acme").await.expect("a decision").is_allowed());
+            passed += u64::from(
+                limiter
+                    .check("acme")
+                    .await
+                    .expect("a decision")
+                    .is_allowed(),
+            );
         }
     }
     assert_eq!(passed, 5);

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::{Cost, Key, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS};
-use tollgate_test_support::{Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each};
+use tollgate::{
+    Cost, Key, MemoryStore, Policy, PolicySet, Quota, store::Clock, testing::ALGORITHMS,
+};
+use tollgate_test_support::{
+    Deployment, Dice, START_US, patient_limiter, policies, remaining_of_each,
+};
 
 use super::{
     decisions::{SCRIPTS, agree, in_order},
@@ -27,13 +31,26 @@ pub(super) async fn a_batch_spends_exactly_the_quota_of_an_outer_level(deploymen
     let limiter = patient_limiter(store, set);
     for outermost in 0..3_u64 {
         // All checks wait in one task, so they leave in few batches.
-        let checks = (0..INNER).map(|inner| limiter.check(Key::from(outermost).child(inner)).into_future()).collect();
+        let checks = (0..INNER)
+            .map(|inner| {
+                limiter
+                    .check(Key::from(outermost).child(inner))
+                    .into_future()
+            })
+            .collect();
         let decisions = in_order(checks).await;
-        let admitted: Vec<_> = decisions.iter().map(|decision| decision.is_allowed()).collect();
+        let admitted: Vec<_> = decisions
+            .iter()
+            .map(|decision| decision.is_allowed())
+            .collect();
         let first: Vec<_> = (0..INNER).map(|at| at < OUTER).collect();
         assert_eq!(admitted, first, "the first checks have the quota");
     }
-    let keys = deployment.masters().iter().map(|master| master.command(&["DBSIZE"]).int() as u64).sum::<u64>();
+    let keys = deployment
+        .masters()
+        .iter()
+        .map(|master| master.command(&["DBSIZE"]).int() as u64)
+        .sum::<u64>();
     assert_eq!(keys, 3 * (1 + OUTER), "a denial creates no key");
     deployment.assert_every_key_expires();
 }
@@ -54,7 +71,14 @@ pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deploymen
             let cost = Cost::new(1 + at % 2);
             tokio::spawn(async move {
                 let decision = limiter.check(key).cost(cost).await.expect("a decision");
-                (outermost, if decision.is_allowed() { cost.units() } else { 0 })
+                (
+                    outermost,
+                    if decision.is_allowed() {
+                        cost.units()
+                    } else {
+                        0
+                    },
+                )
             })
         })
         .collect();
@@ -64,18 +88,30 @@ pub(super) async fn many_tasks_get_exactly_the_quota_of_an_outer_level(deploymen
         spent[outermost as usize] += units;
     }
     assert_eq!(spent, [AMOUNT; OUTERMOST as usize]);
-    assert!(deployment.calls(SCRIPTS) - before <= 3_000, "no check is sent twice");
+    assert!(
+        deployment.calls(SCRIPTS) - before <= 3_000,
+        "no check is sent twice"
+    );
 }
 
 pub(super) async fn nested_decisions_are_those_of_the_in_process_store(deployment: &Deployment) {
     let clock = Clock::manual(START_US);
-    let redis = deployment.builder("agree").clock(clock.clone()).connect().await.expect("a store");
+    let redis = deployment
+        .builder("agree")
+        .clock(clock.clone())
+        .connect()
+        .await
+        .expect("a store");
     let memory = MemoryStore::builder().clock(clock.clone()).build();
     for (seed, algorithm) in (0..).zip(ALGORITHMS) {
         let mut dice = Dice::new(seed);
         let set = policies::nested_set(&mut dice, algorithm, 4);
         load(deployment, &set);
-        let key = |dice: &mut Dice| Key::from((seed, dice.below(3))).child(dice.below(3)).child(dice.below(2));
+        let key = |dice: &mut Dice| {
+            Key::from((seed, dice.below(3)))
+                .child(dice.below(3))
+                .child(dice.below(2))
+        };
         agree(&set, &redis, &memory, &clock, &mut dice, key).await;
     }
     deployment.assert_every_key_expires();
@@ -92,7 +128,10 @@ pub(super) async fn all_states_of_a_nested_key_lie_in_one_slot(deployment: &Depl
         let owner = deployment.owner(&key);
         let tag = Key::new(outermost).encoded().to_owned();
         let inner = key.encoded()[tag.len()..].to_owned();
-        for name in [format!("slot:{{{tag}}}:outer:t1"), format!("slot:{{{tag}}}{inner}:inner:f1")] {
+        for name in [
+            format!("slot:{{{tag}}}:outer:t1"),
+            format!("slot:{{{tag}}}{inner}:inner:f1"),
+        ] {
             assert_eq!(owner.command(&["EXISTS", &name]).int(), 1, "{name}");
         }
     }
@@ -102,7 +141,13 @@ pub(super) async fn a_denied_flood_of_inner_keys_leaves_no_key(deployment: &Depl
     let set = policies();
     let store = store(deployment, "flood", &set).await;
     let limiter = patient_limiter(store, set);
-    let keys = || deployment.masters().iter().map(|master| master.command(&["DBSIZE"]).int()).sum::<i64>();
+    let keys = || {
+        deployment
+            .masters()
+            .iter()
+            .map(|master| master.command(&["DBSIZE"]).int())
+            .sum::<i64>()
+    };
     let check = |inner: u64| limiter.check(Key::new("acme").child(inner));
     for inner in 0..OUTER {
         assert!(check(inner).await.expect("a decision").is_allowed());
@@ -116,7 +161,9 @@ pub(super) async fn a_denied_flood_of_inner_keys_leaves_no_key(deployment: &Depl
 
 pub(super) async fn a_reset_leaves_outer_levels_and_a_refund_reaches_them(deployment: &Deployment) {
     let set = policies();
-    let builder = deployment.builder("refund").deny_cache_cap(Duration::from_secs(3_600));
+    let builder = deployment
+        .builder("refund")
+        .deny_cache_cap(Duration::from_secs(3_600));
     let limiter = patient_limiter(builder.connect().await.expect("a store"), set);
     let (ann, bob) = (Key::new("acme").child("ann"), Key::new("acme").child("bob"));
     for _ in 0..2 {
@@ -126,13 +173,22 @@ pub(super) async fn a_reset_leaves_outer_levels_and_a_refund_reaches_them(deploy
     limiter.reset(&ann).await.expect("a reset");
     assert_eq!(remaining_of_each(&limiter, &ann).await, [OUTER - 2, 2]);
     for inner in 0..OUTER - 2 {
-        assert!(limiter.check(Key::new("acme").child(inner)).await.expect("a decision").is_allowed());
+        assert!(
+            limiter
+                .check(Key::new("acme").child(inner))
+                .await
+                .expect("a decision")
+                .is_allowed()
+        );
     }
     // The denial is remembered, and forgotten when another key of the outer level returns a unit.
     for _ in 0..2 {
         assert!(limiter.check(&bob).await.expect("a decision").is_denied());
     }
-    limiter.refund(Key::new("acme").child(0_u64), Cost::ONE).await.expect("a refund");
+    limiter
+        .refund(Key::new("acme").child(0_u64), Cost::ONE)
+        .await
+        .expect("a refund");
     assert!(limiter.check(&bob).await.expect("a decision").is_allowed());
     assert!(limiter.check(&bob).await.expect("a decision").is_denied());
     limiter.reset(Key::new("acme")).await.expect("a reset");

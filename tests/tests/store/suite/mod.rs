@@ -19,8 +19,11 @@ use tollgate_test_support::{Deployment, Kind};
 
 /// One cluster for all tests of this program, which ends with it. One test at a time uses it: the tests count calls and
 /// flush scripts.
-pub(crate) static CLUSTER: LazyLock<Mutex<Deployment>> =
-    LazyLock::new(|| Mutex::new(Deployment::start(Kind::Cluster, "cluster").expect("a cluster can always be started")));
+pub(crate) static CLUSTER: LazyLock<Mutex<Deployment>> = LazyLock::new(|| {
+    Mutex::new(
+        Deployment::start(Kind::Cluster, "cluster").expect("a cluster can always be started"),
+    )
+});
 
 /// Forgets all keys and scripts.
 pub(crate) fn clear(deployment: &Deployment) {

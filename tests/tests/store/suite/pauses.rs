@@ -23,13 +23,27 @@ const SLACK: Duration = Duration::from_millis(5);
 
 /// Returns the time for which the calls are paused.
 async fn left(limiter: &Limiter) -> Duration {
-    let pause = Policy::leaky_bucket("api/pause", Quota::per_second(1_000_000).with_burst(61_000_000));
-    let state = limiter.with_policies(pause).peek("all").await.expect("a peek");
+    let pause = Policy::leaky_bucket(
+        "api/pause",
+        Quota::per_second(1_000_000).with_burst(61_000_000),
+    );
+    let state = limiter
+        .with_policies(pause)
+        .peek("all")
+        .await
+        .expect("a peek");
     state.states().next().expect("a policy").reset_after()
 }
 
 async fn replica(deployment: &Deployment) -> Limiter {
-    patient_limiter(deployment.builder("paused").connect().await.expect("a store"), CALLS)
+    patient_limiter(
+        deployment
+            .builder("paused")
+            .connect()
+            .await
+            .expect("a store"),
+        CALLS,
+    )
 }
 
 /// Makes a call, and returns when it arrived. The service refuses it for this many milliseconds, once all calls of the
@@ -47,8 +61,14 @@ async fn call(limiter: &Limiter, refused_ms: Option<u64>, barrier: Arc<Barrier>)
             Ok::<_, Infallible>(response.body(String::new()).expect("a response"))
         }
     });
-    let Ok(_) = OutgoingLayer::new(limiter.clone(), Global).layer(api).oneshot(Request::new(())).await;
-    arrived.lock().expect("no panic").expect("the call was made")
+    let Ok(_) = OutgoingLayer::new(limiter.clone(), Global)
+        .layer(api)
+        .oneshot(Request::new(()))
+        .await;
+    arrived
+        .lock()
+        .expect("no panic")
+        .expect("the call was made")
 }
 
 /// Returns the barrier of one call.
@@ -58,7 +78,10 @@ fn alone() -> Arc<Barrier> {
 
 /// Waits until the store has a pause that ends at this time or later.
 async fn paused_until(limiter: &Limiter, end: Instant) {
-    wait::until_async("the pause", PATIENCE, async || Instant::now() + left(limiter).await >= end).await;
+    wait::until_async("the pause", PATIENCE, async || {
+        Instant::now() + left(limiter).await >= end
+    })
+    .await;
 }
 
 pub(super) async fn the_answer_to_one_replica_pauses_the_calls_of_all(deployment: &Deployment) {
@@ -69,11 +92,15 @@ pub(super) async fn the_answer_to_one_replica_pauses_the_calls_of_all(deployment
     assert!(called - refused >= PAUSE - SLACK, "{:?}", called - refused);
     assert_eq!(left(&other).await, Duration::ZERO);
     // The key expires with the second in which the pause ends.
-    let expiry = deployment.owner(&"all".into()).command(&["PTTL", "paused:{all}:api/pause:l1"]);
+    let expiry = deployment
+        .owner(&"all".into())
+        .command(&["PTTL", "paused:{all}:api/pause:l1"]);
     assert!(matches!(expiry, Reply::Int(-2..=1_000)), "{expiry:?}");
 }
 
-pub(super) async fn replicas_that_are_refused_at_once_pause_for_the_longest_of_their_times(deployment: &Deployment) {
+pub(super) async fn replicas_that_are_refused_at_once_pause_for_the_longest_of_their_times(
+    deployment: &Deployment,
+) {
     const REPLICAS: u64 = 12;
     let mut replicas = Vec::new();
     for _ in 0..REPLICAS {
@@ -83,7 +110,9 @@ pub(super) async fn replicas_that_are_refused_at_once_pause_for_the_longest_of_t
     let (mut calls, barrier) = (JoinSet::new(), Arc::new(Barrier::new(REPLICAS as usize)));
     for (limiter, at) in replicas.iter().cloned().zip(0..) {
         let barrier = Arc::clone(&barrier);
-        calls.spawn(async move { call(&limiter, Some(20_000 + at * 7 % REPLICAS * 1_000), barrier).await });
+        calls.spawn(async move {
+            call(&limiter, Some(20_000 + at * 7 % REPLICAS * 1_000), barrier).await
+        });
     }
     calls.join_all().await;
     let longest = Duration::from_secs(20 + REPLICAS - 1);

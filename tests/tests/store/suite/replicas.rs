@@ -11,16 +11,30 @@ const HOURLY: Policy = Policy::token_bucket("hourly", Quota::per_hour(5));
 pub(super) async fn the_processes_of_a_prefix_are_counted_at_one_key(deployment: &Deployment) {
     let group = ReplicaGroup::new("hourly", &HOURLY.into());
     let stores = [(); 2].map(|()| deployment.builder("counted").build().expect("a store"));
-    let limiters = stores.each_ref().map(|store| Limiter::new(store.clone(), HOURLY));
+    let limiters = stores
+        .each_ref()
+        .map(|store| Limiter::new(store.clone(), HOURLY));
     for store in &stores {
         let count = store.replicas(group).expect("a store that counts");
-        wait::until_async("the process to be counted", PATIENCE, async || count.get().is_some()).await;
-        assert_eq!(count.get(), Some(NonZeroU32::MIN), "two stores of one process are one replica");
+        wait::until_async("the process to be counted", PATIENCE, async || {
+            count.get().is_some()
+        })
+        .await;
+        assert_eq!(
+            count.get(),
+            Some(NonZeroU32::MIN),
+            "two stores of one process are one replica"
+        );
     }
     let masters = deployment.masters();
-    let sets = masters.iter().map(|master| master.command(&["ZCARD", &format!("counted:{{replicas}}:{group}")]));
+    let sets = masters
+        .iter()
+        .map(|master| master.command(&["ZCARD", &format!("counted:{{replicas}}:{group}")]));
     // The other masters of a cluster answer MOVED.
-    let sizes: Vec<i64> = sets.filter(|reply| !reply.is_error()).map(|reply| reply.int()).collect();
+    let sizes: Vec<i64> = sets
+        .filter(|reply| !reply.is_error())
+        .map(|reply| reply.int())
+        .collect();
     assert_eq!(sizes, [1]);
     drop(limiters);
 }

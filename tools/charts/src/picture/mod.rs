@@ -30,9 +30,18 @@ struct Line {
 impl Picture {
     /// Creates a picture with its panels side by side.
     #[must_use]
-    pub fn new<'a>(title: impl Into<String>, series: impl IntoIterator<Item = &'a str>, panels: Vec<Panel>) -> Self {
+    pub fn new<'a>(
+        title: impl Into<String>,
+        series: impl IntoIterator<Item = &'a str>,
+        panels: Vec<Panel>,
+    ) -> Self {
         let columns = panels.len();
-        Self { title: title.into(), series: series.into_iter().map(str::to_owned).collect(), panels, columns }
+        Self {
+            title: title.into(),
+            series: series.into_iter().map(str::to_owned).collect(),
+            panels,
+            columns,
+        }
     }
 
     /// Sets how many panels stand side by side. The next ones form the next row.
@@ -52,7 +61,12 @@ impl Panel {
     /// Creates a panel without lines.
     #[must_use]
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self { title: title.into(), x, y, lines: Vec::new() }
+        Self {
+            title: title.into(),
+            x,
+            y,
+            lines: Vec::new(),
+        }
     }
 
     /// Adds the points of the series with that number. Points that are not finite are left out.
@@ -78,9 +92,15 @@ mod tests {
     #[test]
     fn a_line_has_a_point_for_each_value() {
         let svg = picture(&[(0.0, 0.0), (1.0, 2.0), (2.0, 1.0)]);
-        let line = svg.lines().find(|line| line.contains("class=\"line s1\"")).expect("the line of the second series");
+        let line = svg
+            .lines()
+            .find(|line| line.contains("class=\"line s1\""))
+            .expect("the line of the second series");
         assert_eq!(line.matches('L').count(), 2, "{line}");
-        assert!(svg.contains("near &amp; far") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(
+            svg.contains("near &amp; far") && svg.ends_with("</svg>\n"),
+            "{svg}"
+        );
     }
 
     #[test]

@@ -47,17 +47,33 @@ pub(crate) fn draw(picture: &Picture) -> String {
     ));
     line(format!("<title>{}</title>", escaped(&picture.title)));
     line(format!("<style>\n{STYLE}</style>"));
-    line(format!(r#"<text class="title" x="10" y="18">{}</text>"#, escaped(&picture.title)));
+    line(format!(
+        r#"<text class="title" x="10" y="18">{}</text>"#,
+        escaped(&picture.title)
+    ));
     let mut x = 10.0;
     for (number, name) in picture.series.iter().enumerate() {
-        line(format!(r#"<path class="key s{number}" d="M{} 36h18"/>"#, Place(x)));
-        line(format!(r#"<text x="{}" y="40">{}</text>"#, Place(x + 24.0), escaped(name)));
+        line(format!(
+            r#"<path class="key s{number}" d="M{} 36h18"/>"#,
+            Place(x)
+        ));
+        line(format!(
+            r#"<text x="{}" y="40">{}</text>"#,
+            Place(x + 24.0),
+            escaped(name)
+        ));
         x += 44.0 + LETTER * name.chars().count() as f64;
     }
     let width = WIDTH / columns as f64;
     for (at, panel) in picture.panels.iter().enumerate() {
         let (column, row) = (at % columns, at / columns);
-        frame(panel, (width * column as f64, TOP + PANEL * row as f64), width).into_iter().for_each(&mut line);
+        frame(
+            panel,
+            (width * column as f64, TOP + PANEL * row as f64),
+            width,
+        )
+        .into_iter()
+        .for_each(&mut line);
     }
     line("</svg>".to_owned());
     svg
@@ -67,12 +83,21 @@ pub(crate) fn draw(picture: &Picture) -> String {
 fn frame(panel: &Panel, corner: (f64, f64), width: f64) -> Vec<String> {
     let (left, right) = (corner.0 + LEFT, corner.0 + width - RIGHT);
     let (top, bottom) = (corner.1 + ABOVE, corner.1 + PANEL - BELOW);
-    let points = || panel.lines.iter().flat_map(|line| line.points.iter().copied());
+    let points = || {
+        panel
+            .lines
+            .iter()
+            .flat_map(|line| line.points.iter().copied())
+    };
     let x_scale = panel.x.scale(points().map(|(x, _)| x));
     let y_scale = panel.y.scale(points().map(|(_, y)| y));
     let x = |value: f64| Place(left + (right - left) * x_scale.place(value));
     let y = |value: f64| Place(bottom - (bottom - top) * y_scale.place(value));
-    let title = if panel.title.is_empty() { String::new() } else { format!("{} · ", panel.title) };
+    let title = if panel.title.is_empty() {
+        String::new()
+    } else {
+        format!("{} · ", panel.title)
+    };
 
     let mut parts = vec![format!(
         r#"<text class="panel" x="{}" y="{}">{}</text>"#,
@@ -81,22 +106,49 @@ fn frame(panel: &Panel, corner: (f64, f64), width: f64) -> Vec<String> {
         escaped(&format!("{title}{}", panel.y.label)),
     )];
     for &value in y_scale.ticks() {
-        parts.push(format!(r#"<path class="grid" d="M{} {}H{}"/>"#, Place(left), y(value), Place(right)));
+        parts.push(format!(
+            r#"<path class="grid" d="M{} {}H{}"/>"#,
+            Place(left),
+            y(value),
+            Place(right)
+        ));
         let (end, middle) = (Place(left - 6.0), Place(y(value).0 + 4.0));
-        parts.push(format!(r#"<text class="end" x="{end}" y="{middle}">{}</text>"#, tick(value)));
+        parts.push(format!(
+            r#"<text class="end" x="{end}" y="{middle}">{}</text>"#,
+            tick(value)
+        ));
     }
     for value in shown(&x_scale) {
         let place = x(value);
-        parts.push(format!(r#"<path class="grid" d="M{place} {}V{}"/>"#, Place(top), Place(bottom)));
-        parts.push(format!(r#"<text class="mid" x="{place}" y="{}">{}</text>"#, Place(bottom + 16.0), tick(value)));
+        parts.push(format!(
+            r#"<path class="grid" d="M{place} {}V{}"/>"#,
+            Place(top),
+            Place(bottom)
+        ));
+        parts.push(format!(
+            r#"<text class="mid" x="{place}" y="{}">{}</text>"#,
+            Place(bottom + 16.0),
+            tick(value)
+        ));
     }
     let middle = Place(f64::midpoint(left, right));
     let label = escaped(&panel.x.label);
-    parts.push(format!(r#"<text class="mid" x="{middle}" y="{}">{label}</text>"#, Place(bottom + 32.0)));
+    parts.push(format!(
+        r#"<text class="mid" x="{middle}" y="{}">{label}</text>"#,
+        Place(bottom + 32.0)
+    ));
     for line in &panel.lines {
-        let points: Vec<String> = line.points.iter().map(|&(at, value)| format!("{} {}", x(at), y(value))).collect();
+        let points: Vec<String> = line
+            .points
+            .iter()
+            .map(|&(at, value)| format!("{} {}", x(at), y(value)))
+            .collect();
         if !points.is_empty() {
-            parts.push(format!(r#"<path class="line s{}" d="M{}"/>"#, line.series, points.join("L")));
+            parts.push(format!(
+                r#"<path class="line s{}" d="M{}"/>"#,
+                line.series,
+                points.join("L")
+            ));
         }
     }
     parts

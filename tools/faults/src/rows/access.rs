@@ -15,24 +15,55 @@ pub(super) async fn password(_: Pace) -> Findings {
     const PLANTED: &str = "planted-password";
     let mut findings = Findings::default();
     let server = RedisServer::builder().password(PLANTED).start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
-    let (large, closed) = (limiter(&store, LARGE, Outage::default()), limiter(&store, LARGE, Outage::Closed));
+    let store = RedisStore::connect(server.url_at(server.addr()))
+        .await
+        .expect("a store");
+    let (large, closed) = (
+        limiter(&store, LARGE, Outage::default()),
+        limiter(&store, LARGE, Outage::Closed),
+    );
     decides(&large, "acme").await;
     let load = Load::start(&large, 4, ["acme".into()]);
     server.command(&["CONFIG", "SET", "requirepass", "another"]);
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    until("a refusal", async || sample(&large, "acme").await.reason == Some("auth")).await;
+    until("a refusal", async || {
+        sample(&large, "acme").await.reason == Some("auth")
+    })
+    .await;
     let error = closed.check("acme").await.expect_err("no decision");
     let output = format!("{error} {error:?} {store:?} {large:?}");
     server.command(&["CONFIG", "SET", "requirepass", PLANTED]);
     let mended = Instant::now();
     let added = decides(&large, "acme").await - mended;
     let samples = load.end().await;
-    let counted = samples.iter().filter(|sample| sample.reason == Some("auth")).count() as f64;
-    findings.figure("checks counted as `auth`", Target::AtLeast(1.0), counted, "");
-    findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
-    findings.figure("from the right password to the first decision", Target::AtMost(1_200.0), millis(added), " ms");
-    findings.figure("passwords in errors and Debug", Target::AtMost(0.0), output.matches(PLANTED).count() as f64, "");
+    let counted = samples
+        .iter()
+        .filter(|sample| sample.reason == Some("auth"))
+        .count() as f64;
+    findings.figure(
+        "checks counted as `auth`",
+        Target::AtLeast(1.0),
+        counted,
+        "",
+    );
+    findings.figure(
+        "longest check",
+        Target::AtMost(70.0),
+        quantile(&samples, 1.0),
+        " ms",
+    );
+    findings.figure(
+        "from the right password to the first decision",
+        Target::AtMost(1_200.0),
+        millis(added),
+        " ms",
+    );
+    findings.figure(
+        "passwords in errors and Debug",
+        Target::AtMost(0.0),
+        output.matches(PLANTED).count() as f64,
+        "",
+    );
     findings
 }
 
@@ -43,7 +74,10 @@ pub(super) async fn clients(pace: Pace) -> Findings {
     let (_, large) = connected(proxy.url()).await;
     let load = Load::start(&large, 16, ["acme".into()]);
     refusing_state::TOO_MANY_CLIENTS.enter(&server);
-    until("a refusal", async || sample(&large, "acme").await.reason == Some("maxclients")).await;
+    until("a refusal", async || {
+        sample(&large, "acme").await.reason == Some("maxclients")
+    })
+    .await;
     let (began, before) = (Instant::now(), proxy.accepted());
     tokio::time::sleep(pace.of(Duration::from_secs(5), Duration::from_secs(2))).await;
     let rate = (proxy.accepted() - before) as f64 / began.elapsed().as_secs_f64();
@@ -52,8 +86,18 @@ pub(super) async fn clients(pace: Pace) -> Findings {
     let added = decides(&large, "acme").await - relieved;
     let samples = load.end().await;
     findings.figure("new connections a second", Target::AtMost(20.0), rate, "");
-    findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
-    findings.figure("from room for clients to the first decision", Target::AtMost(1_200.0), millis(added), " ms");
+    findings.figure(
+        "longest check",
+        Target::AtMost(70.0),
+        quantile(&samples, 1.0),
+        " ms",
+    );
+    findings.figure(
+        "from room for clients to the first decision",
+        Target::AtMost(1_200.0),
+        millis(added),
+        " ms",
+    );
     findings
 }
 
@@ -73,18 +117,27 @@ pub(super) async fn tls(_: Pace) -> Findings {
     let trusting = |port: u16| at("rediss", port).root_certificates(ours.pem());
     let stranger = theirs.sign();
     let cases: [(&str, RedisStoreBuilder); 8] = [
-        ("another authority", at("rediss", plain.tls_port()).root_certificates(theirs.pem())),
+        (
+            "another authority",
+            at("rediss", plain.tls_port()).root_certificates(theirs.pem()),
+        ),
         ("expired", trusting(expired.tls_port())),
         ("another name", trusting(elsewhere.tls_port())),
         ("no client certificate", trusting(asking.tls_port())),
-        ("a stranger's", trusting(asking.tls_port()).client_certificate(stranger.certificate, stranger.key)),
+        (
+            "a stranger's",
+            trusting(asking.tls_port()).client_certificate(stranger.certificate, stranger.key),
+        ),
         ("plain to TLS", at("redis", plain.tls_port())),
         ("TLS to plain", trusting(plain.port())),
         ("TLS to silence", trusting(silent.port())),
     ];
     let (mut longest, mut hung) = (Duration::ZERO, 0.0);
     for (what, builder) in cases {
-        let store = builder.connect_timeout(CONNECTING).build().expect("a store");
+        let store = builder
+            .connect_timeout(CONNECTING)
+            .build()
+            .expect("a store");
         let began = Instant::now();
         match tokio::time::timeout(PATIENT, store.ping()).await {
             Ok(answer) => drop(answer.expect_err(what)),

@@ -37,12 +37,37 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
     namespace.restore();
     let mended = Instant::now();
     let added = millis(decides(&large, "acme").await - mended);
-    let samples: Vec<Sample> = load.end().await.into_iter().filter(|it| it.was_between(muted, mended)).collect();
+    let samples: Vec<Sample> = load
+        .end()
+        .await
+        .into_iter()
+        .filter(|it| it.was_between(muted, mended))
+        .collect();
     let open = samples.iter().filter(|it| it.reason == Some("breaker"));
-    findings.figure("check time, p99.9", Target::AtMost(55.0), quantile(&samples, 0.999), " ms");
-    findings.figure("the same, longest", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
-    findings.figure("the same after the breaker opened, p99", Target::AtMost(0.2), quantile(open, 0.99), " ms");
-    findings.figure("from the way back to the first decision", Target::AtMost(1_200.0), added, " ms");
+    findings.figure(
+        "check time, p99.9",
+        Target::AtMost(55.0),
+        quantile(&samples, 0.999),
+        " ms",
+    );
+    findings.figure(
+        "the same, longest",
+        Target::AtMost(70.0),
+        quantile(&samples, 1.0),
+        " ms",
+    );
+    findings.figure(
+        "the same after the breaker opened, p99",
+        Target::AtMost(0.2),
+        quantile(open, 0.99),
+        " ms",
+    );
+    findings.figure(
+        "from the way back to the first decision",
+        Target::AtMost(1_200.0),
+        added,
+        " ms",
+    );
 
     if network_namespace::has_filter() {
         forgotten(&mut findings, &namespace, &server, &large).await;
@@ -54,13 +79,29 @@ pub(super) async fn half_open(pace: Pace) -> Findings {
 }
 
 /// Loses everything on the open connection for good, while others can be made.
-async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server: &Arc<RedisServer>, large: &Limiter) {
+async fn forgotten(
+    findings: &mut Findings,
+    namespace: &NetworkNamespace,
+    server: &Arc<RedisServer>,
+    large: &Limiter,
+) {
     let own = server.command(&["CLIENT", "ID"]).int();
     let ports = || -> Vec<u16> {
         let clients = server.command(&["CLIENT", "LIST"]).text();
-        let others = clients.lines().filter(|line| !line.starts_with(&format!("id={own} ")));
-        let addr = |line: &str| line.split_once(" addr=")?.1.split(' ').next()?.parse::<SocketAddr>().ok();
-        others.map(|line| addr(line).expect("an address").port()).collect()
+        let others = clients
+            .lines()
+            .filter(|line| !line.starts_with(&format!("id={own} ")));
+        let addr = |line: &str| {
+            line.split_once(" addr=")?
+                .1
+                .split(' ')
+                .next()?
+                .parse::<SocketAddr>()
+                .ok()
+        };
+        others
+            .map(|line| addr(line).expect("an address").port())
+            .collect()
     };
     // The silent connection may exist until the system gives it up.
     until("one connection", async || ports().len() == 1).await;
@@ -69,7 +110,10 @@ async fn forgotten(findings: &mut Findings, namespace: &NetworkNamespace, server
     let before = sockets(server.port());
     namespace.drop_port(port);
     let lost = Instant::now();
-    until("the breaker", async || large.peek("acme").await.is_ok_and(|it| it.is_degraded())).await;
+    until("the breaker", async || {
+        large.peek("acme").await.is_ok_and(|it| it.is_degraded())
+    })
+    .await;
     let decided = decides(large, "acme").await;
     load.end().await;
     findings.figure(
@@ -104,10 +148,26 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     let mut measure = async |findings: &mut Findings, what: &str| {
         let (samples, its) = crowd(&large, &mut next, time).await;
         wrong += its;
-        let without = samples.iter().filter(|it| it.reason.is_some()).count() as f64 / samples.len() as f64;
-        findings.figure(format!("{what}: check time, p99"), Target::None, quantile(&samples, 0.99), " ms");
-        findings.figure(format!("{what}: longest"), Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
-        findings.figure(format!("{what}: decided without the store"), Target::None, 100.0 * without, " %");
+        let without =
+            samples.iter().filter(|it| it.reason.is_some()).count() as f64 / samples.len() as f64;
+        findings.figure(
+            format!("{what}: check time, p99"),
+            Target::None,
+            quantile(&samples, 0.99),
+            " ms",
+        );
+        findings.figure(
+            format!("{what}: longest"),
+            Target::AtMost(70.0),
+            quantile(&samples, 1.0),
+            " ms",
+        );
+        findings.figure(
+            format!("{what}: decided without the store"),
+            Target::None,
+            100.0 * without,
+            " %",
+        );
     };
     if network_namespace::has_filter() {
         for percent in [1, 5, 20] {
@@ -121,7 +181,12 @@ pub(super) async fn loss(pace: Pace) -> Findings {
     decides(&large, "acme").await;
     namespace.limit_rate(512);
     measure(&mut findings, "512 kbit/s").await;
-    findings.figure(format!("decisions misread, of {next}"), Target::AtMost(0.0), f64::from(wrong), "");
+    findings.figure(
+        format!("decisions misread, of {next}"),
+        Target::AtMost(0.0),
+        f64::from(wrong),
+        "",
+    );
     findings
 }
 
@@ -137,11 +202,21 @@ async fn crowd(large: &Limiter, next: &mut u64, time: Duration) -> (Vec<Sample>,
                 let (mut samples, mut wrong, mut at) = (Vec::new(), 0, first + task);
                 while !is_over.load(Ordering::Relaxed) {
                     let (began, cost) = (Instant::now(), at % 5_000 + 1);
-                    let decision = large.check(("lossy", at)).cost(Cost::new(cost)).await.expect("the replica decides");
-                    let (took, reason) = (began.elapsed(), decision.degraded().map(ErrorKind::as_str));
+                    let decision = large
+                        .check(("lossy", at))
+                        .cost(Cost::new(cost))
+                        .await
+                        .expect("the replica decides");
+                    let (took, reason) =
+                        (began.elapsed(), decision.degraded().map(ErrorKind::as_str));
                     let left = decision.states().next().expect("a state").remaining();
                     wrong += u32::from(reason.is_none() && left != AMOUNT - cost);
-                    samples.push(Sample { began, took, is_allowed: decision.is_allowed(), reason });
+                    samples.push(Sample {
+                        began,
+                        took,
+                        is_allowed: decision.is_allowed(),
+                        reason,
+                    });
                     at += TASKS;
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -172,13 +247,27 @@ impl Hosts {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let file = directory.path().join("hosts");
         fs::write(&file, "").expect("it is our directory");
-        let mounted = Command::new("mount").arg("--bind").arg(&file).arg("/etc/hosts").status();
-        assert!(mounted.is_ok_and(|status| status.success()), "/etc/hosts cannot be laid over");
-        Self { _directory: directory, file }
+        let mounted = Command::new("mount")
+            .arg("--bind")
+            .arg(&file)
+            .arg("/etc/hosts")
+            .status();
+        assert!(
+            mounted.is_ok_and(|status| status.success()),
+            "/etc/hosts cannot be laid over"
+        );
+        Self {
+            _directory: directory,
+            file,
+        }
     }
 
     fn point(&self, name: &str, address: Ipv4Addr) {
-        fs::write(&self.file, format!("127.0.0.1 localhost\n{address} {name}\n")).expect("it is our file");
+        fs::write(
+            &self.file,
+            format!("127.0.0.1 localhost\n{address} {name}\n"),
+        )
+        .expect("it is our file");
     }
 }
 
@@ -197,7 +286,12 @@ pub(super) async fn name(pace: Pace) -> Findings {
     for _ in 0..pace.of(5, 2) {
         let old = RedisServer::start();
         let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
-        let new = Arc::new(RedisServer::builder().address(elsewhere).port(old.port()).start());
+        let new = Arc::new(
+            RedisServer::builder()
+                .address(elsewhere)
+                .port(old.port())
+                .start(),
+        );
         hosts.point(NAME, Ipv4Addr::LOCALHOST);
         let (_, large) = connected(format!("redis://{NAME}:{}/", old.port())).await;
         let load = Load::start(&large, 8, ["acme".into()]);
@@ -208,7 +302,10 @@ pub(super) async fn name(pace: Pace) -> Findings {
             old
         });
         let old = old.await.expect("it is killed");
-        until("checks at the new server", async || new.calls("evalsha") + new.calls("eval") > 0).await;
+        until("checks at the new server", async || {
+            new.calls("evalsha") + new.calls("eval") > 0
+        })
+        .await;
         longest = longest.max(decides(&large, "acme").await - gone);
         load.end().await;
         assert!(!old.is_running());

@@ -21,7 +21,9 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     const TASKS: u64 = 50;
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr()))
+        .await
+        .expect("a store");
     let large = patient_limiter(store.clone(), LARGE);
     decides(&large, "acme").await;
     let open = || fs::read_dir("/proc/self/fd").expect("linux tells").count();
@@ -59,7 +61,12 @@ pub(super) async fn dropped(pace: Pace) -> Findings {
     let asked = format!("wrong replies, {dropped} futures dropped of {calls}");
     findings.figure(&asked, Target::AtMost(0.0), wrong as f64, "");
     let leaked = open().saturating_sub(before) as f64;
-    findings.figure("connections and files that leaked", Target::AtMost(0.0), leaked, "");
+    findings.figure(
+        "connections and files that leaked",
+        Target::AtMost(0.0),
+        leaked,
+        "",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -78,8 +85,10 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let store = RedisStore::open(format!("redis://127.0.0.1:{}", ports::free())).expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
-    until("the store to be away", async || sample(&large, "acme").await.reason.is_some() && !store.is_available())
-        .await;
+    until("the store to be away", async || {
+        sample(&large, "acme").await.reason.is_some() && !store.is_available()
+    })
+    .await;
     let (before, keys) = (memory(), pace.of(10_000_000_u64, 1_000_000));
     let (mut parts, ()) = http::Request::new(()).into_parts();
     let extractor = PeerIp::new();
@@ -92,7 +101,12 @@ pub(super) async fn keys(pace: Pace) -> Findings {
         let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(at) << 64 | 1);
         parts.extensions.insert(SocketAddr::from((address, 50_000)));
         let key = extractor.extract(&parts).ok().flatten().expect("a key");
-        assert!(large.check(key).await.is_ok_and(|decision| decision.is_allowed()));
+        assert!(
+            large
+                .check(key)
+                .await
+                .is_ok_and(|decision| decision.is_allowed())
+        );
         if at % 10_000 == 0 {
             tokio::time::sleep(Duration::ZERO).await;
         }
@@ -101,6 +115,11 @@ pub(super) async fn keys(pace: Pace) -> Findings {
     let grown = (after - before).max(0.0);
     let asked = format!("growth of the process over {keys} keys");
     findings.figure(&asked, Target::AtMost(32.0), grown, " MiB");
-    findings.figure("of that, over the last six tenths", Target::None, (after - early).max(0.0), " MiB");
+    findings.figure(
+        "of that, over the last six tenths",
+        Target::None,
+        (after - early).max(0.0),
+        " MiB",
+    );
     findings
 }

@@ -18,15 +18,23 @@ use crate::{
 fn keys(cluster: &RedisCluster) -> (Vec<Key>, Vec<Key>) {
     let first = &cluster.nodes()[0];
     let slots: std::collections::BTreeSet<u16> = cluster.slots_of(first).into_iter().collect();
-    (0..200_u64).map(Key::from).partition(|key| slots.contains(&cluster.slot(key.encoded())))
+    (0..200_u64)
+        .map(Key::from)
+        .partition(|key| slots.contains(&cluster.slot(key.encoded())))
 }
 
 async fn start() -> Arc<RedisCluster> {
-    tokio::task::spawn_blocking(|| Arc::new(RedisCluster::start())).await.expect("a cluster")
+    tokio::task::spawn_blocking(|| Arc::new(RedisCluster::start()))
+        .await
+        .expect("a cluster")
 }
 
 async fn store(cluster: &RedisCluster) -> RedisStore {
-    RedisStore::builder(RedisSource::cluster(cluster.urls())).connect_timeout(PATIENT).connect().await.expect("a store")
+    RedisStore::builder(RedisSource::cluster(cluster.urls()))
+        .connect_timeout(PATIENT)
+        .connect()
+        .await
+        .expect("a store")
 }
 
 async fn all_decide(large: &Limiter, keys: &[Key]) {
@@ -44,7 +52,10 @@ pub(super) async fn killed(_: Pace) -> Findings {
     all_decide(&large, &others).await;
     let load = Load::start(&large, 4, others);
     let own = {
-        let (cluster, key) = (Arc::clone(&cluster), format!("probe:{{{}}}", gone[0].encoded()));
+        let (cluster, key) = (
+            Arc::clone(&cluster),
+            format!("probe:{{{}}}", gone[0].encoded()),
+        );
         tokio::task::spawn_blocking(move || {
             let heir = cluster.nodes()[3].addr();
             let mut client: Option<Client> = None;
@@ -52,7 +63,9 @@ pub(super) async fn killed(_: Pace) -> Findings {
             cluster.nodes()[0].kill();
             loop {
                 client = client.or_else(|| Client::connect(heir).ok());
-                let reply = client.as_mut().map(|client| client.command(&["SET", &key, "1", "PX", "60000"]));
+                let reply = client
+                    .as_mut()
+                    .map(|client| client.command(&["SET", &key, "1", "PX", "60000"]));
                 match reply {
                     Some(Ok(reply)) if !reply.is_error() => return (killed, Instant::now()),
                     Some(Err(_)) => client = None,
@@ -68,10 +81,26 @@ pub(super) async fn killed(_: Pace) -> Findings {
     let (killed, writable) = own.await.expect("a task");
     let samples = load.end().await;
     let added = millis(decided.saturating_duration_since(writable));
-    findings.figure("the cluster's own outage", Target::None, millis(writable - killed), " ms");
-    findings.figure("beyond it, until the store decides", Target::AtMost(100.0), added, " ms");
-    let errors = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
-    let asked = format!("checks of other masters' keys without the store, of {}", samples.len());
+    findings.figure(
+        "the cluster's own outage",
+        Target::None,
+        millis(writable - killed),
+        " ms",
+    );
+    findings.figure(
+        "beyond it, until the store decides",
+        Target::AtMost(100.0),
+        added,
+        " ms",
+    );
+    let errors = samples
+        .iter()
+        .filter(|sample| sample.reason.is_some())
+        .count() as f64;
+    let asked = format!(
+        "checks of other masters' keys without the store, of {}",
+        samples.len()
+    );
     findings.figure(asked, Target::AtMost(0.0), errors, "");
     findings
 }
@@ -85,21 +114,49 @@ pub(super) async fn stalled(pace: Pace) -> Findings {
     all_decide(&large, &others).await;
     let (mut here, mut there) = (Vec::new(), Vec::new());
     for _ in 0..pace.of(10, 3) {
-        let (these, those) = (Load::start(&large, 8, still.clone()), Load::start(&large, 8, others.clone()));
+        let (these, those) = (
+            Load::start(&large, 8, still.clone()),
+            Load::start(&large, 8, others.clone()),
+        );
         let paused = Instant::now();
         cluster.nodes()[0].pause();
         tokio::time::sleep(Duration::from_millis(500)).await;
         let resumed = Instant::now();
         cluster.nodes()[0].resume();
         all_decide(&large, &still[..1]).await;
-        here.extend(these.end().await.into_iter().filter(|it| it.was_between(paused, resumed)));
+        here.extend(
+            these
+                .end()
+                .await
+                .into_iter()
+                .filter(|it| it.was_between(paused, resumed)),
+        );
         there.extend(those.end().await);
     }
-    assert!(here.iter().any(|sample| sample.reason == Some("timeout")), "nobody met the stall");
-    findings.figure("check time of its keys, p99.9", Target::AtMost(55.0), quantile(&here, 0.999), " ms");
-    findings.figure("the same, longest", Target::AtMost(70.0), quantile(&here, 1.0), " ms");
-    let errors = there.iter().filter(|sample| sample.reason.is_some()).count() as f64;
-    let asked = format!("checks of other masters' keys without the store, of {}", there.len());
+    assert!(
+        here.iter().any(|sample| sample.reason == Some("timeout")),
+        "nobody met the stall"
+    );
+    findings.figure(
+        "check time of its keys, p99.9",
+        Target::AtMost(55.0),
+        quantile(&here, 0.999),
+        " ms",
+    );
+    findings.figure(
+        "the same, longest",
+        Target::AtMost(70.0),
+        quantile(&here, 1.0),
+        " ms",
+    );
+    let errors = there
+        .iter()
+        .filter(|sample| sample.reason.is_some())
+        .count() as f64;
+    let asked = format!(
+        "checks of other masters' keys without the store, of {}",
+        there.len()
+    );
     findings.figure(asked, Target::AtMost(0.0), errors, "");
     findings.keys(cluster.keys_and_expires());
     findings
@@ -107,7 +164,9 @@ pub(super) async fn stalled(pace: Pace) -> Findings {
 
 pub(super) async fn renewed(_: Pace) -> Findings {
     let mut findings = Findings::default();
-    let mut cluster = tokio::task::spawn_blocking(RedisCluster::start).await.expect("a cluster");
+    let mut cluster = tokio::task::spawn_blocking(RedisCluster::start)
+        .await
+        .expect("a cluster");
     let seeds = cluster.nodes().len();
     let large = limiter(&store(&cluster).await, LARGE, Outage::default());
     let keys: Vec<Key> = (0..200_u64).map(Key::from).collect();
@@ -132,15 +191,29 @@ pub(super) async fn renewed(_: Pace) -> Findings {
     let samples = load.end().await;
     let errors = |from: Instant| {
         let late = samples.iter().filter(|sample| sample.began >= from);
-        late.clone().filter(|sample| sample.reason.is_some()).count() as f64 / late.count() as f64
+        late.clone()
+            .filter(|sample| sample.reason.is_some())
+            .count() as f64
+            / late.count() as f64
     };
     let all = 100.0 * errors(samples[0].began);
-    findings.figure("checks without the store, three servers taking over and six killed", Target::None, all, " %");
+    findings.figure(
+        "checks without the store, three servers taking over and six killed",
+        Target::None,
+        all,
+        " %",
+    );
     let added = millis(decided.saturating_duration_since(gone));
-    findings.figure("the longest of these take-overs, the cluster's own", Target::None, millis(own), " ms");
+    findings.figure(
+        "the longest of these take-overs, the cluster's own",
+        Target::None,
+        millis(own),
+        " ms",
+    );
     let asked = "from the end of the last seed until all keys are decided by others";
     findings.figure(asked, Target::AtMost(200.0), added, " ms");
-    let asked = format!("checks without the store after that, {slots} slots moving among the others");
+    let asked =
+        format!("checks without the store after that, {slots} slots moving among the others");
     findings.figure(asked, Target::AtMost(0.0), 100.0 * errors(decided), " %");
     findings.keys(cluster.keys_and_expires());
     findings

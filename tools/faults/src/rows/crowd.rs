@@ -32,7 +32,9 @@ async fn run(crowd: Crowd) -> (Turns, (u64, u64)) {
         let turns = crowd.run(|| part(PROCESS, &server.url_at(server.addr())));
         (turns, server.keys_and_expires())
     };
-    tokio::task::spawn_blocking(run).await.expect("the crowd ends")
+    tokio::task::spawn_blocking(run)
+        .await
+        .expect("the crowd ends")
 }
 
 pub(super) async fn shared(pace: Pace) -> Findings {
@@ -41,11 +43,28 @@ pub(super) async fn shared(pace: Pace) -> Findings {
     for max_wait_ms in [40, 100, 1_000] {
         let max_wait = Duration::from_millis(max_wait_ms);
         let span = pace.of(Duration::from_secs(20), Duration::from_secs(10));
-        let crowd = Crowd { processes: 2, callers: CALLERS, max_wait, pause: Crowd::pause_of(CALLERS, 20.0), span };
+        let crowd = Crowd {
+            processes: 2,
+            callers: CALLERS,
+            max_wait,
+            pause: Crowd::pause_of(CALLERS, 20.0),
+            span,
+        };
         let (turns, keys) = run(crowd).await;
-        let asked = format!("longest wait {max_wait:?}: least share of a process, over any {SHARED:?}");
-        findings.figure(asked, Target::AtLeast(35.0), turns.least_share(SHARED), " %");
-        findings.figure("the same: turns used", Target::AtLeast(LEAST), turns.share_of_time(), " %");
+        let asked =
+            format!("longest wait {max_wait:?}: least share of a process, over any {SHARED:?}");
+        findings.figure(
+            asked,
+            Target::AtLeast(35.0),
+            turns.least_share(SHARED),
+            " %",
+        );
+        findings.figure(
+            "the same: turns used",
+            Target::AtLeast(LEAST),
+            turns.share_of_time(),
+            " %",
+        );
         findings.keys(keys);
     }
     findings

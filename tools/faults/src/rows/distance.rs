@@ -36,15 +36,50 @@ pub(super) async fn far(pace: Pace) -> Findings {
     proxy.set(Mode::Pass);
     let again = decides(&large, "acme").await - near;
     let samples = load.end().await;
-    let first: Vec<Sample> = samples.iter().filter(|it| it.began < began + KNOWN).copied().collect();
-    let known: Vec<Sample> =
-        samples.iter().filter(|it| it.began >= began + KNOWN && it.began < near).copied().collect();
-    findings.figure("check time in the first second, p99", Target::None, quantile(&first, 0.99), " ms");
-    findings.figure("check time after it, p99", Target::AtMost(0.2), quantile(&known, 0.99), " ms");
-    let others = known.iter().filter(|it| it.reason != Some("distant")).count();
-    findings.figure("checks after it with another reason", Target::AtMost(0.0), others as f64, "");
-    findings.figure("calls to the server after it", Target::AtMost(0.0), sent as f64, "");
+    let first: Vec<Sample> = samples
+        .iter()
+        .filter(|it| it.began < began + KNOWN)
+        .copied()
+        .collect();
+    let known: Vec<Sample> = samples
+        .iter()
+        .filter(|it| it.began >= began + KNOWN && it.began < near)
+        .copied()
+        .collect();
+    findings.figure(
+        "check time in the first second, p99",
+        Target::None,
+        quantile(&first, 0.99),
+        " ms",
+    );
+    findings.figure(
+        "check time after it, p99",
+        Target::AtMost(0.2),
+        quantile(&known, 0.99),
+        " ms",
+    );
+    let others = known
+        .iter()
+        .filter(|it| it.reason != Some("distant"))
+        .count();
+    findings.figure(
+        "checks after it with another reason",
+        Target::AtMost(0.0),
+        others as f64,
+        "",
+    );
+    findings.figure(
+        "calls to the server after it",
+        Target::AtMost(0.0),
+        sent as f64,
+        "",
+    );
     let added = again.as_secs_f64() * 1_000.0;
-    findings.figure("from a short round trip to the next decision by the store", Target::AtMost(1_000.0), added, " ms");
+    findings.figure(
+        "from a short round trip to the next decision by the store",
+        Target::AtMost(1_000.0),
+        added,
+        " ms",
+    );
     findings
 }

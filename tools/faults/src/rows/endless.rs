@@ -75,7 +75,10 @@ async fn sent(pace: Pace, begin: &str, again: &str) -> Findings {
     let proxy = Proxy::start(server.addr());
     let store = RedisStore::open(proxy.url()).expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
-    let endless = Mode::Endless(begin.as_bytes().to_vec(), again.as_bytes().repeat(PIECE / again.len()));
+    let endless = Mode::Endless(
+        begin.as_bytes().to_vec(),
+        again.as_bytes().repeat(PIECE / again.len()),
+    );
     let mut samples: Vec<Sample> = Vec::new();
     let (mut heap, mut process) = (0.0_f64, 0.0_f64);
     for round in 0..pace.of(10_u64, 3) {
@@ -92,10 +95,30 @@ async fn sent(pace: Pace, begin: &str, again: &str) -> Findings {
     proxy.set(Mode::Pass);
     decides(&large, "acme").await;
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure("memory in use, growth, most", Target::AtMost(8.0), heap, " MiB");
-    findings.figure("memory of the process, growth, most", Target::AtMost(32.0), process, " MiB");
-    findings.figure("longest decision", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
-    findings.figure(format!("checks without an answer, of {}", samples.len()), Target::AtMost(0.0), refused as f64, "");
+    findings.figure(
+        "memory in use, growth, most",
+        Target::AtMost(8.0),
+        heap,
+        " MiB",
+    );
+    findings.figure(
+        "memory of the process, growth, most",
+        Target::AtMost(32.0),
+        process,
+        " MiB",
+    );
+    findings.figure(
+        "longest decision",
+        Target::AtMost(70.0),
+        quantile(&samples, 1.0),
+        " ms",
+    );
+    findings.figure(
+        format!("checks without an answer, of {}", samples.len()),
+        Target::AtMost(0.0),
+        refused as f64,
+        "",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -122,7 +145,10 @@ impl Peaks {
                 most
             }
         };
-        Self { is_over, thread: thread::spawn(looking) }
+        Self {
+            is_over,
+            thread: thread::spawn(looking),
+        }
     }
 
     /// Returns how much the heap and the process have grown at most, in MiB.

@@ -39,31 +39,82 @@ pub(super) async fn one_network(pace: Pace) -> Findings {
     let site = Policy::fixed_window("site", Quota::per_day(SITE)).at_level(1);
     let asked = |what: &str, levels: &str| format!("{what} over {requests} /64s, {levels}");
 
-    let flat = flood(&mut findings, requests, PeerIp::new(), client.clone().into()).await;
-    findings.figure(asked("keys at the server", "each limited alone"), Target::None, flat.keys, "");
-    findings.figure(asked("growth of the server", "each limited alone"), Target::None, flat.server_mib, " MiB");
-    findings.figure(asked("growth of the heap", "each limited alone"), Target::None, flat.heap_mib, " MiB");
+    let flat = flood(
+        &mut findings,
+        requests,
+        PeerIp::new(),
+        client.clone().into(),
+    )
+    .await;
+    findings.figure(
+        asked("keys at the server", "each limited alone"),
+        Target::None,
+        flat.keys,
+        "",
+    );
+    findings.figure(
+        asked("growth of the server", "each limited alone"),
+        Target::None,
+        flat.server_mib,
+        " MiB",
+    );
+    findings.figure(
+        asked("growth of the heap", "each limited alone"),
+        Target::None,
+        flat.heap_mib,
+        " MiB",
+    );
 
     let networks = PeerIp::new().prefixes(Prefixes::ipv6([44, 64]));
     let nested = flood(&mut findings, requests, networks, [site, client].into()).await;
     let levels = format!("within a /44 of {SITE} a day");
-    findings.figure(asked("admitted", &levels), Target::AtMost(SITE as f64), nested.admitted as f64, "");
+    findings.figure(
+        asked("admitted", &levels),
+        Target::AtMost(SITE as f64),
+        nested.admitted as f64,
+        "",
+    );
     // One key for the network, and one for each request that it admitted.
-    findings.figure(asked("keys at the server", &levels), Target::AtMost((SITE + 1) as f64), nested.keys, "");
-    findings.figure(asked("growth of the server", &levels), Target::AtMost(2.0), nested.server_mib, " MiB");
+    findings.figure(
+        asked("keys at the server", &levels),
+        Target::AtMost((SITE + 1) as f64),
+        nested.keys,
+        "",
+    );
+    findings.figure(
+        asked("growth of the server", &levels),
+        Target::AtMost(2.0),
+        nested.server_mib,
+        " MiB",
+    );
     // The remembered denials have a table of fixed size.
-    findings.figure(asked("growth of the heap", &levels), Target::AtMost(16.0), nested.heap_mib, " MiB");
+    findings.figure(
+        asked("growth of the heap", &levels),
+        Target::AtMost(16.0),
+        nested.heap_mib,
+        " MiB",
+    );
     findings
 }
 
-async fn flood(findings: &mut Findings, requests: u64, extractor: PeerIp, policies: PolicySet) -> Growth {
+async fn flood(
+    findings: &mut Findings,
+    requests: u64,
+    extractor: PeerIp,
+    policies: PolicySet,
+) -> Growth {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr()))
+        .await
+        .expect("a store");
     let limiter = patient_limiter(store, policies);
     decides(&limiter, key(extractor, u64::MAX)).await;
     // The scripts, the tasks and the queue have their size before the flood.
     run(&limiter, extractor, requests..requests + TASKS * 4).await;
-    limiter.reset(key(extractor, 0).parent().unwrap_or(key(extractor, 0))).await.expect("a reset");
+    limiter
+        .reset(key(extractor, 0).parent().unwrap_or(key(extractor, 0)))
+        .await
+        .expect("a reset");
     server.command(&["FLUSHALL", "SYNC"]);
     let (memory_before, heap_before) = (used_mib(&server), heap_mib());
     let admitted = run(&limiter, extractor, 0..requests).await;
@@ -85,7 +136,10 @@ async fn run(limiter: &Limiter, extractor: PeerIp, numbers: std::ops::Range<u64>
             tokio::spawn(async move {
                 let mut admitted = 0;
                 for number in numbers.skip(task as usize).step_by(TASKS as usize) {
-                    let decision = limiter.check(key(extractor, number)).await.expect("a decision");
+                    let decision = limiter
+                        .check(key(extractor, number))
+                        .await
+                        .expect("a decision");
                     admitted += u64::from(decision.is_allowed());
                 }
                 admitted
@@ -108,7 +162,9 @@ fn key(extractor: PeerIp, number: u64) -> tollgate::Key {
 }
 
 fn used_mib(server: &RedisServer) -> f64 {
-    let used: f64 = server.info("memory")["used_memory"].parse().expect("a number of bytes");
+    let used: f64 = server.info("memory")["used_memory"]
+        .parse()
+        .expect("a number of bytes");
     used / 1_048_576.0
 }
 

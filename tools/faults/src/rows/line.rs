@@ -34,9 +34,17 @@ async fn setup() -> Setup {
     let server = RedisServer::start();
     let proxy = Proxy::start(server.addr());
     let store = RedisStore::open(proxy.url()).expect("a store");
-    let large = Limiter::builder(store).policies(LARGE).on_outage(Outage::local(1)).deadline(DEADLINE).build();
+    let large = Limiter::builder(store)
+        .policies(LARGE)
+        .on_outage(Outage::local(1))
+        .deadline(DEADLINE)
+        .build();
     decides(&large, "acme").await;
-    Setup { _server: server, proxy: Arc::new(proxy), large }
+    Setup {
+        _server: server,
+        proxy: Arc::new(proxy),
+        large,
+    }
 }
 
 fn keys() -> impl Iterator<Item = Key> {
@@ -45,7 +53,11 @@ fn keys() -> impl Iterator<Item = Key> {
 
 /// Makes checks while `disturb` changes the line.
 async fn checked<F: Future<Output = ()>>(disturb: impl FnOnce(Arc<Proxy>) -> F) -> Vec<Sample> {
-    let Setup { _server, proxy, large } = setup().await;
+    let Setup {
+        _server,
+        proxy,
+        large,
+    } = setup().await;
     let load = Load::start(&large, TASKS, keys());
     disturb(Arc::clone(&proxy)).await;
     load.end().await
@@ -54,10 +66,28 @@ async fn checked<F: Future<Output = ()>>(disturb: impl FnOnce(Arc<Proxy>) -> F) 
 fn late(findings: &mut Findings, most: f64, samples: &[Sample]) {
     let degraded = samples.iter().filter(|it| it.reason.is_some()).count();
     let share = 100.0 * degraded as f64 / samples.len().max(1) as f64;
-    findings.figure("decided without the store", Target::AtMost(most), share, " %");
-    let opened = samples.iter().filter(|it| it.reason == Some("breaker")).count();
-    findings.figure("of these because the breaker was open", Target::AtMost(0.0), opened as f64, "");
-    findings.figure("check time, p99", Target::None, quantile(samples, 0.99), " ms");
+    findings.figure(
+        "decided without the store",
+        Target::AtMost(most),
+        share,
+        " %",
+    );
+    let opened = samples
+        .iter()
+        .filter(|it| it.reason == Some("breaker"))
+        .count();
+    findings.figure(
+        "of these because the breaker was open",
+        Target::AtMost(0.0),
+        opened as f64,
+        "",
+    );
+    findings.figure(
+        "check time, p99",
+        Target::None,
+        quantile(samples, 0.99),
+        " ms",
+    );
 }
 
 pub(super) async fn jump(pace: Pace) -> Findings {
@@ -75,15 +105,31 @@ pub(super) async fn jump(pace: Pace) -> Findings {
     })
     .await;
     late(&mut findings, 0.0, &samples);
-    for ((began, round_trip), name) in phases.into_iter().zip(["at 1 ms", "at 40 ms", "again at 1 ms"]) {
+    for ((began, round_trip), name) in
+        phases
+            .into_iter()
+            .zip(["at 1 ms", "at 40 ms", "again at 1 ms"])
+    {
         let (from, until) = (began + KNOWN, began + length);
-        let decided = samples.iter().filter(|it| it.began >= from && it.began + it.took < until).count();
+        let decided = samples
+            .iter()
+            .filter(|it| it.began >= from && it.began + it.took < until)
+            .count();
         // Each task makes a check, and then a pause of 1 ms.
         let each = round_trip + Duration::from_millis(2);
         let most = TASKS as f64 * (until - from).as_secs_f64() / each.as_secs_f64();
         let share = 100.0 * decided as f64 / most;
-        let target = if round_trip == far { Target::AtLeast(80.0) } else { Target::None };
-        findings.figure(format!("decisions {name}, of those that the round trip allows"), target, share, " %");
+        let target = if round_trip == far {
+            Target::AtLeast(80.0)
+        } else {
+            Target::None
+        };
+        findings.figure(
+            format!("decisions {name}, of those that the round trip allows"),
+            target,
+            share,
+            " %",
+        );
     }
     findings
 }
@@ -95,7 +141,12 @@ pub(super) async fn bursts(pace: Pace) -> Findings {
 
 pub(super) async fn stalls(pace: Pace) -> Findings {
     let length = pace.of(Duration::from_secs(20), Duration::from_secs(4));
-    held_back(length, Duration::from_millis(30), Duration::from_millis(970)).await
+    held_back(
+        length,
+        Duration::from_millis(30),
+        Duration::from_millis(970),
+    )
+    .await
 }
 
 /// Holds all answers back for `hold` and lets them pass for `pass`, in turns.

@@ -103,7 +103,11 @@ pub(crate) const ALL: &[Row] = rows! {
 };
 
 /// Load for longer than the rows take together.
-pub(crate) const SOAK: Row = Row { id: "L1", fault: "load for a long time", raise: |pace| Box::pin(soak::load(pace)) };
+pub(crate) const SOAK: Row = Row {
+    id: "L1",
+    fault: "load for a long time",
+    raise: |pace| Box::pin(soak::load(pace)),
+};
 
 /// Rows that need namespaces of their own, see [`network_namespace`](tollgate_tests::network_namespace).
 pub(crate) const ISOLATED: &[&str] = &["N4", "N6", "N8", "H4"];

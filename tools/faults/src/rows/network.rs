@@ -14,7 +14,11 @@ use crate::{
 pub(super) async fn kills(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let (server, _, large) = ready().await;
-    let received = || server.info("stats")["total_connections_received"].parse::<f64>().expect("a number");
+    let received = || {
+        server.info("stats")["total_connections_received"]
+            .parse::<f64>()
+            .expect("a number")
+    };
     let (before, kills) = (received(), pace.of(100, 20));
     let load = Load::start(&large, 16, ["acme".into()]);
     for _ in 0..kills {
@@ -24,12 +28,30 @@ pub(super) async fn kills(pace: Pace) -> Findings {
     decides(&large, "acme").await;
     let made = received() - before;
     let samples = load.end().await;
-    let degraded = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
+    let degraded = samples
+        .iter()
+        .filter(|sample| sample.reason.is_some())
+        .count() as f64;
     let share = 100.0 * degraded / samples.len() as f64;
-    findings.figure("checks decided without the store, a kill each 100 ms", Target::None, share, " %");
+    findings.figure(
+        "checks decided without the store, a kill each 100 ms",
+        Target::None,
+        share,
+        " %",
+    );
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure("checks without an answer", Target::AtMost(0.0), refused as f64, "");
-    findings.figure("new connections per kill", Target::AtMost(1.0), made / f64::from(kills), "");
+    findings.figure(
+        "checks without an answer",
+        Target::AtMost(0.0),
+        refused as f64,
+        "",
+    );
+    findings.figure(
+        "new connections per kill",
+        Target::AtMost(1.0),
+        made / f64::from(kills),
+        "",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -49,9 +71,17 @@ pub(super) async fn nonsense(pace: Pace) -> Findings {
         b"HTTP/1.1 400\r\n\r\n",
     ];
     let huge = [&b"$536870912\r\n"[..], b"*1000000\r\n"];
-    let modes = words.into_iter().chain(huge).map(|bytes| Mode::Garbage(bytes.to_vec()));
-    let cuts = [0, 1, 2, 3, 5, 8, 13, 21].into_iter().flat_map(|at| [Mode::CutAfter(at), Mode::ResetAfter(at)]);
-    let modes: Vec<Mode> = modes.chain(cuts).chain([Mode::Trickle(Duration::from_millis(1)), Mode::Refuse]).collect();
+    let modes = words
+        .into_iter()
+        .chain(huge)
+        .map(|bytes| Mode::Garbage(bytes.to_vec()));
+    let cuts = [0, 1, 2, 3, 5, 8, 13, 21]
+        .into_iter()
+        .flat_map(|at| [Mode::CutAfter(at), Mode::ResetAfter(at)]);
+    let modes: Vec<Mode> = modes
+        .chain(cuts)
+        .chain([Mode::Trickle(Duration::from_millis(1)), Mode::Refuse])
+        .collect();
     let (mut next, mut wrong, mut right) = (0, 0, 0);
     let mut most = before;
     for _ in 0..pace.of(3, 1) {
@@ -69,8 +99,18 @@ pub(super) async fn nonsense(pace: Pace) -> Findings {
         }
     }
     assert!(right > 0);
-    findings.figure(format!("decisions misread, of {}", right + wrong), Target::AtMost(0.0), f64::from(wrong), "");
-    findings.figure("memory of the process, growth", Target::AtMost(32.0), (most - before).max(0.0), " MiB");
+    findings.figure(
+        format!("decisions misread, of {}", right + wrong),
+        Target::AtMost(0.0),
+        f64::from(wrong),
+        "",
+    );
+    findings.figure(
+        "memory of the process, growth",
+        Target::AtMost(32.0),
+        (most - before).max(0.0),
+        " MiB",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -82,7 +122,11 @@ async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32
             *next += 1;
             let (large, key, cost) = (large.clone(), *next, *next % 5_000 + 1);
             tokio::spawn(async move {
-                let decision = large.check(("crowd", key)).cost(Cost::new(cost)).await.ok()?;
+                let decision = large
+                    .check(("crowd", key))
+                    .cost(Cost::new(cost))
+                    .await
+                    .ok()?;
                 Some(decision.states().next()?.remaining() == AMOUNT - cost)
             })
         })
@@ -99,6 +143,10 @@ async fn crowd(large: &Limiter, next: &mut u64, right: &mut u32, wrong: &mut u32
 /// Returns the resident memory of this process in MiB.
 pub(super) fn memory() -> f64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("linux tells");
-    let pages: f64 = pages.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a number of pages");
+    let pages: f64 = pages
+        .split(' ')
+        .nth(1)
+        .and_then(|it| it.parse().ok())
+        .expect("a number of pages");
     pages * rustix::param::page_size() as f64 / 1_048_576.0
 }

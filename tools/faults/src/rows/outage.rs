@@ -39,11 +39,17 @@ pub(super) async fn replicas(_: Pace) -> Findings {
         }
         let known = changed.elapsed();
         let killing = Arc::clone(&server);
-        tokio::task::spawn_blocking(move || killing.kill()).await.expect("it is killed");
+        tokio::task::spawn_blocking(move || killing.kill())
+            .await
+            .expect("it is killed");
         let mut admitted = 0;
         for (process, outages) in &mut replicas {
             let line = process.wait_for_line(&format!("outage {outages}: admitted"));
-            admitted += line.rsplit(' ').next().and_then(|word| word.parse::<u32>().ok()).expect("a number");
+            admitted += line
+                .rsplit(' ')
+                .next()
+                .and_then(|word| word.parse::<u32>().ok())
+                .expect("a number");
             *outages += 1;
         }
         restart(&server).await;
@@ -51,10 +57,25 @@ pub(super) async fn replicas(_: Pace) -> Findings {
             process.wait_for_line(&format!("outage {outages}: "));
         }
         let share = f64::from(admitted) / f64::from(AMOUNT);
-        findings.figure(format!("{number} replicas: admitted in all, to the quota"), Target::AtMost(1.0), share, "");
+        findings.figure(
+            format!("{number} replicas: admitted in all, to the quota"),
+            Target::AtMost(1.0),
+            share,
+            "",
+        );
         let least = f64::from(AMOUNT - number as u32) / f64::from(AMOUNT);
-        findings.figure(format!("{number} replicas: the same, but for rounding"), Target::AtLeast(least), share, "");
-        findings.figure(format!("{number} replicas: known to all after"), Target::None, millis(known), " ms");
+        findings.figure(
+            format!("{number} replicas: the same, but for rounding"),
+            Target::AtLeast(least),
+            share,
+            "",
+        );
+        findings.figure(
+            format!("{number} replicas: known to all after"),
+            Target::None,
+            millis(known),
+            " ms",
+        );
     }
     findings.keys(server.keys_and_expires());
     findings
@@ -62,11 +83,19 @@ pub(super) async fn replicas(_: Pace) -> Findings {
 
 /// Runs one replica: prints each number of replicas, and what it admits on one key in each outage.
 pub(crate) fn replica(url: &str) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on(async {
         let store = RedisStore::connect(url).await.expect("a store");
-        let count = store.replicas(ReplicaGroup::new("shared", &SHARED.into())).expect("a store that counts");
-        let (shared, large) = (limiter(&store, SHARED, Outage::default()), limiter(&store, LARGE, Outage::default()));
+        let count = store
+            .replicas(ReplicaGroup::new("shared", &SHARED.into()))
+            .expect("a store that counts");
+        let (shared, large) = (
+            limiter(&store, SHARED, Outage::default()),
+            limiter(&store, LARGE, Outage::default()),
+        );
         for outage in 0_u64.. {
             let mut known = None;
             while sample(&large, "probe").await.reason.is_none() {

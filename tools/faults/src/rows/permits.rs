@@ -8,8 +8,8 @@ use std::{
 };
 
 use tollgate_test_support::permits::{
-    AFTER, AT_ONCE, LoweredLimit, OlderCopy, SharedPermits, last_above, most_at_once, most_held_while, now_us,
-    run_permit_worker,
+    AFTER, AT_ONCE, LoweredLimit, OlderCopy, SharedPermits, last_above, most_at_once,
+    most_held_while, now_us, run_permit_worker,
 };
 use tollgate_tests::{RedisServer, WallClock, wait};
 
@@ -40,7 +40,12 @@ fn program(server: &RedisServer) -> Command {
 }
 
 /// Starts replicas at a server, with another wall clock if there is one.
-fn start(server: &RedisServer, life: Duration, is_exact: bool, clock: Option<&WallClock>) -> SharedPermits {
+fn start(
+    server: &RedisServer,
+    life: Duration,
+    is_exact: bool,
+    clock: Option<&WallClock>,
+) -> SharedPermits {
     let at_clock = || {
         let mut command = program(server);
         command.envs(clock.into_iter().flat_map(WallClock::variables));
@@ -72,7 +77,9 @@ impl TakenOver {
         let held = most_held_while(server, || {
             disturb(&mut shared);
             let began = Instant::now();
-            wait::until("the others to work with all permits", PATIENT, || shared.others_at_work() >= AT_ONCE);
+            wait::until("the others to work with all permits", PATIENT, || {
+                shared.others_at_work() >= AT_ONCE
+            });
             self.free_after = self.free_after.max(began.elapsed());
             after(&shared);
             self.at_once = self.at_once.max(most_at_once(&shared.end()));
@@ -84,10 +91,25 @@ impl TakenOver {
     /// The work is cancelled with its permit, so no number exceeds the limit.
     fn findings(&self, life: Duration) -> Findings {
         let (mut findings, limit) = (Findings::default(), AT_ONCE as f64);
-        findings.figure(format!("permits held, of {limit}, most"), Target::AtMost(limit), self.held.into(), "");
-        findings.figure(format!("in progress, of {limit}, most"), Target::AtMost(limit), self.at_once as f64, "");
+        findings.figure(
+            format!("permits held, of {limit}, most"),
+            Target::AtMost(limit),
+            self.held.into(),
+            "",
+        );
+        findings.figure(
+            format!("in progress, of {limit}, most"),
+            Target::AtMost(limit),
+            self.at_once as f64,
+            "",
+        );
         let after = millis(self.free_after.saturating_sub(life));
-        findings.figure("free again, after the life of the permits", Target::AtMost(1000.0), after, " ms");
+        findings.figure(
+            "free again, after the life of the permits",
+            Target::AtMost(1000.0),
+            after,
+            " ms",
+        );
         findings.keys(self.keys);
         findings
     }
@@ -103,7 +125,13 @@ struct Forgotten {
 
 impl Forgotten {
     /// Lets the server lose its state, and waits for the life of the permits.
-    fn round(&mut self, server: &RedisServer, shared: SharedPermits, life: Duration, forget: impl FnOnce()) {
+    fn round(
+        &mut self,
+        server: &RedisServer,
+        shared: SharedPermits,
+        life: Duration,
+        forget: impl FnOnce(),
+    ) {
         forget();
         let (began, began_us) = (Instant::now(), now_us());
         wait::until("the permits to be renewed or lost", PATIENT, || {
@@ -111,7 +139,8 @@ impl Forgotten {
         });
         let spans = shared.end();
         self.at_once = self.at_once.max(most_at_once(&spans));
-        let above_us = last_above(&spans, AT_ONCE).map_or(0, |last_us| last_us.saturating_sub(began_us));
+        let above_us =
+            last_above(&spans, AT_ONCE).map_or(0, |last_us| last_us.saturating_sub(began_us));
         self.above_for = self.above_for.max(Duration::from_micros(above_us));
         self.keys = sum(self.keys, server.keys_and_expires());
     }
@@ -122,7 +151,12 @@ impl Forgotten {
         let asked = format!("{what}: in progress, of {limit}, most");
         findings.figure(asked, Target::AtMost(2.0 * limit), self.at_once as f64, "");
         let asked = format!("{what}: more than {limit} in progress for");
-        findings.figure(asked, Target::AtMost(millis(life / 2)), millis(self.above_for), " ms");
+        findings.figure(
+            asked,
+            Target::AtMost(millis(life / 2)),
+            millis(self.above_for),
+            " ms",
+        );
         findings.keys(self.keys);
     }
 }
@@ -132,7 +166,10 @@ fn sum(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 }
 
 /// Runs rounds for an exact limit and for a pooled one, on a thread that may block.
-async fn rounds<F: Default + Send + 'static>(pace: Pace, mut round: impl FnMut(&mut F, bool) + Send + 'static) -> F {
+async fn rounds<F: Default + Send + 'static>(
+    pace: Pace,
+    mut round: impl FnMut(&mut F, bool) + Send + 'static,
+) -> F {
     let all = move || {
         let mut figures = F::default();
         for _ in 0..pace.of(5, 1) {
@@ -142,14 +179,21 @@ async fn rounds<F: Default + Send + 'static>(pace: Pace, mut round: impl FnMut(&
         }
         figures
     };
-    tokio::task::spawn_blocking(all).await.expect("the rounds end")
+    tokio::task::spawn_blocking(all)
+        .await
+        .expect("the rounds end")
 }
 
 pub(super) async fn killed(pace: Pace) -> Findings {
     let life = life(pace);
     let round = move |figures: &mut TakenOver, is_exact| {
         let server = RedisServer::start();
-        figures.round(&server, start(&server, life, is_exact, None), SharedPermits::kill_first, |_| {});
+        figures.round(
+            &server,
+            start(&server, life, is_exact, None),
+            SharedPermits::kill_first,
+            |_| {},
+        );
     };
     rounds(pace, round).await.findings(life)
 }
@@ -160,9 +204,16 @@ pub(super) async fn stopped(pace: Pace) -> Findings {
         let server = RedisServer::start();
         let resume = |shared: &SharedPermits| {
             shared.resume_first();
-            wait::until("the first to cancel its work", PATIENT, || shared.cancelled()[0] >= AT_ONCE / 2);
+            wait::until("the first to cancel its work", PATIENT, || {
+                shared.cancelled()[0] >= AT_ONCE / 2
+            });
         };
-        figures.round(&server, start(&server, life, is_exact, None), |shared| shared.stop_first(), resume);
+        figures.round(
+            &server,
+            start(&server, life, is_exact, None),
+            |shared| shared.stop_first(),
+            resume,
+        );
     };
     rounds(pace, round).await.findings(life)
 }
@@ -178,21 +229,31 @@ pub(super) async fn away(pace: Pace) -> Findings {
             server.restart();
         });
     };
-    rounds(pace, round).await.report("for a moment", &mut findings, life);
+    rounds(pace, round)
+        .await
+        .report("for a moment", &mut findings, life);
 
     let round = move |figures: &mut (usize, u64, Duration), is_exact| {
         let server = RedisServer::start();
         let shared = start(&server, life, is_exact, None);
         let away_us = now_us();
         server.kill();
-        wait::until("all work to be cancelled", PATIENT, || shared.at_work() == [0; 3]);
+        wait::until("all work to be cancelled", PATIENT, || {
+            shared.at_work() == [0; 3]
+        });
         server.restart();
         let (back, back_us) = (Instant::now(), now_us());
-        wait::until("all permits to be in use", PATIENT, || shared.at_work().iter().sum::<usize>() >= AT_ONCE);
+        wait::until("all permits to be in use", PATIENT, || {
+            shared.at_work().iter().sum::<usize>() >= AT_ONCE
+        });
         let spans = shared.end();
         figures.0 = figures.0.max(most_at_once(&spans));
-        let last_us =
-            spans.iter().filter(|span| span.from_us < back_us).map(|span| span.to_us).max().unwrap_or_default();
+        let last_us = spans
+            .iter()
+            .filter(|span| span.from_us < back_us)
+            .map(|span| span.to_us)
+            .max()
+            .unwrap_or_default();
         figures.1 = figures.1.max(last_us.saturating_sub(away_us));
         figures.2 = figures.2.max(back.elapsed());
     };
@@ -201,7 +262,12 @@ pub(super) async fn away(pace: Pace) -> Findings {
     let asked = format!("longer than a life: in progress, of {limit}, most");
     findings.figure(asked, Target::AtMost(limit), at_once as f64, "");
     let went_on = millis(Duration::from_micros(went_on_us));
-    findings.figure("the same: work goes on without the server for", Target::AtMost(ms), went_on, " ms");
+    findings.figure(
+        "the same: work goes on without the server for",
+        Target::AtMost(ms),
+        went_on,
+        " ms",
+    );
     findings.figure(
         "the same: from its first answer until all are in use",
         Target::AtMost(1500.0),
@@ -220,7 +286,12 @@ pub(super) async fn server_clock(pace: Pace) -> Findings {
             clock.back(JUMP);
             shared.kill_first();
         };
-        figures.round(&server, start(&server, life, is_exact, None), disturb, |_| {});
+        figures.round(
+            &server,
+            start(&server, life, is_exact, None),
+            disturb,
+            |_| {},
+        );
     };
     let mut findings = rounds(pace, round).await.findings(life);
     let round = move |figures: &mut Forgotten, is_exact| {
@@ -229,7 +300,9 @@ pub(super) async fn server_clock(pace: Pace) -> Findings {
         let shared = start(&server, life, is_exact, None);
         figures.round(&server, shared, life, || clock.forward(JUMP));
     };
-    rounds(pace, round).await.report("forward", &mut findings, life);
+    rounds(pace, round)
+        .await
+        .report("forward", &mut findings, life);
     findings
 }
 
@@ -246,12 +319,22 @@ pub(super) async fn replica_clocks(pace: Pace) -> Findings {
             shared.kill_first();
             clock.back(2 * JUMP);
         };
-        figures.round(&server, start(&server, life, is_exact, Some(&clock)), disturb, |_| {});
+        figures.round(
+            &server,
+            start(&server, life, is_exact, Some(&clock)),
+            disturb,
+            |_| {},
+        );
         figures.cancelled += cancelled;
     };
     let figures = rounds(pace, round).await;
     let mut findings = figures.findings(life);
-    findings.figure("work cancelled by a jump of an hour", Target::AtMost(0.0), figures.cancelled as f64, "");
+    findings.figure(
+        "work cancelled by a jump of an hour",
+        Target::AtMost(0.0),
+        figures.cancelled as f64,
+        "",
+    );
     findings
 }
 
@@ -267,7 +350,12 @@ pub(super) async fn lowered(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let asked = format!("until no more than {AFTER} are in progress");
     // A renewal is a third of a life away at most. The work takes 30 ms.
-    findings.figure(asked, Target::AtMost((millis(life / 3) + 150.0).ceil()), millis(kept_after), " ms");
+    findings.figure(
+        asked,
+        Target::AtMost((millis(life / 3) + 150.0).ceil()),
+        millis(kept_after),
+        " ms",
+    );
     let asked = format!("begun after that while {AFTER} were in progress");
     findings.figure(asked, Target::AtMost(0.0), begun_above as f64, "");
     findings
@@ -284,8 +372,18 @@ pub(super) async fn older_copy(pace: Pace) -> Findings {
         }
     }
     let mut findings = Findings::default();
-    findings.figure("permits lost though they fit", Target::AtMost(0.0), lost as f64, "");
-    findings.figure("permits held, of 5, most", Target::AtMost(5.0), held.into(), "");
+    findings.figure(
+        "permits lost though they fit",
+        Target::AtMost(0.0),
+        lost as f64,
+        "",
+    );
+    findings.figure(
+        "permits held, of 5, most",
+        Target::AtMost(5.0),
+        held.into(),
+        "",
+    );
     let asked = "until all are counted again, after a third of a life";
     let after = millis(counted_after.saturating_sub(life / 3));
     findings.figure(asked, Target::AtMost(500.0), after, " ms");

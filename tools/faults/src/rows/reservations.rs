@@ -47,7 +47,10 @@ async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce
             let mut calls = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
                 let began = Instant::now();
-                let reservation = large.reserve(at as u64, Cost::ONE).await.expect("the local share decides");
+                let reservation = large
+                    .reserve(at as u64, Cost::ONE)
+                    .await
+                    .expect("the local share decides");
                 calls.push((began, began.elapsed(), reservation.decision().degraded()));
                 tokio::time::sleep(pause).await;
             }
@@ -60,7 +63,11 @@ async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce
     raise();
     tokio::time::sleep(time).await;
     is_over.store(true, Ordering::Relaxed);
-    let mut met = Met { waited: 0, until: Duration::ZERO, longest: Duration::ZERO };
+    let mut met = Met {
+        waited: 0,
+        until: Duration::ZERO,
+        longest: Duration::ZERO,
+    };
     for task in tasks {
         for (began, took, reason) in task.await.expect("a task") {
             if began + took < raised {
@@ -80,8 +87,18 @@ async fn met(large: &Limiter, callers: usize, time: Duration, raise: impl FnOnce
 fn report(findings: &mut Findings, callers: usize, most: f64, met: &Met) {
     let asked = format!("reservations that waited until their deadline, {callers} callers");
     findings.figure(asked, Target::AtMost(most), met.waited as f64, "");
-    findings.figure("the same, the last of them after the fault", Target::None, millis(met.until), " ms");
-    findings.figure("the same, the longest reservation", Target::AtMost(70.0), millis(met.longest), " ms");
+    findings.figure(
+        "the same, the last of them after the fault",
+        Target::None,
+        millis(met.until),
+        " ms",
+    );
+    findings.figure(
+        "the same, the longest reservation",
+        Target::AtMost(70.0),
+        millis(met.longest),
+        " ms",
+    );
 }
 
 /// Three deadlines open the breaker. All callers that wait by then have had their deadline, or end with it.
@@ -89,7 +106,9 @@ pub(super) async fn silent(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
         let server = RedisServer::start();
-        let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
+        let store = RedisStore::connect(server.url_at(server.addr()))
+            .await
+            .expect("a store");
         let large = limiter(&store, LARGE, Outage::local(1));
         decides(&large, "acme").await;
         let time = pace.of(Duration::from_secs(3), Duration::from_millis(700));
@@ -126,12 +145,17 @@ pub(super) async fn dead(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     for callers in CALLERS {
         let server = Arc::new(RedisServer::start());
-        let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
+        let store = RedisStore::connect(server.url_at(server.addr()))
+            .await
+            .expect("a store");
         let large = limiter(&store, LARGE, Outage::local(1));
         decides(&large, "acme").await;
         let killing = Arc::clone(&server);
         let time = pace.of(Duration::from_secs(3), Duration::from_millis(700));
-        let met = met(&large, callers, time, || drop(tokio::task::spawn_blocking(move || killing.kill()))).await;
+        let met = met(&large, callers, time, || {
+            drop(tokio::task::spawn_blocking(move || killing.kill()))
+        })
+        .await;
         report(&mut findings, callers, 0.0, &met);
         server.restart();
         findings.keys(server.keys_and_expires());

@@ -36,9 +36,24 @@ pub(super) async fn forgotten(pace: Pace) -> Findings {
             dials = dials.max(proxy.accepted() - 1);
         }
     }
-    findings.figure("checks decided without a healthy store", Target::AtMost(0.0), f64::from(lost), "");
-    findings.figure("longest first check", Target::AtMost(50.0), millis(longest), " ms");
-    findings.figure("new connections, most", Target::AtMost(1.0), dials as f64, "");
+    findings.figure(
+        "checks decided without a healthy store",
+        Target::AtMost(0.0),
+        f64::from(lost),
+        "",
+    );
+    findings.figure(
+        "longest first check",
+        Target::AtMost(50.0),
+        millis(longest),
+        " ms",
+    );
+    findings.figure(
+        "new connections, most",
+        Target::AtMost(1.0),
+        dials as f64,
+        "",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }

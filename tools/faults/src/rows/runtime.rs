@@ -24,7 +24,12 @@ pub(super) async fn ends(pace: Pace) -> Findings {
     blocked(&mut findings, &large, pace).await;
     decides(&large, "acme").await;
     until("the connections that were", async || open() <= before).await;
-    findings.figure("connections and files that leaked", Target::AtMost(0.0), open().saturating_sub(before) as f64, "");
+    findings.figure(
+        "connections and files that leaked",
+        Target::AtMost(0.0),
+        open().saturating_sub(before) as f64,
+        "",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -37,7 +42,10 @@ async fn ended(findings: &mut Findings, server: &RedisServer, pace: Pace) {
         let large = limiter(&store, LARGE, Outage::default());
         let used = large.clone();
         let end = tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build();
             let runtime = runtime.expect("a runtime");
             runtime.block_on(async {
                 decides(&used, "acme").await;
@@ -60,13 +68,21 @@ async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
     let mut unwound = 0;
     let memory = Limiter::new(MemoryStore::new(), LARGE);
     for at in 0..pace.of(5_000_u32, 500) {
-        let limiter = if at % 2 == 0 { large.clone() } else { memory.clone() };
+        let limiter = if at % 2 == 0 {
+            large.clone()
+        } else {
+            memory.clone()
+        };
         let task = tokio::spawn(async move {
             // Without the message, which would be printed thousands of times.
             let handler = tower::service_fn(|_: http::Request<()>| async {
-                panic::resume_unwind(Box::new("a handler")) as Result<http::Response<String>, std::convert::Infallible>
+                panic::resume_unwind(Box::new("a handler"))
+                    as Result<http::Response<String>, std::convert::Infallible>
             });
-            let layer = tollgate_tower::RateLimitLayer::new(limiter.clone(), tollgate_tower::key::Global::new());
+            let layer = tollgate_tower::RateLimitLayer::new(
+                limiter.clone(),
+                tollgate_tower::key::Global::new(),
+            );
             if at % 4 < 2 {
                 return drop(layer.layer(handler).oneshot(http::Request::new(())).await);
             }
@@ -80,10 +96,24 @@ async fn panics(findings: &mut Findings, large: &Limiter, pace: Pace) {
         unwound += u32::from(task.await.is_err_and(|error| error.is_panic()));
     }
     let samples = load.end().await;
-    let without = samples.iter().filter(|sample| sample.reason.is_some()).count() as f64;
-    findings.figure(format!("checks of others without the store, {unwound} panics"), Target::AtMost(0.0), without, "");
-    let decided = memory.check("acme").await.is_ok() && large.check("acme").await.is_ok_and(|it| !it.is_degraded());
-    findings.figure("stores of 2 that do not decide after that", Target::AtMost(0.0), f64::from(!decided), "");
+    let without = samples
+        .iter()
+        .filter(|sample| sample.reason.is_some())
+        .count() as f64;
+    findings.figure(
+        format!("checks of others without the store, {unwound} panics"),
+        Target::AtMost(0.0),
+        without,
+        "",
+    );
+    let decided = memory.check("acme").await.is_ok()
+        && large.check("acme").await.is_ok_and(|it| !it.is_degraded());
+    findings.figure(
+        "stores of 2 that do not decide after that",
+        Target::AtMost(0.0),
+        f64::from(!decided),
+        "",
+    );
 }
 
 /// Blocks one worker of two for half a second.
@@ -101,8 +131,18 @@ async fn blocked(findings: &mut Findings, large: &Limiter, pace: Pace) {
         samples.extend(load.end().await);
     }
     let refused = samples.iter().filter(|sample| !sample.is_allowed).count() as f64;
-    findings.figure("a worker of two is blocked: checks without an answer", Target::AtMost(0.0), refused, "");
-    findings.figure("the same: check time, p99.9", Target::None, quantile(&samples, 0.999), " ms");
+    findings.figure(
+        "a worker of two is blocked: checks without an answer",
+        Target::AtMost(0.0),
+        refused,
+        "",
+    );
+    findings.figure(
+        "the same: check time, p99.9",
+        Target::None,
+        quantile(&samples, 0.999),
+        " ms",
+    );
     let asked = "the same: from its end to the next decision by the store, longest";
     // The probes slow down, because they are answered meanwhile and checks are not.
     findings.figure(asked, Target::AtMost(1_200.0), millis(added), " ms");

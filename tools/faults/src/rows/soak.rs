@@ -42,21 +42,46 @@ struct Look {
 pub(super) async fn load(pace: Pace) -> Findings {
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr()))
+        .await
+        .expect("a store");
     let (large, small) = (
         limiter(&store, LARGE, Outage::default()),
         // Most of its keys are denied most of the time.
-        limiter(&store, Policy::token_bucket("small", Quota::per_minute(1)), Outage::default()),
+        limiter(
+            &store,
+            Policy::token_bucket("small", Quota::per_minute(1)),
+            Outage::default(),
+        ),
     );
     decides(&large, "acme").await;
     let (seconds, warm) = pace.of((1_200, 120), (60, 20));
-    let (is_over, checks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (is_over, checks) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let tasks: Vec<_> = (0..TASKS)
-        .map(|task| tokio::spawn(spend(large.clone(), small.clone(), task, Arc::clone(&is_over), Arc::clone(&checks))))
+        .map(|task| {
+            tokio::spawn(spend(
+                large.clone(),
+                small.clone(),
+                task,
+                Arc::clone(&is_over),
+                Arc::clone(&checks),
+            ))
+        })
         .collect();
     // Written in full, and so resident, before the first measurement.
-    let mut looks: Vec<Look> =
-        vec![Look { at: 1.0, heap: 1.0, resident: 1.0, files: 1.0, clients: 1.0 }; seconds - warm];
+    let mut looks: Vec<Look> = vec![
+        Look {
+            at: 1.0,
+            heap: 1.0,
+            resident: 1.0,
+            files: 1.0,
+            clients: 1.0
+        };
+        seconds - warm
+    ];
     let began = Instant::now();
     for second in 1..=seconds {
         tokio::time::sleep_until((began + Duration::from_secs(second as u64)).into()).await;
@@ -77,37 +102,71 @@ pub(super) async fn load(pace: Pace) -> Findings {
     }
     let checks = checks.load(Ordering::Relaxed);
     let minutes = seconds / 60;
-    let asked = format!("checks without an answer, of {checks} in {minutes} min, connections killed each 10 s");
+    let asked = format!(
+        "checks without an answer, of {checks} in {minutes} min, connections killed each 10 s"
+    );
     findings.figure(asked, Target::AtMost(0.0), errors as f64, "");
     // A minute is too short for a figure per hour.
-    let target = if pace.is_quick { Target::None } else { Target::AtMost(1.0) };
+    let target = if pace.is_quick {
+        Target::None
+    } else {
+        Target::AtMost(1.0)
+    };
     let minute = looks.len().min(60);
-    for (which, part) in [("first", &looks[..minute]), ("last", &looks[looks.len() - minute..])] {
+    for (which, part) in [
+        ("first", &looks[..minute]),
+        ("last", &looks[looks.len() - minute..]),
+    ] {
         let least = part.iter().map(heap_of).fold(f64::INFINITY, f64::min) * 1_024.0;
-        findings.figure(format!("in use on the heap, least of the {which} minute"), Target::None, least, " KiB");
+        findings.figure(
+            format!("in use on the heap, least of the {which} minute"),
+            Target::None,
+            least,
+            " KiB",
+        );
     }
     let size = mean(&looks, |look| look.resident);
     // Both relative to the memory of the process: relative to the small heap, a few KiB would be much.
     for (what, slope) in [
-        ("what is in use on the heap, beside the process' memory", slope(&looks, heap_of)),
+        (
+            "what is in use on the heap, beside the process' memory",
+            slope(&looks, heap_of),
+        ),
         ("the process' memory", slope(&looks, |look| look.resident)),
     ] {
         let grown = 100.0 * slope / size;
-        findings.figure(format!("growth of {what}, from minute {} on", warm / 60), target, grown, " % an hour");
+        findings.figure(
+            format!("growth of {what}, from minute {} on", warm / 60),
+            target,
+            grown,
+            " % an hour",
+        );
     }
-    for (asked, of) in
-        [("open files", (|look| look.files) as fn(&Look) -> f64), ("connections at the server", |look| look.clients)]
-    {
+    for (asked, of) in [
+        ("open files", (|look| look.files) as fn(&Look) -> f64),
+        ("connections at the server", |look| look.clients),
+    ] {
         let values: Vec<f64> = looks.iter().map(of).collect();
         let most = values.iter().copied().fold(0.0, f64::max);
         let grown = most - values[0];
-        findings.figure(format!("{asked}, most above those of the first look"), Target::AtMost(0.0), grown, "");
+        findings.figure(
+            format!("{asked}, most above those of the first look"),
+            Target::AtMost(0.0),
+            grown,
+            "",
+        );
     }
     findings.keys(server.keys_and_expires());
     findings
 }
 
-async fn spend(large: Limiter, small: Limiter, task: u64, is_over: Arc<AtomicBool>, checks: Arc<AtomicU64>) -> u64 {
+async fn spend(
+    large: Limiter,
+    small: Limiter,
+    task: u64,
+    is_over: Arc<AtomicBool>,
+    checks: Arc<AtomicU64>,
+) -> u64 {
     let (mut errors, mut at) = (0, task);
     while !is_over.load(Ordering::Relaxed) {
         at += TASKS;
@@ -123,8 +182,16 @@ fn look(server: &RedisServer, began: Instant) -> Look {
     // Before the measurement itself allocates.
     let (at, heap, resident) = (began.elapsed().as_secs_f64(), heap(), memory());
     let files = fs::read_dir("/proc/self/fd").expect("linux tells").count() as f64;
-    let clients = server.info("clients")["connected_clients"].parse().expect("a number");
-    Look { at, heap, resident, files, clients }
+    let clients = server.info("clients")["connected_clients"]
+        .parse()
+        .expect("a number");
+    Look {
+        at,
+        heap,
+        resident,
+        files,
+        clients,
+    }
 }
 
 /// Returns the allocated memory in MiB.
@@ -144,7 +211,10 @@ fn mean(looks: &[Look], of: impl Fn(&Look) -> f64) -> f64 {
 /// Returns the growth per hour of the line through all measurements, by least squares.
 fn slope(looks: &[Look], of: impl Fn(&Look) -> f64) -> f64 {
     let (time, size) = (mean(looks, |look| look.at), mean(looks, &of));
-    let covariance: f64 = looks.iter().map(|look| (look.at - time) * (of(look) - size)).sum();
+    let covariance: f64 = looks
+        .iter()
+        .map(|look| (look.at - time) * (of(look) - size))
+        .sum();
     let variance: f64 = looks.iter().map(|look| (look.at - time).powi(2)).sum();
     covariance / variance * 3_600.0
 }
@@ -155,7 +225,13 @@ mod tests {
 
     #[test]
     fn a_mebibyte_a_minute_is_sixty_an_hour() {
-        let look = |at| Look { at, heap: 100.0 + (at - 30.0) / 60.0, resident: 1.0, files: 0.0, clients: 0.0 };
+        let look = |at| Look {
+            at,
+            heap: 100.0 + (at - 30.0) / 60.0,
+            resident: 1.0,
+            files: 0.0,
+            clients: 0.0,
+        };
         let looks: Vec<Look> = (0..61).map(|at| look(f64::from(at))).collect();
         let slope = slope(&looks, |look| look.heap);
         assert!((slope - 60.0).abs() < 1e-9, "{slope}");

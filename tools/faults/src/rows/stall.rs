@@ -11,7 +11,10 @@ use tollgate_tests::RedisServer;
 
 use crate::{
     findings::{Findings, Target},
-    load::{AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient_limiter, quantile, remaining, sample},
+    load::{
+        AMOUNT, LARGE, Load, Sample, decides, limiter, millis, patient_limiter, quantile,
+        remaining, sample,
+    },
     pace::Pace,
 };
 
@@ -19,7 +22,9 @@ pub(super) async fn server(pace: Pace) -> Findings {
     const TASKS: usize = 16;
     let mut findings = Findings::default();
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url_at(server.addr())).await.expect("a store");
+    let store = RedisStore::connect(server.url_at(server.addr()))
+        .await
+        .expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     let (mut stalled, mut added, mut most, mut met) = (Vec::new(), Duration::ZERO, 0.0_f64, 0);
     for round in 0..pace.of(30_u64, 6) {
@@ -34,28 +39,69 @@ pub(super) async fn server(pace: Pace) -> Findings {
         added = added.max(decides(&large, round).await - resumed);
         let samples = load.end().await;
         // Checks that the open breaker answered were never sent.
-        let calls = samples.iter().filter(|sample| sample.reason != Some("breaker")).count();
+        let calls = samples
+            .iter()
+            .filter(|sample| sample.reason != Some("breaker"))
+            .count();
         let charged = AMOUNT - remaining(&patient_limiter(store.clone(), LARGE), round).await;
         most = most.max(charged as f64 / calls as f64);
-        let those: Vec<Sample> = samples.into_iter().filter(|it| it.was_between(paused, resumed)).collect();
+        let those: Vec<Sample> = samples
+            .into_iter()
+            .filter(|it| it.was_between(paused, resumed))
+            .collect();
         met = met.max(those.iter().filter(|it| is_sent(it)).count());
         stalled.extend(those);
     }
     let sent: Vec<Sample> = stalled.iter().filter(|it| is_sent(it)).copied().collect();
-    let open: Vec<Sample> = stalled.iter().filter(|it| it.reason == Some("breaker")).copied().collect();
-    assert!(!sent.is_empty() && !open.is_empty(), "{} sent, {} not", sent.len(), open.len());
+    let open: Vec<Sample> = stalled
+        .iter()
+        .filter(|it| it.reason == Some("breaker"))
+        .copied()
+        .collect();
+    assert!(
+        !sent.is_empty() && !open.is_empty(),
+        "{} sent, {} not",
+        sent.len(),
+        open.len()
+    );
     // The checks that were pending when the third reached its deadline, one per task, and the two that reached theirs before:
     // their tasks have asked again.
-    let asked = format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
+    let asked =
+        format!("checks that met a stall before the breaker opened, of {TASKS} tasks, most");
     findings.figure(asked, Target::AtMost((TASKS + 2) as f64), met as f64, "");
     let late = sent.len();
     let asked = format!("check time of those, {late} in all, p50");
     findings.figure(asked, Target::None, quantile(&sent, 0.5), " ms");
-    findings.figure("the same, p99.9", Target::AtMost(55.0), quantile(&sent, 0.999), " ms");
-    findings.figure("the same, longest", Target::AtMost(70.0), quantile(&sent, 1.0), " ms");
-    findings.figure("check time after the breaker opened, p99", Target::AtMost(0.2), quantile(&open, 0.99), " ms");
-    findings.figure("charges per call that was sent", Target::AtMost(1.0), most, "");
-    findings.figure("from going on to the first decision, longest", Target::AtMost(20.0), millis(added), " ms");
+    findings.figure(
+        "the same, p99.9",
+        Target::AtMost(55.0),
+        quantile(&sent, 0.999),
+        " ms",
+    );
+    findings.figure(
+        "the same, longest",
+        Target::AtMost(70.0),
+        quantile(&sent, 1.0),
+        " ms",
+    );
+    findings.figure(
+        "check time after the breaker opened, p99",
+        Target::AtMost(0.2),
+        quantile(&open, 0.99),
+        " ms",
+    );
+    findings.figure(
+        "charges per call that was sent",
+        Target::AtMost(1.0),
+        most,
+        "",
+    );
+    findings.figure(
+        "from going on to the first decision, longest",
+        Target::AtMost(20.0),
+        millis(added),
+        " ms",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }
@@ -70,7 +116,8 @@ pub(super) async fn pool(pace: Pace) -> Findings {
     let server = Arc::new(RedisServer::start());
     let mut config = Config::from_url(server.url_at(server.addr()));
     config.pool = Some(PoolConfig::new(2));
-    let store = RedisStore::open(config.create_pool(Some(Runtime::Tokio1)).expect("a pool")).expect("a store");
+    let store = RedisStore::open(config.create_pool(Some(Runtime::Tokio1)).expect("a pool"))
+        .expect("a store");
     let large = limiter(&store, LARGE, Outage::default());
     let mut samples = Vec::new();
     for _ in 0..pace.of(10, 3) {
@@ -86,9 +133,19 @@ pub(super) async fn pool(pace: Pace) -> Findings {
             samples.push(task.await.expect("a task"));
         }
     }
-    findings.figure("longest check", Target::AtMost(70.0), quantile(&samples, 1.0), " ms");
+    findings.figure(
+        "longest check",
+        Target::AtMost(70.0),
+        quantile(&samples, 1.0),
+        " ms",
+    );
     let without = samples.iter().filter(|sample| !sample.is_allowed).count();
-    findings.figure("checks without an answer", Target::AtMost(0.0), without as f64, "");
+    findings.figure(
+        "checks without an answer",
+        Target::AtMost(0.0),
+        without as f64,
+        "",
+    );
     findings.keys(server.keys_and_expires());
     findings
 }

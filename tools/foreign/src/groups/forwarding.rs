@@ -38,15 +38,36 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
     let mut listeners = Vec::new();
     let mut settings = Vec::new();
     let mut add = |row, listener: Listener, counts_for, through| {
-        settings.push(Setting { row, counts_for, through, port: listener.port() });
+        settings.push(Setting {
+            row,
+            counts_for,
+            through,
+            port: listener.port(),
+        });
         listeners.push(listener);
     };
-    add("right: `use_remote_address: true`", Listener::to(app).with(edge.clone()), "{client}", "none");
-    let inner = Listener::to(app).with(json!({"use_remote_address": true, "xff_num_trusted_hops": 1}));
+    add(
+        "right: `use_remote_address: true`",
+        Listener::to(app).with(edge.clone()),
+        "{client}",
+        "none",
+    );
+    let inner =
+        Listener::to(app).with(json!({"use_remote_address": true, "xff_num_trusted_hops": 1}));
     let outer = Listener::to(inner.address()).with(edge.clone());
-    add("right: two Envoys, the inner one with `xff_num_trusted_hops: 1`", outer, "{client}", "none");
+    add(
+        "right: two Envoys, the inner one with `xff_num_trusted_hops: 1`",
+        outer,
+        "{client}",
+        "none",
+    );
     let hops = json!({"use_remote_address": true, "xff_num_trusted_hops": 1});
-    add("right: one Envoy with `xff_num_trusted_hops: 1`", Listener::to(app).with(hops), "{client}", "none");
+    add(
+        "right: one Envoy with `xff_num_trusted_hops: 1`",
+        Listener::to(app).with(hops),
+        "{client}",
+        "none",
+    );
     add(
         "wrong: `use_remote_address: false`",
         Listener::to(spoofed).with(json!({"use_remote_address": false})),
@@ -54,7 +75,12 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
         "not appended",
     );
     let skip = json!({"use_remote_address": true, "skip_xff_append": true});
-    add("wrong: `skip_xff_append: true`", Listener::to(skipped).with(skip), envoy::SOURCE, "not appended");
+    add(
+        "wrong: `skip_xff_append: true`",
+        Listener::to(skipped).with(skip),
+        envoy::SOURCE,
+        "not appended",
+    );
     add(
         "wrong: the example trusts its clients",
         Listener::to(trusting).with(edge.clone()),
@@ -77,7 +103,10 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
     listeners.push(inner);
     let _envoy = Envoy::start(&clients.envoy, &listeners);
     let settings: Vec<_> = settings.iter().map(Setting::argument).collect();
-    clients.run("forwarding.py", &json!({"settings": settings, "proxy": envoy::SOURCE}))
+    clients.run(
+        "forwarding.py",
+        &json!({"settings": settings, "proxy": envoy::SOURCE}),
+    )
 }
 
 impl Setting {
@@ -90,6 +119,8 @@ impl Setting {
 fn behind_a_proxy(trusted: &str) -> (Process, SocketAddr) {
     let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let mut command = Process::example("behind_a_proxy");
-    command.env("LISTEN", address.to_string()).env("TRUSTED", trusted);
+    command
+        .env("LISTEN", address.to_string())
+        .env("TRUSTED", trusted);
     (Process::start(command, "Listening on"), address)
 }

@@ -18,7 +18,10 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
     command.env("LISTEN", address.to_string());
     let _server = Process::start(command, "Listening on");
     let greeter = Hosted::start(greeter::router());
-    let listeners = [Listener::to(address).grpc(), Listener::to(greeter.address()).grpc()];
+    let listeners = [
+        Listener::to(address).grpc(),
+        Listener::to(greeter.address()).grpc(),
+    ];
     let _envoy = Envoy::start(&clients.envoy, &listeners);
     clients.run(
         "grpc_proxy.py",

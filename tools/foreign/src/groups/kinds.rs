@@ -17,7 +17,8 @@ pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
     let to_server = || Listener::to(server.address());
     let listeners = [to_server(), to_server().grpc(), to_server().filter(buffer)];
     let _envoy = Envoy::start(&clients.envoy, &listeners);
-    let [proxied, proxied_in_http2, buffered] = listeners.map(|listener| listener.address().to_string());
+    let [proxied, proxied_in_http2, buffered] =
+        listeners.map(|listener| listener.address().to_string());
     let arguments = json!({
         "direct": server.address().to_string(),
         "proxied": proxied,

@@ -12,7 +12,10 @@ pub(crate) fn run(clients: &Clients, is_quick: bool) -> Vec<Line> {
     let replicas: Vec<_> = (0..2).map(|_| start(&redis.url())).collect();
     let addresses: Vec<_> = replicas.iter().map(address).collect();
     let seconds = if is_quick { 5 } else { 60 };
-    clients.run("replicas.py", &json!({"replicas": addresses, "seconds": seconds}))
+    clients.run(
+        "replicas.py",
+        &json!({"replicas": addresses, "seconds": seconds}),
+    )
 }
 
 fn start(url: &str) -> Process {
@@ -22,5 +25,8 @@ fn start(url: &str) -> Process {
 }
 
 fn address(replica: &Process) -> String {
-    replica.ready_line().trim_start_matches("Listening on ").to_owned()
+    replica
+        .ready_line()
+        .trim_start_matches("Listening on ")
+        .to_owned()
 }

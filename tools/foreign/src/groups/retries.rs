@@ -22,11 +22,15 @@ const FIELDS: [(&str, &str, &str); 8] = [
 ];
 
 pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
-    let (server, greeter) = (Hosted::start(waits::router()), Hosted::start(greeter::router()));
+    let (server, greeter) = (
+        Hosted::start(waits::router()),
+        Hosted::start(greeter::router()),
+    );
     let mut listeners = Vec::new();
     let mut rows = Vec::new();
     for (format, field, unit) in FIELDS {
-        let back_off = json!({"reset_headers": [{"name": field, "format": unit}], "max_interval": "30s"});
+        let back_off =
+            json!({"reset_headers": [{"name": field, "format": unit}], "max_interval": "30s"});
         let listener = Listener::to(server.address()).retrying(policy(Some(&back_off)));
         rows.push(json!({"port": listener.port(), "format": format, "field": field, "unit": unit}));
         listeners.push(listener);
@@ -38,7 +42,10 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
     let _envoy = Envoy::start(&clients.envoy, &listeners);
 
     let mut lines = clients.run("retries.py", &json!({"rows": rows, "hasty": hasty_port}));
-    lines.extend(clients.run("sdk_retries.py", &json!({"server": server.address().to_string()})));
+    lines.extend(clients.run(
+        "sdk_retries.py",
+        &json!({"server": server.address().to_string()}),
+    ));
     let greeter = greeter.address().to_string();
     lines.extend(clients.run("grpcio_retries.py", &json!({"greeter": greeter})));
     lines

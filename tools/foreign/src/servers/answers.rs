@@ -25,7 +25,8 @@ const MIDDLE: Policy = Policy::sliding_log("middle", Quota::new(2, Duration::fro
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(100));
 
 /// The wait is a little above eight seconds. A time of day that is rounded twice is a second late.
-const FRACTION: Policy = Policy::token_bucket("fraction", Quota::one_every(Duration::from_millis(8010)));
+const FRACTION: Policy =
+    Policy::token_bucket("fraction", Quota::one_every(Duration::from_millis(8010)));
 
 /// The burst is above the amount.
 const TALL: Policy = Policy::token_bucket("tall", Quota::per_minute(2).with_burst(5));
@@ -41,7 +42,10 @@ const UNITS: [Policy; 4] = [
 /// Returns the name of each stack, and its router. The last layer is the outermost one.
 fn stacks(format: HeaderFormat) -> Vec<(&'static str, Router)> {
     let two_of = |policy: &Policy| {
-        let quota = policy.quota().try_with_burst(2).expect("a burst of two is valid");
+        let quota = policy
+            .quota()
+            .try_with_burst(2)
+            .expect("a burst of two is valid");
         Policy::try_new(policy.name(), policy.algorithm(), quota).expect("the policy is valid")
     };
     vec![
@@ -50,17 +54,48 @@ fn stacks(format: HeaderFormat) -> Vec<(&'static str, Router)> {
         ("fraction", plain().layer(layer(format, FRACTION))),
         ("set", plain().layer(layer(format, [SLOW, DAILY]))),
         ("units", plain().layer(with_units(format))),
-        ("strict-outside", plain().layer(layer(format, FAST)).layer(layer(format, two_of(&SLOW)))),
-        ("strict-inside", plain().layer(layer(format, SLOW)).layer(layer(format, two_of(&FAST)))),
-        ("three", plain().layer(layer(format, FAST)).layer(layer(format, MIDDLE)).layer(layer(format, two_of(&SLOW)))),
-        ("one-name-twice", plain().layer(layer(format, SLOW)).layer(everybody(format, two_of(&SLOW)))),
+        (
+            "strict-outside",
+            plain()
+                .layer(layer(format, FAST))
+                .layer(layer(format, two_of(&SLOW))),
+        ),
+        (
+            "strict-inside",
+            plain()
+                .layer(layer(format, SLOW))
+                .layer(layer(format, two_of(&FAST))),
+        ),
+        (
+            "three",
+            plain()
+                .layer(layer(format, FAST))
+                .layer(layer(format, MIDDLE))
+                .layer(layer(format, two_of(&SLOW))),
+        ),
+        (
+            "one-name-twice",
+            plain()
+                .layer(layer(format, SLOW))
+                .layer(everybody(format, two_of(&SLOW))),
+        ),
         (
             "service-with-seconds",
-            of_service(|| vec![("retry-after", "3".to_owned())]).layer(layer(format, two_of(&SLOW))),
+            of_service(|| vec![("retry-after", "3".to_owned())])
+                .layer(layer(format, two_of(&SLOW))),
         ),
-        ("service-with-a-near-date", of_service(|| dated(3)).layer(layer(format, two_of(&SLOW)))),
-        ("service-with-a-far-date", of_service(|| dated(3600)).layer(layer(format, two_of(&SLOW)))),
-        ("service-with-fields", of_service(foreign_fields).layer(layer(format, two_of(&SLOW)))),
+        (
+            "service-with-a-near-date",
+            of_service(|| dated(3)).layer(layer(format, two_of(&SLOW))),
+        ),
+        (
+            "service-with-a-far-date",
+            of_service(|| dated(3600)).layer(layer(format, two_of(&SLOW))),
+        ),
+        (
+            "service-with-fields",
+            of_service(foreign_fields).layer(layer(format, two_of(&SLOW))),
+        ),
         ("cost-never-fits", plain().layer(costly(format))),
     ]
 }
@@ -91,14 +126,21 @@ fn dated(seconds: u64) -> Fields {
 /// Returns a router with all answers.
 pub(crate) fn router() -> Router {
     let all = formats().into_iter().flat_map(|(name, format)| {
-        stacks(format).into_iter().map(move |(stack, router)| (format!("/{name}/{stack}"), router))
+        stacks(format)
+            .into_iter()
+            .map(move |(stack, router)| (format!("/{name}/{stack}"), router))
     });
-    all.fold(Router::new(), |router, (path, stack)| router.nest(&path, stack))
+    all.fold(Router::new(), |router, (path, stack)| {
+        router.nest(&path, stack)
+    })
 }
 
 /// Returns the names of the stacks.
 pub(crate) fn stack_names() -> Vec<&'static str> {
-    stacks(HeaderFormat::None).into_iter().map(|(name, _)| name).collect()
+    stacks(HeaderFormat::None)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect()
 }
 
 fn plain() -> Router {
@@ -111,7 +153,9 @@ fn of_service(fields: fn() -> Fields) -> Router {
         let mut response = Response::new("the service refuses\n".to_owned());
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         for (name, value) in fields() {
-            response.headers_mut().append(name, value.parse().expect("the value is valid"));
+            response
+                .headers_mut()
+                .append(name, value.parse().expect("the value is valid"));
         }
         response
     };
@@ -119,27 +163,42 @@ fn of_service(fields: fn() -> Fields) -> Router {
 }
 
 fn limiter(policies: impl Into<PolicySet>) -> Limiter {
-    Limiter::new(MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build(), policies)
+    Limiter::new(
+        MemoryStore::builder()
+            .clock(Clock::manual(1_800_000_000_000_000))
+            .build(),
+        policies,
+    )
 }
 
 fn layer(format: HeaderFormat, policies: impl Into<PolicySet>) -> RateLimitLayer<Header> {
-    RateLimitLayer::builder(limiter(policies), Header::new("x-key")).header_format(format).build()
+    RateLimitLayer::builder(limiter(policies), Header::new("x-key"))
+        .header_format(format)
+        .build()
 }
 
 /// Tells the unit of each policy.
 fn with_units(format: HeaderFormat) -> RateLimitLayer<Header> {
-    let units =
-        [("tokens", QuotaUnit::TOKENS), ("input", QuotaUnit::INPUT_TOKENS), ("output", QuotaUnit::OUTPUT_TOKENS)];
+    let units = [
+        ("tokens", QuotaUnit::TOKENS),
+        ("input", QuotaUnit::INPUT_TOKENS),
+        ("output", QuotaUnit::OUTPUT_TOKENS),
+    ];
     let builder = RateLimitLayer::builder(limiter(UNITS), Header::new("x-key"));
     builder.header_format(format).quota_units(units).build()
 }
 
 /// Limits all requests together: the same policy under another key.
 fn everybody(format: HeaderFormat, policies: impl Into<PolicySet>) -> RateLimitLayer<Global> {
-    RateLimitLayer::builder(limiter(policies), Global).header_format(format).build()
+    RateLimitLayer::builder(limiter(policies), Global)
+        .header_format(format)
+        .build()
 }
 
 fn costly(format: HeaderFormat) -> RateLimitLayer<Header> {
     let cost = tollgate::Cost::new(7);
-    RateLimitLayer::builder(limiter(SLOW), Header::new("x-key")).header_format(format).cost(move |_| cost).build()
+    RateLimitLayer::builder(limiter(SLOW), Header::new("x-key"))
+        .header_format(format)
+        .cost(move |_| cost)
+        .build()
 }

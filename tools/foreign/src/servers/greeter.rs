@@ -14,10 +14,17 @@ pub(crate) fn router() -> Router {
         .respond_with(GrpcStatus::new().pushback(true))
         .cost(cost)
         .build();
-    Seen::default().watch(Routes::new(GreeterServer::new(Greeting)).into_axum_router().layer(layer))
+    Seen::default().watch(
+        Routes::new(GreeterServer::new(Greeting))
+            .into_axum_router()
+            .layer(layer),
+    )
 }
 
 fn cost(request: &Parts) -> Cost {
-    let cost = request.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+    let cost = request
+        .headers
+        .get("x-cost")
+        .and_then(|cost| cost.to_str().ok()?.parse().ok());
     Cost::new(cost.unwrap_or(1))
 }

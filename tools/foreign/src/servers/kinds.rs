@@ -34,11 +34,19 @@ const HANDSHAKE: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const HELLO_AND_CLOSE: &[u8] = b"\x81\x05hello\x88\x02\x03\xe8";
 
 pub(crate) fn router() -> Router {
-    let store = MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build();
+    let store = MemoryStore::builder()
+        .clock(Clock::manual(1_800_000_000_000_000))
+        .build();
     let layer = RateLimitLayer::new(Limiter::new(store, ONE), Header::new("x-key"));
     Router::new()
-        .route("/", get(|| async { "hello\n" }).options(|| async { StatusCode::NO_CONTENT }))
-        .route("/", post(|body: Bytes| async move { format!("{} bytes\n", body.len()) }))
+        .route(
+            "/",
+            get(|| async { "hello\n" }).options(|| async { StatusCode::NO_CONTENT }),
+        )
+        .route(
+            "/",
+            post(|body: Bytes| async move { format!("{} bytes\n", body.len()) }),
+        )
         .route("/websocket", get(websocket))
         .layer(layer)
         // Not limited: a client asks it after a denied upload, to see that the connection still works.
@@ -49,8 +57,14 @@ pub(crate) fn router() -> Router {
 /// Denies uploads before their bodies were read.
 fn refusals() -> Router {
     let spent = || {
-        let limiter = Limiter::new(MemoryStore::builder().clock(Clock::manual(1_800_000_000_000_000)).build(), ONE);
-        let first = block_on(limiter.check("all").into_future()).expect("the store is in the process");
+        let limiter = Limiter::new(
+            MemoryStore::builder()
+                .clock(Clock::manual(1_800_000_000_000_000))
+                .build(),
+            ONE,
+        );
+        let first =
+            block_on(limiter.check("all").into_future()).expect("the store is in the process");
         assert!(first.is_allowed());
         limiter
     };
@@ -61,26 +75,39 @@ fn refusals() -> Router {
     let admitted = || post(|| async { "admitted\n" });
     Router::new()
         .route("/layer", admitted().layer(layer))
-        .route("/permits", admitted().layer(ConcurrencyLayer::new(permits, Global)))
-        .route("/handler", post(refuse).layer(DrainLayer::new()).with_state(handler))
+        .route(
+            "/permits",
+            admitted().layer(ConcurrencyLayer::new(permits, Global)),
+        )
+        .route(
+            "/handler",
+            post(refuse).layer(DrainLayer::new()).with_state(handler),
+        )
         // The router holds the permit.
         .layer(Extension(held))
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    Runtime::new().expect("a thread can be started").block_on(future)
+    Runtime::new()
+        .expect("a thread can be started")
+        .block_on(future)
 }
 
 /// Checks a limiter before it reads the body.
-async fn refuse(State(limiter): State<HandlerLimiter<Body>>, request: Request) -> Result<&'static str, Rejected<Body>> {
+async fn refuse(
+    State(limiter): State<HandlerLimiter<Body>>,
+    request: Request,
+) -> Result<&'static str, Rejected<Body>> {
     let (mut head, _upload) = request.into_parts();
     limiter.check(&mut head, "all").await.map(|_| "admitted\n")
 }
 
 /// Accepts a WebSocket, and sends one message.
 async fn websocket(request: Request) -> Response<String> {
-    let key =
-        request.headers().get(header::SEC_WEBSOCKET_KEY).map(|key| [key.as_bytes(), HANDSHAKE.as_bytes()].concat());
+    let key = request
+        .headers()
+        .get(header::SEC_WEBSOCKET_KEY)
+        .map(|key| [key.as_bytes(), HANDSHAKE.as_bytes()].concat());
     let mut response = Response::new(String::new());
     let Some(key) = key else {
         *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -98,6 +125,9 @@ async fn websocket(request: Request) -> Response<String> {
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept.parse().expect("base64 is a valid value"));
+    headers.insert(
+        header::SEC_WEBSOCKET_ACCEPT,
+        accept.parse().expect("base64 is a valid value"),
+    );
     response
 }

@@ -22,12 +22,20 @@ pub(crate) struct Hosted {
 impl Hosted {
     /// Serves HTTP/1.1 and HTTP/2 on one port.
     pub(crate) fn start(router: Router) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         let runtime = runtime.expect("a thread can be started");
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port is free");
+        let listener = runtime
+            .block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .expect("a port is free");
         let address = listener.local_addr().expect("the listener is bound");
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { runtime: Some(runtime), address }
+        Self {
+            runtime: Some(runtime),
+            address,
+        }
     }
 
     pub(crate) const fn address(&self) -> SocketAddr {
@@ -51,8 +59,18 @@ pub(crate) fn formats() -> [(&'static str, tollgate_tower::HeaderFormat); 13] {
         ("ietf07", HeaderFormat::Ietf07),
         ("ietf06", HeaderFormat::Ietf06),
         ("envoy03", HeaderFormat::Envoy03),
-        ("legacy-seconds", HeaderFormat::Legacy { reset: ResetFormat::Seconds }),
-        ("legacy-epoch", HeaderFormat::Legacy { reset: ResetFormat::Epoch }),
+        (
+            "legacy-seconds",
+            HeaderFormat::Legacy {
+                reset: ResetFormat::Seconds,
+            },
+        ),
+        (
+            "legacy-epoch",
+            HeaderFormat::Legacy {
+                reset: ResetFormat::Epoch,
+            },
+        ),
         ("github", HeaderFormat::GitHub),
         ("spring", HeaderFormat::Spring),
         ("retry-after", HeaderFormat::RetryAfter),

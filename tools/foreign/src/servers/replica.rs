@@ -15,20 +15,36 @@ pub(crate) const PART: &str = "replica";
 const DEADLINE: Duration = Duration::from_secs(5);
 
 const POLICIES: [(&str, Policy); 2] = [
-    ("/bucket", Policy::token_bucket("bucket", Quota::per_second(50).with_burst(20))),
-    ("/window", Policy::fixed_window("window", Quota::per_second(50))),
+    (
+        "/bucket",
+        Policy::token_bucket("bucket", Quota::per_second(50).with_burst(20)),
+    ),
+    (
+        "/window",
+        Policy::fixed_window("window", Quota::per_second(50)),
+    ),
 ];
 
 /// Serves until the process is killed.
 pub(crate) fn serve(url: &str) {
     let store = tollgate::open(url).expect("the caller passes a valid URL");
-    let router = POLICIES.into_iter().fold(Router::new(), |router, (path, policy)| {
-        let limiter =
-            Limiter::builder(store.clone()).policies(policy).on_outage(Outage::Closed).deadline(DEADLINE).build();
-        router.route(path, get(|| async { "hello\n" }).layer(RateLimitLayer::new(limiter, Global)))
-    });
+    let router = POLICIES
+        .into_iter()
+        .fold(Router::new(), |router, (path, policy)| {
+            let limiter = Limiter::builder(store.clone())
+                .policies(policy)
+                .on_outage(Outage::Closed)
+                .deadline(DEADLINE)
+                .build();
+            router.route(
+                path,
+                get(|| async { "hello\n" }).layer(RateLimitLayer::new(limiter, Global)),
+            )
+        });
     let server = Hosted::start(router);
     println!("Listening on {}", server.address());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime can be made");
     runtime.block_on(future::pending::<()>());
 }

@@ -18,7 +18,8 @@ use tollgate_tower::{RateLimitLayer, key::Header};
 
 use super::formats;
 
-pub(crate) const SLOW: Policy = Policy::token_bucket("slow", Quota::one_every(Duration::from_secs(2)));
+pub(crate) const SLOW: Policy =
+    Policy::token_bucket("slow", Quota::one_every(Duration::from_secs(2)));
 
 /// Counts the requests of each key.
 #[derive(Clone, Debug, Default)]
@@ -33,25 +34,48 @@ impl Seen {
             next.run(request)
         };
         let read = move |Path(key): Path<String>| async move { reader.of(&key).to_string() };
-        router.layer(middleware::from_fn(count)).route("/seen/{key}", get(read))
+        router
+            .layer(middleware::from_fn(count))
+            .route("/seen/{key}", get(read))
     }
 
     fn add(&self, request: &Request) {
-        if let Some(key) = request.headers().get("x-key").and_then(|key| key.to_str().ok()) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_owned()).or_default() += 1;
+        if let Some(key) = request
+            .headers()
+            .get("x-key")
+            .and_then(|key| key.to_str().ok())
+        {
+            *self
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(key.to_owned())
+                .or_default() += 1;
         }
     }
 
     fn of(&self, key: &str) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied().unwrap_or_default()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
 pub(crate) fn router() -> Router {
-    let limited = formats().into_iter().fold(Router::new(), |router, (name, format)| {
-        let limiter = Limiter::new(MemoryStore::new(), SLOW);
-        let layer = RateLimitLayer::builder(limiter, Header::new("x-key")).header_format(format).build();
-        router.route(&format!("/{name}"), get(|| async { "hello\n" }).layer(layer))
-    });
+    let limited = formats()
+        .into_iter()
+        .fold(Router::new(), |router, (name, format)| {
+            let limiter = Limiter::new(MemoryStore::new(), SLOW);
+            let layer = RateLimitLayer::builder(limiter, Header::new("x-key"))
+                .header_format(format)
+                .build();
+            router.route(
+                &format!("/{name}"),
+                get(|| async { "hello\n" }).layer(layer),
+            )
+        });
     Seen::default().watch(limited)
 }

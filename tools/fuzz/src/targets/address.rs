@@ -44,28 +44,58 @@ fn inputs() -> impl Strategy<Value = Input> {
             IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() ^ 1 << (bit % 32)).into()),
             IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() ^ 1 << bit).into()),
         };
-        Input { other: other.map_or_else(|any| any, flipped), dressed, prefix, text }
+        Input {
+            other: other.map_or_else(|any| any, flipped),
+            dressed,
+            prefix,
+            text,
+        }
     })
 }
 
 fn law(input: &Input) -> Result<(), String> {
     let (address, text) = &input.dressed;
-    equal("a notation", address_of(text.as_bytes())?, Some(canonical(*address)))?;
+    equal(
+        "a notation",
+        address_of(text.as_bytes())?,
+        Some(canonical(*address)),
+    )?;
     let plain = canonical(*address).to_string();
-    equal("its canonical notation", address_of(plain.as_bytes())?, Some(canonical(*address)))?;
+    equal(
+        "its canonical notation",
+        address_of(plain.as_bytes())?,
+        Some(canonical(*address)),
+    )?;
     equal("any text", address_of(&input.text)?, read(&input.text))?;
 
     let key = |text: &str| key_of(text, input.prefix);
     let (one, other) = (key(text)?, key(&input.other.to_string())?);
-    equal("the key of another notation", key(&plain)?.encoded(), one.encoded())?;
+    equal(
+        "the key of another notation",
+        key(&plain)?.encoded(),
+        one.encoded(),
+    )?;
     let are_one = network(*address, input.prefix) == network(input.other, input.prefix);
     equal("whether two addresses are one key", one == other, are_one)?;
     // The key names the network, and the network contains the address.
-    let (written, prefix) =
-        one.encoded().trim_start_matches('*').split_once('/').unwrap_or((&one.encoded()[1..], "128"));
-    let written: IpAddr = written.parse().map_err(|error| format!("{}: {error}", one.encoded()))?;
-    equal("the network of the key", network(written, input.prefix), network(*address, input.prefix))?;
-    equal("its prefix", prefix.parse(), Ok(if written.is_ipv4() { 128 } else { input.prefix }))
+    let (written, prefix) = one
+        .encoded()
+        .trim_start_matches('*')
+        .split_once('/')
+        .unwrap_or((&one.encoded()[1..], "128"));
+    let written: IpAddr = written
+        .parse()
+        .map_err(|error| format!("{}: {error}", one.encoded()))?;
+    equal(
+        "the network of the key",
+        network(written, input.prefix),
+        network(*address, input.prefix),
+    )?;
+    equal(
+        "its prefix",
+        prefix.parse(),
+        Ok(if written.is_ipv4() { 128 } else { input.prefix }),
+    )
 }
 
 /// Returns nothing where the address of the proxy is used instead.
@@ -76,14 +106,19 @@ fn address_of(text: &[u8]) -> Result<Option<IpAddr>, String> {
         // It is no valid header value, so no request carries it.
         return Ok(read(text));
     }
-    let found = extractor.address(&parts).map_err(|error| error.to_string())?;
+    let found = extractor
+        .address(&parts)
+        .map_err(|error| error.to_string())?;
     let is_read = found != IpAddr::V4(PEER) || read(text) == Some(found);
     Ok(is_read.then_some(found))
 }
 
 fn key_of(text: &str, prefix: u8) -> Result<Key, String> {
-    let extractor = ForwardedIp::header("x-real-ip", Belief::Networks.trusted()).ipv6_prefix(prefix);
-    let key = extractor.extract(&parts("x-real-ip", &[text.as_bytes().to_vec()])).map_err(|error| error.to_string())?;
+    let extractor =
+        ForwardedIp::header("x-real-ip", Belief::Networks.trusted()).ipv6_prefix(prefix);
+    let key = extractor
+        .extract(&parts("x-real-ip", &[text.as_bytes().to_vec()]))
+        .map_err(|error| error.to_string())?;
     key.ok_or_else(|| "an address is exempt".to_owned())
 }
 
@@ -91,6 +126,9 @@ fn key_of(text: &str, prefix: u8) -> Result<Key, String> {
 fn network(address: IpAddr, prefix: u8) -> (bool, u128) {
     match canonical(address) {
         IpAddr::V4(v4) => (true, v4.to_bits().into()),
-        IpAddr::V6(v6) => (false, v6.to_bits() >> (128 - u32::from(prefix)).min(127) >> u32::from(prefix == 0)),
+        IpAddr::V6(v6) => (
+            false,
+            v6.to_bits() >> (128 - u32::from(prefix)).min(127) >> u32::from(prefix == 0),
+        ),
     }
 }

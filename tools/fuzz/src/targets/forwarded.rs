@@ -46,8 +46,12 @@ fn inputs() -> impl Strategy<Value = (Vec<Vec<u8>>, Belief)> {
 
 fn law(lines: &[Vec<u8>], belief: Belief) -> Result<(), String> {
     let extractor = ForwardedIp::forwarded(belief.trusted());
-    let found = extractor.address(&parts("forwarded", lines)).map_err(|error| error.to_string())?;
-    let hops: Vec<_> = backward(lines).flat_map(|line| elements(line).into_iter().rev().collect::<Vec<_>>()).collect();
+    let found = extractor
+        .address(&parts("forwarded", lines))
+        .map_err(|error| error.to_string())?;
+    let hops: Vec<_> = backward(lines)
+        .flat_map(|line| elements(line).into_iter().rev().collect::<Vec<_>>())
+        .collect();
     equal("the client", found, belief.client(&hops))
 }
 
@@ -62,9 +66,16 @@ enum Piece {
 
 /// Reads the nodes of a line in two steps: first the quotes, then the structure. RFC 7239 §4 and RFC 9110 §5.6.
 fn elements(line: &[u8]) -> Vec<Option<IpAddr>> {
-    let Some(pieces) = quotes(line) else { return vec![None] };
-    let elements: Option<Vec<_>> = pieces.split(|it| *it == Piece::Plain(b',')).map(element).collect();
-    elements.map_or(vec![None], |elements| elements.into_iter().flatten().collect())
+    let Some(pieces) = quotes(line) else {
+        return vec![None];
+    };
+    let elements: Option<Vec<_>> = pieces
+        .split(|it| *it == Piece::Plain(b','))
+        .map(element)
+        .collect();
+    elements.map_or(vec![None], |elements| {
+        elements.into_iter().flatten().collect()
+    })
 }
 
 /// Returns nothing where a quote is not closed.
@@ -114,9 +125,15 @@ fn element(pieces: &[Piece]) -> Option<Option<Option<IpAddr>>> {
         is_empty = false;
         let value = trim(&pair[equals + 1..]);
         let is_quoted = value.first() == Some(&Piece::Open);
-        let inside = if is_quoted { value.get(1..value.len() - 1)? } else { value };
+        let inside = if is_quoted {
+            value.get(1..value.len() - 1)?
+        } else {
+            value
+        };
         if is_quoted && value.last() != Some(&Piece::Close)
-            || inside.iter().any(|it| matches!(it, Piece::Open | Piece::Close))
+            || inside
+                .iter()
+                .any(|it| matches!(it, Piece::Open | Piece::Close))
         {
             return None;
         }
@@ -142,7 +159,13 @@ fn text(pieces: &[Piece]) -> Vec<u8> {
 
 fn trim(pieces: &[Piece]) -> &[Piece] {
     let is_blank = |it: &Piece| matches!(it, Piece::Plain(byte) if byte.is_ascii_whitespace());
-    let from = pieces.iter().position(|it| !is_blank(it)).unwrap_or(pieces.len());
-    let until = pieces.iter().rposition(|it| !is_blank(it)).map_or(from, |at| at + 1);
+    let from = pieces
+        .iter()
+        .position(|it| !is_blank(it))
+        .unwrap_or(pieces.len());
+    let until = pieces
+        .iter()
+        .rposition(|it| !is_blank(it))
+        .map_or(from, |at| at + 1);
     &pieces[from..until]
 }

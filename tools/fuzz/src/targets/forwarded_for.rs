@@ -35,22 +35,35 @@ fn inputs() -> impl Strategy<Value = Input> {
     ];
     let separator = prop::sample::select(vec![",", ", ", " ,\t", ",,", " "]);
     let line = prop::collection::vec((item, separator), 0..7).prop_map(|items| {
-        items.iter().flat_map(|(item, separator)| [item.as_slice(), separator.as_bytes()]).collect::<Vec<_>>().concat()
+        items
+            .iter()
+            .flat_map(|(item, separator)| [item.as_slice(), separator.as_bytes()])
+            .collect::<Vec<_>>()
+            .concat()
     });
     let lines = prop::collection::vec(line, 0..4);
-    (lines, Belief::strategy(), dressed(), any::<bool>()).prop_map(|(lines, belief, client, is_new_line)| Input {
-        lines,
-        belief,
-        client,
-        is_new_line,
-    })
+    (lines, Belief::strategy(), dressed(), any::<bool>()).prop_map(
+        |(lines, belief, client, is_new_line)| Input {
+            lines,
+            belief,
+            client,
+            is_new_line,
+        },
+    )
 }
 
 fn law(input: &Input) -> Result<(), String> {
     let extractor = ForwardedIp::x_forwarded_for(input.belief.trusted());
-    let client =
-        |lines: &[Vec<u8>]| extractor.address(&parts("x-forwarded-for", lines)).map_err(|error| error.to_string());
-    equal("the client", client(&input.lines)?, reference(input.belief, &input.lines))?;
+    let client = |lines: &[Vec<u8>]| {
+        extractor
+            .address(&parts("x-forwarded-for", lines))
+            .map_err(|error| error.to_string())
+    };
+    equal(
+        "the client",
+        client(&input.lines)?,
+        reference(input.belief, &input.lines),
+    )?;
     // The nearest proxy appends the address of its peer.
     let mut lines = input.lines.clone();
     let (address, text) = &input.client;
@@ -83,7 +96,13 @@ fn reference(belief: Belief, lines: &[Vec<u8>]) -> IpAddr {
             }
         }
         let is_blank = |element: &Vec<u8>| element.iter().all(u8::is_ascii_whitespace);
-        hops.extend(elements.iter().rev().filter(|it| !is_blank(it)).map(|it| read(it)));
+        hops.extend(
+            elements
+                .iter()
+                .rev()
+                .filter(|it| !is_blank(it))
+                .map(|it| read(it)),
+        );
     }
     belief.client(&hops)
 }

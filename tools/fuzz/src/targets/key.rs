@@ -51,7 +51,9 @@ fn inputs() -> impl Strategy<Value = (Part, Edit)> {
         2 => (any_address(), any::<u8>()).prop_map(|(address, prefix)| Part::Network(address, prefix)),
         1 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Part::KeySecret),
     ];
-    let tree = leaf.prop_recursive(2, 9, 4, |inner| prop::collection::vec(inner, 2..=4).prop_map(Part::Several));
+    let tree = leaf.prop_recursive(2, 9, 4, |inner| {
+        prop::collection::vec(inner, 2..=4).prop_map(Part::Several)
+    });
     let edit = prop_oneof![
         any::<u8>().prop_map(Edit::Byte),
         Just(Edit::Shift),
@@ -66,14 +68,22 @@ fn law(part: &Part, edit: Edit) -> Result<(), String> {
     let key = encode(part);
     let text = key.encoded();
     let is_safe = |byte: u8| byte.is_ascii_graphic() && !b"{}".contains(&byte);
-    equal("whether the text is short and safe", (1..=64).contains(&text.len()) && text.bytes().all(is_safe), true)?;
+    equal(
+        "whether the text is short and safe",
+        (1..=64).contains(&text.len()) && text.bytes().all(is_safe),
+        true,
+    )?;
     let decoded = decode(text).ok_or_else(|| format!("{text:?} is no text of a key"))?;
     if !text.contains('!') {
         equal("the parts", &decoded, &as_decoded(part))?;
     }
     let other = changed(part, edit);
     let is_same = normal(&other) == normal(part);
-    equal(&format!("whether {other:?} is the same key"), encode(&other) == key, is_same)
+    equal(
+        &format!("whether {other:?} is the same key"),
+        encode(&other) == key,
+        is_same,
+    )
 }
 
 fn encode(part: &Part) -> Key {
@@ -100,14 +110,20 @@ fn normal(part: &Part) -> Part {
             IpAddr::V4(v4) => {
                 let bits = (*prefix).min(32);
                 Part::Network(
-                    IpAddr::V4((v4.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0)).into()),
+                    IpAddr::V4(
+                        (v4.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0))
+                            .into(),
+                    ),
                     bits,
                 )
             }
             IpAddr::V6(v6) => {
                 let bits = (*prefix).min(128);
                 Part::Network(
-                    IpAddr::V6((v6.to_bits() & u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)).into()),
+                    IpAddr::V6(
+                        (v6.to_bits() & u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0))
+                            .into(),
+                    ),
                     bits,
                 )
             }
@@ -141,7 +157,9 @@ fn changed(part: &Part, edit: Edit) -> Part {
             Part::Several(parts)
         }
         (Edit::Nest, Part::Several(parts)) => match parts.as_slice() {
-            [Part::Several(inner), rest @ ..] if inner.len() + rest.len() <= 4 => Part::Several([inner, rest].concat()),
+            [Part::Several(inner), rest @ ..] if inner.len() + rest.len() <= 4 => {
+                Part::Several([inner, rest].concat())
+            }
             [one, two, rest @ ..] if !rest.is_empty() => {
                 Part::Several([&[Part::Several(vec![one.clone(), two.clone()])], rest].concat())
             }
@@ -150,13 +168,18 @@ fn changed(part: &Part, edit: Edit) -> Part {
         (Edit::AsText, Part::Number(number)) => Part::Bytes(number.to_string().into_bytes()),
         (Edit::AsText, Part::Network(address, _)) => Part::Bytes(address.to_string().into_bytes()),
         (Edit::AsText, Part::Bytes(bytes)) => {
-            match std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()) {
+            match std::str::from_utf8(bytes)
+                .ok()
+                .and_then(|text| text.parse().ok())
+            {
                 Some(number) => Part::Number(number),
                 None => Part::KeySecret(bytes.clone()),
             }
         }
         // The text of the key, as a part.
-        (Edit::Encoded, part) => Part::Bytes(encode(part).encoded().as_bytes().to_vec()).unless_same(part),
+        (Edit::Encoded, part) => {
+            Part::Bytes(encode(part).encoded().as_bytes().to_vec()).unless_same(part)
+        }
         (_, Part::Several(parts)) => {
             let mut parts = parts.clone();
             parts[0] = changed(&parts[0], edit);
@@ -199,18 +222,22 @@ fn decode_part(text: &str) -> Option<Part> {
     match *text.as_bytes() {
         [] => None,
         [b'%'] => Some(Part::Bytes(Vec::new())),
-        [b'(', .., b')'] => {
-            decode(&text[1..text.len() - 1]).filter(|part| matches!(part, Part::Several(_) | Part::Opaque))
-        }
+        [b'(', .., b')'] => decode(&text[1..text.len() - 1])
+            .filter(|part| matches!(part, Part::Several(_) | Part::Opaque)),
         [b'#', ..] => text[1..].parse().ok().map(Part::Number),
         [b'!', b'!', ref hex @ ..] | [b'~' | b'!', ref hex @ ..] => {
             (hex.len() == 40 && hex.iter().all(u8::is_ascii_hexdigit)).then_some(Part::Opaque)
         }
         [b'*', ..] => {
-            let (address, prefix) = text[1..].split_once('/').map_or((&text[1..], None), |(it, bits)| (it, Some(bits)));
+            let (address, prefix) = text[1..]
+                .split_once('/')
+                .map_or((&text[1..], None), |(it, bits)| (it, Some(bits)));
             let address: IpAddr = address.parse().ok()?;
             let width = if address.is_ipv4() { 32 } else { 128 };
-            Some(Part::Network(address, prefix.map_or(Some(width), |bits| bits.parse().ok())?))
+            Some(Part::Network(
+                address,
+                prefix.map_or(Some(width), |bits| bits.parse().ok())?,
+            ))
         }
         ref bytes => {
             let (mut decoded, mut rest) = (Vec::new(), bytes);

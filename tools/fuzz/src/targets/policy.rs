@@ -3,7 +3,10 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use proptest::prelude::*;
-use tollgate::{Algorithm, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota, store::Clock, testing::ALGORITHMS};
+use tollgate::{
+    Algorithm, Cost, ErrorKind, Limiter, MemoryStore, Policy, Quota, store::Clock,
+    testing::ALGORITHMS,
+};
 
 use crate::{equal, hold};
 
@@ -66,16 +69,33 @@ fn inputs() -> impl Strategy<Value = Input> {
         (1 << power, Some(burst))
     });
     let amount_and_burst = prop_oneof![15 => (amount(), burst), 1 => edge];
-    (amount_and_burst, period, algorithm, name, 1_u64 << 40..1 << 51).prop_map(
-        |((amount, burst), period, algorithm, name, now_us)| Input { amount, burst, period, algorithm, name, now_us },
+    (
+        amount_and_burst,
+        period,
+        algorithm,
+        name,
+        1_u64 << 40..1 << 51,
     )
+        .prop_map(|((amount, burst), period, algorithm, name, now_us)| Input {
+            amount,
+            burst,
+            period,
+            algorithm,
+            name,
+            now_us,
+        })
 }
 
 fn law(input: &Input) -> Result<(), String> {
     let Input { amount, period, .. } = *input;
     let quota = Quota::try_new(amount, period);
     let expected = is_quota(amount, period, amount);
-    let Some(quota) = refused_or(quota, expected, &[format!("{amount}"), format!("{period:?}")])? else {
+    let Some(quota) = refused_or(
+        quota,
+        expected,
+        &[format!("{amount}"), format!("{period:?}")],
+    )?
+    else {
         return Ok(());
     };
     let burst = input.burst.unwrap_or(amount);
@@ -83,29 +103,52 @@ fn law(input: &Input) -> Result<(), String> {
         None => quota,
         Some(burst) => {
             let values = [format!("{burst}")];
-            match refused_or(quota.try_with_burst(burst), is_quota(amount, period, burst), &values)? {
+            match refused_or(
+                quota.try_with_burst(burst),
+                is_quota(amount, period, burst),
+                &values,
+            )? {
                 Some(quota) => quota,
                 None => return Ok(()),
             }
         }
     };
     let burst = if amount == 0 { 0 } else { burst };
-    let whole = Duration::from_micros(u64::try_from(period.as_micros()).map_err(|error| error.to_string())?);
-    equal("the quota", (quota.amount(), quota.period(), quota.burst()), (amount, whole, burst))?;
-    let values = [format!("{:?}", input.name), format!("in policy {}", input.name)];
+    let whole = Duration::from_micros(
+        u64::try_from(period.as_micros()).map_err(|error| error.to_string())?,
+    );
+    equal(
+        "the quota",
+        (quota.amount(), quota.period(), quota.burst()),
+        (amount, whole, burst),
+    )?;
+    let values = [
+        format!("{:?}", input.name),
+        format!("in policy {}", input.name),
+    ];
     let policy = Policy::try_new(input.name.as_str(), input.algorithm, quota);
-    let Some(policy) = refused_or(policy, is_policy(input, burst), &values)? else { return Ok(()) };
+    let Some(policy) = refused_or(policy, is_policy(input, burst), &values)? else {
+        return Ok(());
+    };
     equal(
         "the policy",
         (policy.name(), policy.algorithm(), policy.quota()),
         (input.name.as_str(), input.algorithm, quota),
     )?;
     // A log of thousands of entries takes long and shows nothing new.
-    if input.algorithm == Algorithm::SlidingLog && burst > 300 { Ok(()) } else { spend(input, policy, burst) }
+    if input.algorithm == Algorithm::SlidingLog && burst > 300 {
+        Ok(())
+    } else {
+        spend(input, policy, burst)
+    }
 }
 
 /// Returns the value, or nothing where it was refused correctly, in a message that names one of `values`.
-fn refused_or<T>(result: Result<T, tollgate::Error>, is_right: bool, values: &[String]) -> Result<Option<T>, String> {
+fn refused_or<T>(
+    result: Result<T, tollgate::Error>,
+    is_right: bool,
+    values: &[String],
+) -> Result<Option<T>, String> {
     equal("whether it is accepted", result.is_ok(), is_right)?;
     match result {
         Ok(value) => Ok(Some(value)),
@@ -113,7 +156,12 @@ fn refused_or<T>(result: Result<T, tollgate::Error>, is_right: bool, values: &[S
             equal("the kind of the error", error.kind(), ErrorKind::Config)?;
             let message = error.to_string();
             let is_named = values.iter().any(|value| message.contains(value.as_str()));
-            equal(&format!("whether {message:?} names the value"), is_named, true).map(|()| None)
+            equal(
+                &format!("whether {message:?} names the value"),
+                is_named,
+                true,
+            )
+            .map(|()| None)
         }
     }
 }
@@ -132,7 +180,10 @@ fn is_quota(amount: u64, period: Duration, burst: u64) -> bool {
 
 fn is_policy(input: &Input, burst: u64) -> bool {
     let is_name = |name: &str| {
-        (1..=64).contains(&name.len()) && name.chars().all(|it| it.is_ascii_alphanumeric() || "-_./".contains(it))
+        (1..=64).contains(&name.len())
+            && name
+                .chars()
+                .all(|it| it.is_ascii_alphanumeric() || "-_./".contains(it))
     };
     let (amount, period_us) = (input.amount, input.period.as_micros());
     let is_whole = burst == input.amount;
@@ -141,7 +192,10 @@ fn is_policy(input: &Input, burst: u64) -> bool {
             algorithm if algorithm.has_burst() => true,
             Algorithm::SlidingWindow => is_whole && amount <= MOST_COUNTED,
             Algorithm::SlidingBuckets { buckets } => {
-                is_whole && (1..=1_000).contains(&buckets) && u128::from(buckets) <= period_us && amount <= MOST_COUNTED
+                is_whole
+                    && (1..=1_000).contains(&buckets)
+                    && u128::from(buckets) <= period_us
+                    && amount <= MOST_COUNTED
             }
             Algorithm::SlidingLog => is_whole && amount <= 100_000,
             _ => is_whole,
@@ -152,23 +206,45 @@ fn is_policy(input: &Input, burst: u64) -> bool {
 fn spend(input: &Input, policy: Policy, burst: u64) -> Result<(), String> {
     let clock = Clock::manual(input.now_us);
     let one = NonZeroUsize::MIN;
-    let limiter = Limiter::new(MemoryStore::builder().max_keys(one).clock(clock.clone()).build(), policy);
+    let limiter = Limiter::new(
+        MemoryStore::builder()
+            .max_keys(one)
+            .clock(clock.clone())
+            .build(),
+        policy,
+    );
     let check = |units: u64| {
-        let decision = limiter.check("key").cost(Cost::new(units)).into_future().into_ready();
-        decision.map_err(|_| "it waits".to_owned())?.map_err(|error| error.to_string())
+        let decision = limiter
+            .check("key")
+            .cost(Cost::new(units))
+            .into_future()
+            .into_ready();
+        decision
+            .map_err(|_| "it waits".to_owned())?
+            .map_err(|error| error.to_string())
     };
     if burst == 0 {
         let blocked = check(1)?;
-        return equal("a quota of 0", (blocked.is_blocked(), blocked.retry_after()), (true, None));
+        return equal(
+            "a quota of 0",
+            (blocked.is_blocked(), blocked.retry_after()),
+            (true, None),
+        );
     }
     if let Some(above) = burst.checked_add(1) {
-        equal("whether more than the burst is an error", check(above).is_err(), true)?;
+        equal(
+            "whether more than the burst is an error",
+            check(above).is_err(),
+            true,
+        )?;
     }
     let all = check(burst)?;
     let left = all.states().next().map(|state| state.remaining());
     equal("the burst", (all.is_allowed(), left), (true, Some(0)))?;
     let denied = check(1)?;
-    let Some(wait) = denied.retry_after() else { return Err("one more passes".to_owned()) };
+    let Some(wait) = denied.retry_after() else {
+        return Err("one more passes".to_owned());
+    };
     equal("whether there is a wait", wait > Duration::ZERO, true)?;
     clock.advance(wait - Duration::from_micros(1));
     equal("a microsecond early", check(1)?.is_allowed(), false)?;

@@ -51,8 +51,13 @@ pub(crate) fn run(run: &Run) -> Figures {
     let mut random = Random::new(7);
     let begin = 1_680_000_000_000_000;
     let [mut account, mut ideal] = [(); 2].map(|()| Account::new(policy, lease, begin));
-    let replica =
-        || Replica { units: HeldUnits::default(), demand: Demand::new(begin), denied_until: 0, asked: 0, admitted: 0 };
+    let replica = || Replica {
+        units: HeldUnits::default(),
+        demand: Demand::new(begin),
+        denied_until: 0,
+        asked: 0,
+        admitted: 0,
+    };
     let mut replicas: Vec<Replica> = (0..run.replicas).map(|_| replica()).collect();
     let rate = policy.quota().amount() as f64 / policy.quota().period().as_micros() as f64;
     let (mut time, mut trips, mut best) = (0.0, 0, 0);
@@ -63,7 +68,12 @@ pub(crate) fn run(run: &Run) -> Figures {
         }
         let now = begin + time as u64;
         ideal.settle(policy, policy, lease, now);
-        let direct = Call { cost: 1, want: 0, birth: 1, reports: Vec::new() };
+        let direct = Call {
+            cost: 1,
+            want: 0,
+            birth: 1,
+            reports: Vec::new(),
+        };
         best += u64::from(step(std::slice::from_mut(&mut ideal), &set, now, &direct).admitted);
         let replica = &mut replicas[random.below(run.replicas as u64) as usize];
         replica.asked += 1;
@@ -77,7 +87,12 @@ pub(crate) fn run(run: &Run) -> Figures {
         }
         trips += 1;
         let want = replica.demand.want(now, lease);
-        let call = Call { cost: 1, want, birth: 1, reports: replica.units.take_reports(now, false) };
+        let call = Call {
+            cost: 1,
+            want,
+            birth: 1,
+            reports: replica.units.take_reports(now, false),
+        };
         account.settle(policy, policy, lease, now);
         let answer = step(std::slice::from_mut(&mut account), &set, now, &call);
         if answer.admitted {
@@ -94,10 +109,16 @@ pub(crate) fn run(run: &Run) -> Figures {
 
 fn figures(run: &Run, replicas: &[Replica], trips: u64, best: u64) -> Figures {
     let sum = |of: fn(&Replica) -> u64| replicas.iter().map(of).sum::<u64>() as f64;
-    let (asked, admitted) = (sum(|replica| replica.asked), sum(|replica| replica.admitted));
+    let (asked, admitted) = (
+        sum(|replica| replica.asked),
+        sum(|replica| replica.admitted),
+    );
     let shares = replicas.iter().filter(|replica| replica.asked > 0);
-    let shares = shares.map(|replica| replica.admitted as f64 / replica.asked as f64 / (admitted / asked));
-    let fairness = shares.fold((f64::MAX, 0.0_f64), |(low, high), share| (low.min(share), high.max(share)));
+    let shares =
+        shares.map(|replica| replica.admitted as f64 / replica.asked as f64 / (admitted / asked));
+    let fairness = shares.fold((f64::MAX, 0.0_f64), |(low, high), share| {
+        (low.min(share), high.max(share))
+    });
     Figures {
         of_ideal: admitted / best as f64,
         trips: trips as f64 / asked,
@@ -109,11 +130,21 @@ fn figures(run: &Run, replicas: &[Replica], trips: u64, best: u64) -> Figures {
 /// Returns the runs that are printed: token buckets of so many units a second.
 pub(crate) fn runs() -> Vec<Run> {
     let runs = |per_second, replicas, loads: &[f64]| {
-        let policy = Policy::token_bucket("hot", Quota::per_second(per_second)).leased(Lease::new());
-        let run = |&load: &f64| Run { policy: policy.clone(), load, replicas, seconds: 20 };
+        let policy =
+            Policy::token_bucket("hot", Quota::per_second(per_second)).leased(Lease::new());
+        let run = |&load: &f64| Run {
+            policy: policy.clone(),
+            load,
+            replicas,
+            seconds: 20,
+        };
         loads.iter().map(run).collect::<Vec<_>>()
     };
     let mut all = runs(1_000, 4, &[0.25, 0.5, 0.9, 1.0, 1.2, 2.0]);
-    all.extend([1, 3, 10, 30, 100, 300, 1_000].iter().flat_map(|&replicas| runs(10_000, replicas, &[0.5, 0.9, 1.2])));
+    all.extend(
+        [1, 3, 10, 30, 100, 300, 1_000]
+            .iter()
+            .flat_map(|&replicas| runs(10_000, replicas, &[0.5, 0.9, 1.2])),
+    );
     all
 }

@@ -32,15 +32,24 @@ pub(crate) fn run(seeds: std::ops::Range<u64>) -> (Outcome, Vec<u64>) {
 /// Returns the first seed that finds each mistake, and `None` for a mistake that no seed finds.
 pub(crate) fn mistakes(seeds: u64) -> impl Iterator<Item = (Mistake, Option<u64>)> {
     let found = move |mistake| (0..seeds).find(|&seed| schedule::run(seed, Some(mistake)).exceeded);
-    Mistake::ALL.into_iter().map(move |mistake| (mistake, found(mistake)))
+    Mistake::ALL
+        .into_iter()
+        .map(move |mistake| (mistake, found(mistake)))
 }
 
 /// Prints how much leased replicas admit, and how many trips they make.
 pub(crate) fn print_efficiency() {
-    println!("| units/s | replicas | load | trips per check | trips/s | of the ideal | least and most |");
+    println!(
+        "| units/s | replicas | load | trips per check | trips/s | of the ideal | least and most |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for run in efficiency::runs() {
-        let Figures { of_ideal, trips, trips_per_second, fairness: (low, high) } = efficiency::run(&run);
+        let Figures {
+            of_ideal,
+            trips,
+            trips_per_second,
+            fairness: (low, high),
+        } = efficiency::run(&run);
         let (amount, replicas, load) = (run.policy.quota().amount(), run.replicas, run.load);
         println!(
             "| {amount} | {replicas} | {load} | {trips:.4} | {trips_per_second:.0} | {of_ideal:.4} | {low:.3} {high:.3} |"

@@ -22,12 +22,22 @@ pub(crate) struct Oracle {
 impl Oracle {
     pub(crate) fn new(policy: &Policy) -> Self {
         let (recent, policy) = (VecDeque::new(), policy.clone());
-        Self { policy, level: 0, last: 0, recent, window: (0, 0), exempt: (0, 0) }
+        Self {
+            policy,
+            level: 0,
+            last: 0,
+            recent,
+            window: (0, 0),
+            exempt: (0, 0),
+        }
     }
 
     /// Begins anew after an event. Replicas may still spend `exempt` units until a time.
     pub(crate) fn restart(&mut self, policy: &Policy, exempt: u64, until: u64) {
-        *self = Self { exempt: (exempt, until), ..Self::new(policy) };
+        *self = Self {
+            exempt: (exempt, until),
+            ..Self::new(policy)
+        };
     }
 
     /// Exempts units that were outstanding at the last event and are held again.
@@ -57,7 +67,11 @@ impl Oracle {
 
     fn count(&mut self, now: u64, server: u64, units: i64) -> bool {
         let quota = self.policy.quota();
-        let (n, b, period) = (quota.amount(), quota.burst(), quota.period().as_micros() as u64);
+        let (n, b, period) = (
+            quota.amount(),
+            quota.burst(),
+            quota.period().as_micros() as u64,
+        );
         match self.policy.algorithm() {
             Algorithm::TokenBucket => {
                 let drained = i128::from(n) * i128::from(now - self.last);
@@ -86,7 +100,11 @@ impl Oracle {
     /// Returns the most units of any interval that ends now and is not longer than a period.
     fn in_a_period(&mut self, now: u64, period: u64, units: i64) -> i64 {
         self.recent.push_back((now, units));
-        while self.recent.front().is_some_and(|(at, _)| at + period <= now) {
+        while self
+            .recent
+            .front()
+            .is_some_and(|(at, _)| at + period <= now)
+        {
             self.recent.pop_front();
         }
         let sums = self.recent.iter().rev().scan(0, |sum, (_, units)| {

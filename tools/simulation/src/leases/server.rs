@@ -18,23 +18,47 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(policies: usize, keys: usize, is_nested: bool, mistake: Option<Mistake>) -> Self {
-        Self { accounts: vec![None; policies * keys], keys, is_nested, mistake }
+    pub(crate) fn new(
+        policies: usize,
+        keys: usize,
+        is_nested: bool,
+        mistake: Option<Mistake>,
+    ) -> Self {
+        Self {
+            accounts: vec![None; policies * keys],
+            keys,
+            is_nested,
+            mistake,
+        }
     }
 
     /// Returns the place of the account of a policy and a key.
     pub(crate) fn place(&self, policy: usize, key: usize) -> usize {
-        policy * self.keys + if self.is_nested && policy == 0 { 0 } else { key }
+        policy * self.keys
+            + if self.is_nested && policy == 0 {
+                0
+            } else {
+                key
+            }
     }
 
     /// Decides a call.
-    pub(crate) fn decide(&mut self, policies: &PolicySet, lease: Lease, key: usize, now: u64, call: &Call) -> Answer {
+    pub(crate) fn decide(
+        &mut self,
+        policies: &PolicySet,
+        lease: Lease,
+        key: usize,
+        now: u64,
+        call: &Call,
+    ) -> Answer {
         let mut mended = false;
         let mut accounts = Vec::new();
         for (at, policy) in policies.iter().enumerate() {
             let stored = &self.accounts[self.place(at, key)];
             let (mut account, wrote) = match stored {
-                Some((account, wrote)) if now < self.expires_us(account, wrote) => (account.clone(), wrote),
+                Some((account, wrote)) if now < self.expires_us(account, wrote) => {
+                    (account.clone(), wrote)
+                }
                 _ => (Account::new(policy, lease, now), policy),
             };
             self.lapse_wrongly(&mut account, policy, wrote, lease, now);
@@ -55,7 +79,14 @@ impl Server {
     }
 
     /// Refunds units of a direct check.
-    pub(crate) fn refund(&mut self, policies: &PolicySet, lease: Lease, key: usize, [now, spent]: [u64; 2], cost: u64) {
+    pub(crate) fn refund(
+        &mut self,
+        policies: &PolicySet,
+        lease: Lease,
+        key: usize,
+        [now, spent]: [u64; 2],
+        cost: u64,
+    ) {
         for (at, policy) in policies.iter().enumerate() {
             let place = self.place(at, key);
             if let Some((account, wrote)) = &mut self.accounts[place] {
@@ -91,10 +122,20 @@ impl Server {
         }
     }
 
-    fn lapse_wrongly(&self, account: &mut Account, policy: &Policy, wrote: &Policy, lease: Lease, now: u64) {
+    fn lapse_wrongly(
+        &self,
+        account: &mut Account,
+        policy: &Policy,
+        wrote: &Policy,
+        lease: Lease,
+        now: u64,
+    ) {
         let current = account.stamp();
         let ends = (current.generation + 1) * lease.length().as_micros() as u64;
-        let previous = Stamp { generation: current.generation.saturating_sub(1), ..current };
+        let previous = Stamp {
+            generation: current.generation.saturating_sub(1),
+            ..current
+        };
         if now >= ends && self.is(Mistake::LapseIsFree) {
             account.report(policy, now, previous, 0, u64::MAX);
         }
@@ -106,7 +147,14 @@ impl Server {
     }
 
     /// Decides with the mistake. Without one it equals [`step`].
-    fn step(&self, accounts: &mut [Account], policies: &PolicySet, lease: Lease, now: u64, call: &Call) -> Answer {
+    fn step(
+        &self,
+        accounts: &mut [Account],
+        policies: &PolicySet,
+        lease: Lease,
+        now: u64,
+        call: &Call,
+    ) -> Answer {
         let mut written = false;
         for (at, (account, policy)) in accounts.iter_mut().zip(policies.iter()).enumerate() {
             for report in &call.reports {
@@ -116,7 +164,9 @@ impl Server {
                     stamp.birth = current.birth;
                 }
                 if self.is(Mistake::AnyGeneration) {
-                    stamp.generation = current.generation.min(stamp.generation.max(current.generation - 1));
+                    stamp.generation = current
+                        .generation
+                        .min(stamp.generation.max(current.generation - 1));
                 }
                 let (spent, returned) = match self.mistake {
                     Some(Mistake::ReportIsFree) => (0, report.spent + report.returned),
@@ -125,33 +175,70 @@ impl Server {
                 written |= account.report(policy, now, stamp, spent, returned);
             }
         }
-        let admitted = accounts.iter().zip(policies.iter()).all(|(account, policy)| match self.mistake {
-            Some(Mistake::OutstandingIsFree) => without_outstanding(account, policy).fits(policy, now, call.cost),
-            _ => account.fits(policy, now, call.cost),
-        });
+        let admitted = accounts
+            .iter()
+            .zip(policies.iter())
+            .all(|(account, policy)| match self.mistake {
+                Some(Mistake::OutstandingIsFree) => {
+                    without_outstanding(account, policy).fits(policy, now, call.cost)
+                }
+                _ => account.fits(policy, now, call.cost),
+            });
         if !admitted || call.cost == 0 {
-            return Answer { admitted, grant: None, written };
+            return Answer {
+                admitted,
+                grant: None,
+                written,
+            };
         }
         for (account, policy) in accounts.iter_mut().zip(policies.iter()) {
             account.charge(policy, now, call.cost, &[]);
         }
-        let each = accounts.iter().zip(policies.iter()).map(|(account, policy)| match self.mistake {
-            Some(Mistake::NoShare) => call.want.min(account.remaining(policy, now) / 4),
-            Some(Mistake::OutstandingIsFree) => {
-                without_outstanding(account, policy).grantable(policy, lease, now, call.want)
-            }
-            _ => account.grantable(policy, lease, now, call.want),
-        });
-        let units = if self.is(Mistake::MostOfTheSet) { each.max() } else { each.min() }.unwrap_or(0);
-        let longer = if self.is(Mistake::LongLife) { lease.length().as_micros() as u64 } else { 0 };
-        let life_us = accounts.iter().map(|account| account.life_us(now)).min().unwrap_or(0) + longer;
-        let granted = if self.is(Mistake::GrantIsForgotten) { 0 } else { units };
+        let each = accounts
+            .iter()
+            .zip(policies.iter())
+            .map(|(account, policy)| match self.mistake {
+                Some(Mistake::NoShare) => call.want.min(account.remaining(policy, now) / 4),
+                Some(Mistake::OutstandingIsFree) => {
+                    without_outstanding(account, policy).grantable(policy, lease, now, call.want)
+                }
+                _ => account.grantable(policy, lease, now, call.want),
+            });
+        let units = if self.is(Mistake::MostOfTheSet) {
+            each.max()
+        } else {
+            each.min()
+        }
+        .unwrap_or(0);
+        let longer = if self.is(Mistake::LongLife) {
+            lease.length().as_micros() as u64
+        } else {
+            0
+        };
+        let life_us = accounts
+            .iter()
+            .map(|account| account.life_us(now))
+            .min()
+            .unwrap_or(0)
+            + longer;
+        let granted = if self.is(Mistake::GrantIsForgotten) {
+            0
+        } else {
+            units
+        };
         let grant = (units > 0).then(|| Grant {
-            stamps: accounts.iter_mut().map(|account| account.grant(granted, call.birth)).collect(),
+            stamps: accounts
+                .iter_mut()
+                .map(|account| account.grant(granted, call.birth))
+                .collect(),
             units,
             life_us,
         });
-        Answer { admitted, grant, written: true }
+        Answer {
+            admitted,
+            grant,
+            written: true,
+        }
     }
 }
 
@@ -160,7 +247,16 @@ fn without_outstanding(account: &Account, policy: &Policy) -> Account {
     let mut account = account.clone();
     let current = account.stamp();
     for generation in [current.generation, current.generation.saturating_sub(1)] {
-        account.report(policy, 0, Stamp { generation, ..current }, 0, u64::MAX);
+        account.report(
+            policy,
+            0,
+            Stamp {
+                generation,
+                ..current
+            },
+            0,
+            u64::MAX,
+        );
     }
     account
 }

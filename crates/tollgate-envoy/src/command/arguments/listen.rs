@@ -74,7 +74,12 @@ pub(crate) struct ListenArguments {
     pub(crate) idle_timeout: Duration,
 
     /// Sets the most calls at the same time on one connection
-    #[arg(long, env = "TOLLGATE_MAX_STREAMS", default_value_t = 1_024, value_name = "COUNT")]
+    #[arg(
+        long,
+        env = "TOLLGATE_MAX_STREAMS",
+        default_value_t = 1_024,
+        value_name = "COUNT"
+    )]
     pub(crate) max_streams: u32,
 
     /// Sets the most bytes of a request
@@ -82,7 +87,12 @@ pub(crate) struct ListenArguments {
     pub(crate) max_message_bytes: usize,
 
     /// Sets the most descriptors of a request
-    #[arg(long, env = "TOLLGATE_MAX_DESCRIPTORS", default_value_t = 1_000, value_name = "COUNT")]
+    #[arg(
+        long,
+        env = "TOLLGATE_MAX_DESCRIPTORS",
+        default_value_t = 1_000,
+        value_name = "COUNT"
+    )]
     pub(crate) max_descriptors: usize,
 
     /// Sets how long calls are still taken after SIGTERM, while the health fails

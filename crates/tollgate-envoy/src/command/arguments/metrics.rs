@@ -25,7 +25,13 @@ pub(crate) struct MetricsArguments {
     pub(crate) statsd_port: u16,
 
     /// Sets the protocol for statsd
-    #[arg(long, env, default_value = "tcp", ignore_case = true, value_name = "PROTOCOL")]
+    #[arg(
+        long,
+        env,
+        default_value = "tcp",
+        ignore_case = true,
+        value_name = "PROTOCOL"
+    )]
     pub(crate) statsd_protocol: Protocol,
 
     /// Adds tags to the names of metrics for statsd
@@ -91,7 +97,8 @@ mod tests {
             (vec!["--use-statsd=false"], false),
             (vec!["--use-statsd", "--disable-stats"], false),
         ] {
-            let arguments = Arguments::parse_from(["tollgate-envoy"].into_iter().chain(flags.iter().copied()));
+            let arguments =
+                Arguments::parse_from(["tollgate-envoy"].into_iter().chain(flags.iter().copied()));
             assert_eq!(arguments.metrics.sends_to_statsd(), expected, "{flags:?}");
         }
     }

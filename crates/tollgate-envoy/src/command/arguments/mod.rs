@@ -54,11 +54,25 @@ pub(crate) struct Arguments {
     pub(crate) metrics: MetricsArguments,
 
     /// Sets the level from which log lines are written
-    #[arg(long, env, default_value = "warn", ignore_case = true, help_heading = "Log", value_name = "LEVEL")]
+    #[arg(
+        long,
+        env,
+        default_value = "warn",
+        ignore_case = true,
+        help_heading = "Log",
+        value_name = "LEVEL"
+    )]
     pub(crate) log_level: LogLevel,
 
     /// Sets the form of log lines
-    #[arg(long, env, default_value = "text", ignore_case = true, help_heading = "Log", value_name = "FORMAT")]
+    #[arg(
+        long,
+        env,
+        default_value = "text",
+        ignore_case = true,
+        help_heading = "Log",
+        value_name = "FORMAT"
+    )]
     pub(crate) log_format: LogFormat,
 }
 

@@ -25,11 +25,22 @@ pub(crate) struct RuleArguments {
     pub(crate) runtime_appdirectory: PathBuf,
 
     /// Sets where rules come from
-    #[arg(long, env, default_value = "FILE", ignore_case = true, value_name = "TYPE")]
+    #[arg(
+        long,
+        env,
+        default_value = "FILE",
+        ignore_case = true,
+        value_name = "TYPE"
+    )]
     pub(crate) config_type: ConfigType,
 
     /// Sets the mode of files of rules without the field compat
-    #[arg(long, env = "TOLLGATE_COMPAT", default_value = "native", value_name = "MODE")]
+    #[arg(
+        long,
+        env = "TOLLGATE_COMPAT",
+        default_value = "native",
+        value_name = "MODE"
+    )]
     pub(crate) compat: Mode,
 
     /// Joins the rules of files with the same domain
@@ -85,7 +96,14 @@ impl From<Mode> for Compat {
 impl RuleArguments {
     /// Returns the file or directory of the rules.
     pub(crate) fn path(&self) -> PathBuf {
-        let directories = || self.runtime_root.join(&self.runtime_subdirectory).join(&self.runtime_appdirectory);
-        self.rules.clone().filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(directories)
+        let directories = || {
+            self.runtime_root
+                .join(&self.runtime_subdirectory)
+                .join(&self.runtime_appdirectory)
+        };
+        self.rules
+            .clone()
+            .filter(|path| !path.as_os_str().is_empty())
+            .unwrap_or_else(directories)
     }
 }

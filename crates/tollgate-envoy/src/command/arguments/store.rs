@@ -9,11 +9,21 @@ use crate::command::values::{boolean, duration, path};
 pub(crate) struct StoreArguments {
     /// Sets the store by a URL: `memory:`, `redis://`, `redis+sentinel://`, `redis+cluster://` … It overrides
     /// --redis-url
-    #[arg(long, env = "TOLLGATE_STORE", hide_env_values = true, value_name = "URL")]
+    #[arg(
+        long,
+        env = "TOLLGATE_STORE",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     pub(crate) store: Option<String>,
 
     /// Sets the answer while Redis is away
-    #[arg(long, env = "TOLLGATE_ON_OUTAGE", default_value = "local", value_name = "ANSWER")]
+    #[arg(
+        long,
+        env = "TOLLGATE_ON_OUTAGE",
+        default_value = "local",
+        value_name = "ANSWER"
+    )]
     pub(crate) on_outage: OnOutage,
 
     /// Sets the longest time that a decision may take. Envoy waits for 20 ms by default
@@ -21,7 +31,13 @@ pub(crate) struct StoreArguments {
     pub(crate) deadline: Duration,
 
     /// Sets the kind of the store. Without --redis-url, it is the memory of this process
-    #[arg(long, env, default_value = "redis", ignore_case = true, value_name = "TYPE")]
+    #[arg(
+        long,
+        env,
+        default_value = "redis",
+        ignore_case = true,
+        value_name = "TYPE"
+    )]
     pub(crate) backend_type: Backend,
 
     /// Sets the address of Redis: `HOST:PORT`, the path of a socket, `MASTER,SENTINEL,…`, or `NODE,NODE,…`
@@ -29,19 +45,43 @@ pub(crate) struct StoreArguments {
     pub(crate) redis_url: Option<String>,
 
     /// Sets what --redis-url names
-    #[arg(long, env, default_value = "SINGLE", ignore_case = true, value_name = "TYPE")]
+    #[arg(
+        long,
+        env,
+        default_value = "SINGLE",
+        ignore_case = true,
+        value_name = "TYPE"
+    )]
     pub(crate) redis_type: RedisType,
 
     /// Sets how a single server is reached. With unix, an address that starts with / is the path of a socket
-    #[arg(long, env, default_value = "unix", ignore_case = true, value_name = "TYPE")]
+    #[arg(
+        long,
+        env,
+        default_value = "unix",
+        ignore_case = true,
+        value_name = "TYPE"
+    )]
     pub(crate) redis_socket_type: SocketType,
 
     /// Sets the password of Redis, or `USER:PASSWORD`
-    #[arg(long, env, default_value = "", hide_env_values = true, value_name = "PASSWORD")]
+    #[arg(
+        long,
+        env,
+        default_value = "",
+        hide_env_values = true,
+        value_name = "PASSWORD"
+    )]
     pub(crate) redis_auth: String,
 
     /// Sets the password of the Sentinels, or `USER:PASSWORD`
-    #[arg(long, env, default_value = "", hide_env_values = true, value_name = "PASSWORD")]
+    #[arg(
+        long,
+        env,
+        default_value = "",
+        hide_env_values = true,
+        value_name = "PASSWORD"
+    )]
     pub(crate) redis_sentinel_auth: String,
 
     /// Connects to Redis with TLS

@@ -6,14 +6,19 @@ use super::*;
 
 /// Returns the cells of the rows whose first cell is a list of variables.
 fn documented() -> Vec<(Vec<String>, String)> {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/envoy.md")).unwrap();
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/envoy.md"))
+            .unwrap();
     let (_, section) = page.split_once("| variable | default |").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.map(|row| {
         let mut cells = row.split(" | ");
         let (names, default) = (cells.next().unwrap(), cells.next().unwrap());
-        let mut names: Vec<_> = names.split(", ").map(|name| name.trim_matches('`').to_owned()).collect();
+        let mut names: Vec<_> = names
+            .split(", ")
+            .map(|name| name.trim_matches('`').to_owned())
+            .collect();
         // A name that begins with dots goes on as the one before.
         for at in 1..names.len() {
             if let Some(end) = names[at].strip_prefix('…') {
@@ -31,8 +36,14 @@ fn variables() -> BTreeMap<String, String> {
     let command = Arguments::command();
     let arguments = command.get_arguments();
     let pair = |argument: &clap::Arg| {
-        let default = argument.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
-        Some((argument.get_env()?.to_string_lossy().into_owned(), default.unwrap_or_default()))
+        let default = argument
+            .get_default_values()
+            .first()
+            .map(|value| value.to_string_lossy().into_owned());
+        Some((
+            argument.get_env()?.to_string_lossy().into_owned(),
+            default.unwrap_or_default(),
+        ))
     };
     arguments.filter_map(pair).collect()
 }
@@ -51,7 +62,10 @@ fn each_setting_is_a_variable() {
 
 #[test]
 fn the_page_has_all_variables() {
-    let mut documented: Vec<_> = documented().into_iter().flat_map(|(names, _)| names).collect();
+    let mut documented: Vec<_> = documented()
+        .into_iter()
+        .flat_map(|(names, _)| names)
+        .collect();
     documented.sort();
     assert_eq!(documented, variables().into_keys().collect::<Vec<_>>());
 }

@@ -12,9 +12,15 @@ pub(crate) mod echo;
 fn check(directory: &Path, name: &str, descriptors: bool) {
     let set = protox::compile([format!("{name}.proto")], [directory]).unwrap();
     let scratch = tempfile::tempdir().unwrap();
-    tonic_prost_build::configure().out_dir(scratch.path()).compile_fds(set.clone()).unwrap();
+    tonic_prost_build::configure()
+        .out_dir(scratch.path())
+        .compile_fds(set.clone())
+        .unwrap();
 
-    let mut made = vec![(format!("{name}.rs"), fs::read(scratch.path().join(format!("{name}.rs"))).unwrap())];
+    let mut made = vec![(
+        format!("{name}.rs"),
+        fs::read(scratch.path().join(format!("{name}.rs"))).unwrap(),
+    )];
     if descriptors {
         made.push((format!("{name}.bin"), set.encode_to_vec()));
     }
@@ -39,5 +45,9 @@ fn the_generated_code_of_the_examples_is_up_to_date() {
 
 #[test]
 fn the_generated_code_of_the_tests_is_up_to_date() {
-    check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/generated"), "echo", false);
+    check(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/generated"),
+        "echo",
+        false,
+    );
 }

@@ -16,22 +16,32 @@ use super::*;
 #[tokio::test]
 async fn a_compressed_message_costs_one_unit() {
     let gzip = CompressionEncoding::Gzip;
-    let service = EchoServer::new(Echoing).accept_compressed(gzip).send_compressed(gzip);
+    let service = EchoServer::new(Echoing)
+        .accept_compressed(gzip)
+        .send_compressed(gzip);
     let limiter = limiter(FIVE);
     let service = layer(limiter.clone(), MessageCharge::both()).named_layer(service);
     let client = client(serve(Server::builder().add_service(service)).await).await;
     let mut client = client.accept_compressed(gzip).send_compressed(gzip);
     let long = || message("0123456789".repeat(10_000));
-    let (all, status) =
-        texts(client.bidi(request_from("acme", tokio_stream::iter([long(), long()]))).await.unwrap().into_inner())
-            .await;
+    let (all, status) = texts(
+        client
+            .bidi(request_from("acme", tokio_stream::iter([long(), long()])))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.is_none()), (2, true));
     assert_eq!(remaining(&limiter, "acme").await, 2);
 }
 
 /// Makes a call with a plain HTTP/2 client that sends the request in these DATA frames. Returns the code and the
 /// length of the response.
-async fn call_in_frames(server: SocketAddr, frames: impl IntoIterator<Item = Bytes>) -> (String, usize) {
+async fn call_in_frames(
+    server: SocketAddr,
+    frames: impl IntoIterator<Item = Bytes>,
+) -> (String, usize) {
     let request = HttpRequest::post(format!("http://{server}/echo.Echo/Bidi"))
         .header("content-type", "application/grpc")
         .header("x-api-key", "acme")
@@ -51,8 +61,16 @@ async fn call_in_frames(server: SocketAddr, frames: impl IntoIterator<Item = Byt
         let _ = response.body_mut().flow_control().release_capacity(length);
     }
     let trailers = response.body_mut().trailers().await.unwrap();
-    let status = |headers: &http::HeaderMap| Some(headers.get("grpc-status")?.to_str().unwrap().to_owned());
-    (trailers.as_ref().or(Some(response.headers())).and_then(status).unwrap(), length)
+    let status =
+        |headers: &http::HeaderMap| Some(headers.get("grpc-status")?.to_str().unwrap().to_owned());
+    (
+        trailers
+            .as_ref()
+            .or(Some(response.headers()))
+            .and_then(status)
+            .unwrap(),
+        length,
+    )
 }
 
 #[tokio::test]
@@ -62,11 +80,22 @@ async fn messages_are_charged_in_frames_of_any_size() {
     for (count, code) in [(5, "0"), (6, "8")] {
         for size in [1, 2, 4, 5, 6, 7, 8, 13, 1000] {
             let layer = layer(limiter(FIVE), MessageCharge::received());
-            let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
-            let frames: Vec<_> = bytes(count).chunks(size).map(Bytes::copy_from_slice).collect();
+            let server = serve(
+                Server::builder()
+                    .layer(layer)
+                    .add_service(EchoServer::new(Echoing)),
+            )
+            .await;
+            let frames: Vec<_> = bytes(count)
+                .chunks(size)
+                .map(Bytes::copy_from_slice)
+                .collect();
             let (seen, length) = call_in_frames(server, frames).await;
             assert_eq!(seen, code, "{count} messages in frames of {size}");
-            assert!(length <= 5 * 5, "{count} messages in frames of {size}: {length} bytes");
+            assert!(
+                length <= 5 * 5,
+                "{count} messages in frames of {size}: {length} bytes"
+            );
         }
     }
 }
@@ -79,17 +108,31 @@ async fn inside_the_grpc_web_layer_messages_are_charged() {
 
 #[tokio::test]
 async fn outside_the_grpc_web_layer_binary_messages_are_charged() {
-    let service =
-        layer(limiter(FIVE), MessageCharge::both()).layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
+    let service = layer(limiter(FIVE), MessageCharge::both())
+        .layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
     assert_sixth_is_denied(web_client(service)).await;
 }
 
 /// Asserts that a gRPC-Web client receives five messages, and then a denial.
 async fn assert_sixth_is_denied(mut client: WebClient) {
     // gRPC-Web sends the trailers in the form of a message, which must cost nothing.
-    let (all, status) = texts(client.server(request_from("other", message(5))).await.unwrap().into_inner()).await;
+    let (all, status) = texts(
+        client
+            .server(request_from("other", message(5)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.map(|status| status.code())), (5, None));
-    let (some, status) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+    let (some, status) = texts(
+        client
+            .server(request_from("acme", message(9)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!(some, ["0", "1", "2", "3", "4"]);
     assert_denied_with_details(&status.unwrap());
 }
@@ -102,7 +145,9 @@ fn web_text(path: &str) -> HttpRequest<tonic::body::Body> {
         .header("content-type", "application/grpc-web-text")
         .header("accept", "application/grpc-web-text")
         .header("x-api-key", "acme")
-        .body(tonic::body::Body::new(http_body_util::Full::new(Bytes::from(body))))
+        .body(tonic::body::Body::new(http_body_util::Full::new(
+            Bytes::from(body),
+        )))
         .unwrap()
 }
 
@@ -111,10 +156,18 @@ async fn base64_messages_are_charged_inside_the_grpc_web_layer_and_rejected_outs
     use base64::{Engine, prelude::BASE64_STANDARD};
     let charging = || layer(limiter(FIVE), MessageCharge::sent());
     let inside = GrpcWebLayer::new().layer(charging().layer(EchoServer::new(Echoing)));
-    let mut body = inside.oneshot(web_text("/echo.Echo/Server")).await.unwrap().into_body();
+    let mut body = inside
+        .oneshot(web_text("/echo.Echo/Server"))
+        .await
+        .unwrap()
+        .into_body();
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {
-        text.extend(BASE64_STANDARD.decode(frame.unwrap().into_data().unwrap()).unwrap());
+        text.extend(
+            BASE64_STANDARD
+                .decode(frame.unwrap().into_data().unwrap())
+                .unwrap(),
+        );
     }
     let messages = text.windows(2).filter(|field| field == b"\x0a\x01").count();
     assert_eq!(messages, 5);
@@ -123,15 +176,34 @@ async fn base64_messages_are_charged_inside_the_grpc_web_layer_and_rejected_outs
     let (log, _guard) = Log::of_this_thread_from(Level::DEBUG);
     let outside = charging().layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
     for _ in 0..3 {
-        let rejected = outside.clone().oneshot(web_text("/echo.Echo/Server")).await.unwrap();
+        let rejected = outside
+            .clone()
+            .oneshot(web_text("/echo.Echo/Server"))
+            .await
+            .unwrap();
         assert_eq!(rejected.headers()["grpc-status"], "13");
-        assert_eq!(rejected.headers()["content-type"], "application/grpc-web-text+proto");
+        assert_eq!(
+            rejected.headers()["content-type"],
+            "application/grpc-web-text+proto"
+        );
     }
-    let exempt = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).exempt(|_| true);
+    let exempt =
+        tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).exempt(|_| true);
     let exempt = MessageLayer::new(exempt, MessageCharge::sent());
     let exempt = exempt.layer(GrpcWebLayer::new().layer(EchoServer::new(Echoing)));
-    assert!(!exempt.oneshot(web_text("/echo.Echo/Server")).await.unwrap().headers().contains_key("grpc-status"));
+    assert!(
+        !exempt
+            .oneshot(web_text("/echo.Echo/Server"))
+            .await
+            .unwrap()
+            .headers()
+            .contains_key("grpc-status")
+    );
     // The mistake is the same for every call, so it is logged once.
     let log = log.text();
-    assert_eq!(log.matches("cannot read application/grpc-web-text").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("cannot read application/grpc-web-text").count(),
+        1,
+        "{log}"
+    );
 }

@@ -33,7 +33,10 @@ impl Echo for HidingHandler {
         Echoing.server(request).await
     }
 
-    async fn client(&self, request: Request<Streaming<Message>>) -> Result<Response<Message>, Status> {
+    async fn client(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<Message>, Status> {
         let mut messages = request.into_inner();
         if matches!(self, Self::ReadsInTask) {
             tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
@@ -54,7 +57,10 @@ impl Echo for HidingHandler {
 
     type BidiStream = MessageStream;
 
-    async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<MessageStream>, Status> {
+    async fn bidi(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<MessageStream>, Status> {
         let this = *self;
         let (send, receive) = mpsc::channel(4);
         let mut messages = request.into_inner();
@@ -64,7 +70,10 @@ impl Echo for HidingHandler {
                     (Ok(message), _) => drop(send.send(Ok(message)).await),
                     (Err(_), Self::Ignores) => return,
                     (Err(_), Self::Replaces) => {
-                        return drop(send.send(Err(Status::internal("replaced by the handler"))).await);
+                        return drop(
+                            send.send(Err(Status::internal("replaced by the handler")))
+                                .await,
+                        );
                     }
                     // Keeps the response open.
                     (Err(_), _) => return send.closed().await,
@@ -77,10 +86,27 @@ impl Echo for HidingHandler {
 
 #[tokio::test]
 async fn the_client_receives_the_denial_even_if_the_handler_hides_it() {
-    for handler in [HidingHandler::Ignores, HidingHandler::Replaces, HidingHandler::Hangs, HidingHandler::ReadsInTask] {
+    for handler in [
+        HidingHandler::Ignores,
+        HidingHandler::Replaces,
+        HidingHandler::Hangs,
+        HidingHandler::ReadsInTask,
+    ] {
         let mut client = client_of(handler, layer(limiter(FIVE), MessageCharge::received())).await;
-        assert_denied_with_details(&client.client(request_from("acme", messages(9))).await.unwrap_err());
-        let (some, status) = texts(client.bidi(request_from("other", messages(9))).await.unwrap().into_inner()).await;
+        assert_denied_with_details(
+            &client
+                .client(request_from("acme", messages(9)))
+                .await
+                .unwrap_err(),
+        );
+        let (some, status) = texts(
+            client
+                .bidi(request_from("other", messages(9)))
+                .await
+                .unwrap()
+                .into_inner(),
+        )
+        .await;
         assert!(some.len() <= 5, "{handler:?}: {some:?}");
         assert_denied_with_details(&status.unwrap());
         assert_eq!(codes(&mut client, "third", 1).await, [Code::Ok]);
@@ -113,15 +139,24 @@ impl Echo for SignallingHandler {
     }
 
     /// Also sends a signal when it starts.
-    async fn client(&self, request: Request<Streaming<Message>>) -> Result<Response<Message>, Status> {
+    async fn client(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<Message>, Status> {
         let _dropped = DropSignal(self.0.clone());
-        self.0.send(()).await.map_err(|_| Status::aborted("the test is over"))?;
+        self.0
+            .send(())
+            .await
+            .map_err(|_| Status::aborted("the test is over"))?;
         Echoing.client(request).await
     }
 
     type BidiStream = MessageStream;
 
-    async fn bidi(&self, request: Request<Streaming<Message>>) -> Result<Response<MessageStream>, Status> {
+    async fn bidi(
+        &self,
+        request: Request<Streaming<Message>>,
+    ) -> Result<Response<MessageStream>, Status> {
         Echoing.bidi(request).await
     }
 }
@@ -139,14 +174,26 @@ impl Drop for DropSignal {
 async fn a_denial_or_a_cancelled_call_drops_what_the_handler_holds() {
     let (signal, mut signals) = mpsc::channel(1);
     for limiter in [limiter(FIVE), remote_limiter(FIVE)] {
-        let mut client = client_of(SignallingHandler(signal.clone()), layer(limiter, MessageCharge::both())).await;
-        let endless = client.server(request_from("acme", message("endless"))).await.unwrap().into_inner();
+        let mut client = client_of(
+            SignallingHandler(signal.clone()),
+            layer(limiter, MessageCharge::both()),
+        )
+        .await;
+        let endless = client
+            .server(request_from("acme", message("endless")))
+            .await
+            .unwrap()
+            .into_inner();
         let (some, status) = texts(endless).await;
         assert_eq!(some.len(), 5);
         assert_denied_with_details(&status.unwrap());
         signals.recv().await.unwrap();
 
-        let mut quiet = client.server(request_from("other", message("quiet"))).await.unwrap().into_inner();
+        let mut quiet = client
+            .server(request_from("other", message("quiet")))
+            .await
+            .unwrap()
+            .into_inner();
         quiet.message().await.unwrap().unwrap();
         drop(quiet);
         signals.recv().await.unwrap();
@@ -155,7 +202,12 @@ async fn a_denial_or_a_cancelled_call_drops_what_the_handler_holds() {
         send.send(message(1)).await.unwrap();
         let call = tokio::spawn({
             let mut client = client.clone();
-            async move { client.client(request_from("third", ReceiverStream::new(receive))).await.map(drop) }
+            async move {
+                client
+                    .client(request_from("third", ReceiverStream::new(receive)))
+                    .await
+                    .map(drop)
+            }
         });
         signals.recv().await.unwrap();
         call.abort();

@@ -29,12 +29,23 @@ use crate::support::*;
 const FIVE: Policy = Policy::token_bucket("five", Quota::per_minute(5));
 
 fn layer(limiter: Limiter, charge: MessageCharge) -> MessageLayer<Metadata> {
-    MessageLayer::new(tollgate_tonic::builder(limiter, Metadata::new("x-api-key")), charge)
+    MessageLayer::new(
+        tollgate_tonic::builder(limiter, Metadata::new("x-api-key")),
+        charge,
+    )
 }
 
 /// Starts a server behind `layer`, and returns a client of it.
 async fn client_of(echo: impl Echo, layer: MessageLayer<Metadata>) -> EchoClient<Channel> {
-    client(serve(Server::builder().layer(layer).add_service(EchoServer::new(echo))).await).await
+    client(
+        serve(
+            Server::builder()
+                .layer(layer)
+                .add_service(EchoServer::new(echo)),
+        )
+        .await,
+    )
+    .await
 }
 
 /// Starts an echo server that charges messages, and returns a client of it.
@@ -44,10 +55,28 @@ async fn charging_client(limiter: Limiter, charge: MessageCharge) -> EchoClient<
 
 /// Asserts that a status is that of a denied call, with all details.
 fn assert_denied_with_details(status: &Status) {
-    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "rate limit exceeded"), "{status:?}");
-    assert_eq!(status.get_details_retry_info().unwrap().retry_delay.unwrap().as_secs(), 12);
-    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "five");
-    assert_eq!(status.get_details_error_info().unwrap().reason, "RATE_LIMIT_EXCEEDED");
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::ResourceExhausted, "rate limit exceeded"),
+        "{status:?}"
+    );
+    assert_eq!(
+        status
+            .get_details_retry_info()
+            .unwrap()
+            .retry_delay
+            .unwrap()
+            .as_secs(),
+        12
+    );
+    assert_eq!(
+        status.get_details_quota_failure().unwrap().violations[0].quota_id,
+        "five"
+    );
+    assert_eq!(
+        status.get_details_error_info().unwrap().reason,
+        "RATE_LIMIT_EXCEEDED"
+    );
 }
 
 #[tokio::test]
@@ -56,21 +85,46 @@ async fn a_unary_call_costs_the_same_with_charged_messages() {
     let mut client = charging_client(limiter.clone(), MessageCharge::both()).await;
     assert_eq!(codes(&mut client, "acme", 4).await, [Code::Ok; 4]);
     assert_eq!(remaining(&limiter, "acme").await, 1);
-    assert_eq!(codes(&mut client, "acme", 2).await, [Code::Ok, Code::ResourceExhausted]);
+    assert_eq!(
+        codes(&mut client, "acme", 2).await,
+        [Code::Ok, Code::ResourceExhausted]
+    );
 }
 
 #[tokio::test]
 async fn a_response_stream_ends_at_the_denied_message() {
     for limiter in [limiter(FIVE), remote_limiter(FIVE)] {
         let mut client = charging_client(limiter.clone(), MessageCharge::sent()).await;
-        let (all, status) = texts(client.server(request_from("other", message(5))).await.unwrap().into_inner()).await;
+        let (all, status) = texts(
+            client
+                .server(request_from("other", message(5)))
+                .await
+                .unwrap()
+                .into_inner(),
+        )
+        .await;
         assert_eq!((all.len(), status.is_none()), (5, true));
-        let (some, status) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+        let (some, status) = texts(
+            client
+                .server(request_from("acme", message(9)))
+                .await
+                .unwrap()
+                .into_inner(),
+        )
+        .await;
         assert_eq!(some, ["0", "1", "2", "3", "4"]);
         assert_denied_with_details(&status.unwrap());
         // The connection still works.
         assert_eq!(codes(&mut client, "third", 1).await, [Code::Ok]);
-        assert_eq!(client.client(request_from("third", messages(20))).await.unwrap().into_inner().text, "20");
+        assert_eq!(
+            client
+                .client(request_from("third", messages(20)))
+                .await
+                .unwrap()
+                .into_inner()
+                .text,
+            "20"
+        );
     }
 }
 
@@ -78,10 +132,30 @@ async fn a_response_stream_ends_at_the_denied_message() {
 async fn a_request_stream_ends_at_the_denied_message() {
     for limiter in [limiter(FIVE), remote_limiter(FIVE)] {
         let mut client = charging_client(limiter, MessageCharge::received()).await;
-        assert_eq!(client.client(request_from("other", messages(5))).await.unwrap().into_inner().text, "5");
-        assert_denied_with_details(&client.client(request_from("acme", messages(6))).await.unwrap_err());
+        assert_eq!(
+            client
+                .client(request_from("other", messages(5)))
+                .await
+                .unwrap()
+                .into_inner()
+                .text,
+            "5"
+        );
+        assert_denied_with_details(
+            &client
+                .client(request_from("acme", messages(6)))
+                .await
+                .unwrap_err(),
+        );
         assert_eq!(codes(&mut client, "third", 1).await, [Code::Ok]);
-        let (all, status) = texts(client.server(request_from("third", message(20))).await.unwrap().into_inner()).await;
+        let (all, status) = texts(
+            client
+                .server(request_from("third", message(20)))
+                .await
+                .unwrap()
+                .into_inner(),
+        )
+        .await;
         assert_eq!((all.len(), status.is_none()), (20, true));
     }
 }
@@ -91,11 +165,18 @@ async fn a_bidirectional_stream_is_charged_in_both_directions() {
     let limiter = limiter(FIVE);
     let mut client = charging_client(limiter.clone(), MessageCharge::both()).await;
     let (send, receive) = mpsc::channel(1);
-    let mut answers = client.bidi(request_from("acme", ReceiverStream::new(receive))).await.unwrap().into_inner();
+    let mut answers = client
+        .bidi(request_from("acme", ReceiverStream::new(receive)))
+        .await
+        .unwrap()
+        .into_inner();
     // The charge for the call includes the first message in each direction.
     for (count, expected) in [(1, 4), (2, 2), (3, 0)] {
         send.send(message(count)).await.unwrap();
-        assert_eq!(answers.message().await.unwrap().unwrap().text, count.to_string());
+        assert_eq!(
+            answers.message().await.unwrap().unwrap().text,
+            count.to_string()
+        );
         assert_eq!(remaining(&limiter, "acme").await, expected);
     }
     send.send(message(4)).await.unwrap();
@@ -107,14 +188,30 @@ async fn a_bidirectional_stream_is_charged_in_both_directions() {
 async fn over_redis_messages_are_charged_too() {
     let redis = RedisServer::start();
     let store = RedisStore::connect(redis.url()).await.unwrap();
-    let limiter = Limiter::builder(store).policies(FIVE).deadline(Duration::from_secs(30)).build();
+    let limiter = Limiter::builder(store)
+        .policies(FIVE)
+        .deadline(Duration::from_secs(30))
+        .build();
     let mut client = charging_client(limiter, MessageCharge::both()).await;
-    let (some, status) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+    let (some, status) = texts(
+        client
+            .server(request_from("acme", message(9)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!(some, ["0", "1", "2", "3", "4"]);
     assert_eq!(status.unwrap().code(), Code::ResourceExhausted);
-    let status = client.client(request_from("other", messages(9))).await.unwrap_err();
+    let status = client
+        .client(request_from("other", messages(9)))
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].quota_id, "five");
+    assert_eq!(
+        status.get_details_quota_failure().unwrap().violations[0].quota_id,
+        "five"
+    );
 }
 
 #[tokio::test]
@@ -122,7 +219,14 @@ async fn messages_can_have_a_separate_quota() {
     let calls = limiter(TWO);
     let charge = MessageCharge::both().limiter(limiter(FIVE));
     let mut client = charging_client(calls.clone(), charge).await;
-    let (some, status) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+    let (some, status) = texts(
+        client
+            .server(request_from("acme", message(9)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     // The charge for the call includes the first message.
     assert_eq!(some.len(), 6);
     assert_denied_with_details(&status.unwrap());
@@ -131,16 +235,39 @@ async fn messages_can_have_a_separate_quota() {
 
 #[tokio::test]
 async fn a_denied_message_has_the_status_options_of_the_layer() {
-    let responder = GrpcStatus::new().domain("greeter.example.com").subject("project:42").pushback(true);
-    let calls = tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).respond_with(responder);
+    let responder = GrpcStatus::new()
+        .domain("greeter.example.com")
+        .subject("project:42")
+        .pushback(true);
+    let calls =
+        tollgate_tonic::builder(limiter(FIVE), Metadata::new("x-api-key")).respond_with(responder);
     let mut client = client_of(Echoing, MessageLayer::new(calls, MessageCharge::both())).await;
-    let (_, sent) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
-    let received = client.client(request_from("other", messages(9))).await.unwrap_err();
+    let (_, sent) = texts(
+        client
+            .server(request_from("acme", message(9)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
+    let received = client
+        .client(request_from("other", messages(9)))
+        .await
+        .unwrap_err();
     for status in [sent.unwrap(), received] {
         assert_denied_with_details(&status);
-        assert_eq!(status.get_details_error_info().unwrap().domain, "greeter.example.com");
-        assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "project:42");
-        assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "12000");
+        assert_eq!(
+            status.get_details_error_info().unwrap().domain,
+            "greeter.example.com"
+        );
+        assert_eq!(
+            status.get_details_quota_failure().unwrap().violations[0].subject,
+            "project:42"
+        );
+        assert_eq!(
+            status.metadata().get("grpc-retry-pushback-ms").unwrap(),
+            "12000"
+        );
     }
 }
 
@@ -149,7 +276,14 @@ async fn in_shadow_messages_are_charged_and_never_denied() {
     let limiter = limiter(FIVE);
     let shadow = tollgate_tonic::builder(limiter.clone(), Metadata::new("x-api-key")).shadow(true);
     let mut client = client_of(Echoing, MessageLayer::new(shadow, MessageCharge::both())).await;
-    let (all, status) = texts(client.bidi(request_from("acme", messages(20))).await.unwrap().into_inner()).await;
+    let (all, status) = texts(
+        client
+            .bidi(request_from("acme", messages(20)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.is_none()), (20, true));
     assert_eq!(remaining(&limiter, "acme").await, 0);
 }
@@ -160,39 +294,83 @@ async fn a_layer_does_not_charge_messages_to_the_limiter_of_a_layer_around_it() 
     let key = || Metadata::new("x-api-key");
     let exempt = tollgate_tonic::builder(limiter(FIVE), key()).exempt(|_| true);
     let exempt = MessageLayer::new(exempt, MessageCharge::sent());
-    let mut stack = Server::builder().layer(layer(outer.clone(), MessageCharge::sent())).layer(exempt);
+    let mut stack = Server::builder()
+        .layer(layer(outer.clone(), MessageCharge::sent()))
+        .layer(exempt);
     let mut client = client(serve(stack.add_service(EchoServer::new(Echoing))).await).await;
-    let (all, status) = texts(client.server(request_from("acme", message(3))).await.unwrap().into_inner()).await;
+    let (all, status) = texts(
+        client
+            .server(request_from("acme", message(3)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.is_none()), (3, true));
     assert_eq!(remaining(&outer, "acme").await, 2);
 }
 
 #[tokio::test]
 async fn messages_of_an_exempt_call_are_free() {
-    let exempt = tollgate_tonic::builder(limiter(FIVE), Global).exempt(tollgate_tonic::services(["echo.Echo"]));
+    let exempt = tollgate_tonic::builder(limiter(FIVE), Global)
+        .exempt(tollgate_tonic::services(["echo.Echo"]));
     let layer = MessageLayer::new(exempt, MessageCharge::both());
-    let server = serve(Server::builder().layer(layer).add_service(EchoServer::new(Echoing))).await;
-    let (all, status) = texts(client(server).await.bidi(messages(20)).await.unwrap().into_inner()).await;
+    let server = serve(
+        Server::builder()
+            .layer(layer)
+            .add_service(EchoServer::new(Echoing)),
+    )
+    .await;
+    let (all, status) = texts(
+        client(server)
+            .await
+            .bidi(messages(20))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.is_none()), (20, true));
 }
 
 #[tokio::test]
 async fn a_message_that_waits_for_quota_delays_the_stream() {
-    let limiter =
-        Limiter::new(tollgate::MemoryStore::new(), Policy::token_bucket("fast", Quota::per_second(50).with_burst(1)));
-    let waiting = tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).wait(Duration::from_secs(60));
+    let limiter = Limiter::new(
+        tollgate::MemoryStore::new(),
+        Policy::token_bucket("fast", Quota::per_second(50).with_burst(1)),
+    );
+    let waiting =
+        tollgate_tonic::builder(limiter, Metadata::new("x-api-key")).wait(Duration::from_secs(60));
     let mut client = client_of(Echoing, MessageLayer::new(waiting, MessageCharge::sent())).await;
     let began = std::time::Instant::now();
-    let (all, status) = texts(client.server(request_from("acme", message(6))).await.unwrap().into_inner()).await;
+    let (all, status) = texts(
+        client
+            .server(request_from("acme", message(6)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!((all.len(), status.is_none()), (6, true));
-    assert!(began.elapsed() >= Duration::from_millis(95), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_millis(95),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn an_outage_ends_the_stream_with_unavailable() {
     let charge = MessageCharge::sent().limiter(unavailable_limiter());
     let mut client = charging_client(limiter(FIVE), charge).await;
-    let (some, status) = texts(client.server(request_from("acme", message(3))).await.unwrap().into_inner()).await;
+    let (some, status) = texts(
+        client
+            .server(request_from("acme", message(3)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!(some, ["0"]);
     assert_eq!(status.unwrap().code(), Code::Unavailable);
 }
@@ -207,11 +385,26 @@ async fn on_one_port_messages_are_charged_and_http_is_served() {
         .route("/", axum::routing::get(|| async { "hello" }))
         .merge(tonic::service::Routes::new(EchoServer::new(Echoing)).into_axum_router())
         .layer(layer);
-    let get = || HttpRequest::get("/").header("x-api-key", "other").body(axum::body::Body::empty()).unwrap();
+    let get = || {
+        HttpRequest::get("/")
+            .header("x-api-key", "other")
+            .body(axum::body::Body::empty())
+            .unwrap()
+    };
     let hello = router.clone().oneshot(get()).await.unwrap();
-    assert_eq!(hello.into_body().collect().await.unwrap().to_bytes(), "hello");
+    assert_eq!(
+        hello.into_body().collect().await.unwrap().to_bytes(),
+        "hello"
+    );
     let mut client = client(serve_axum(router).await).await;
-    let (some, status) = texts(client.server(request_from("acme", message(9))).await.unwrap().into_inner()).await;
+    let (some, status) = texts(
+        client
+            .server(request_from("acme", message(9)))
+            .await
+            .unwrap()
+            .into_inner(),
+    )
+    .await;
     assert_eq!(some.len(), 5);
     assert_denied_with_details(&status.unwrap());
 }

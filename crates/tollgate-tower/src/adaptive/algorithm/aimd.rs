@@ -31,7 +31,11 @@ impl Aimd {
     /// Creates the algorithm. Windows with a mean latency above `threshold` lower the limit.
     #[must_use]
     pub const fn new(threshold: Duration) -> Self {
-        Self { threshold, increase: 1.0, backoff: 0.9 }
+        Self {
+            threshold,
+            increase: 1.0,
+            backoff: 0.9,
+        }
     }
 
     /// Sets the amount that is added after a fast window. The default is 1.
@@ -41,7 +45,10 @@ impl Aimd {
     /// Panics if the amount is not above 0. In a `const` this fails the build.
     #[must_use]
     pub const fn increase(mut self, amount: f64) -> Self {
-        assert!(amount > 0.0 && amount < f64::INFINITY, "the increase must be a number above 0");
+        assert!(
+            amount > 0.0 && amount < f64::INFINITY,
+            "the increase must be a number above 0"
+        );
         self.increase = amount;
         self
     }
@@ -61,7 +68,11 @@ impl Aimd {
 
 impl LimitAlgorithm for Aimd {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
-        if window.is_overloaded() || window.latency().is_none_or(|latency| latency > self.threshold) {
+        if window.is_overloaded()
+            || window
+                .latency()
+                .is_none_or(|latency| latency > self.threshold)
+        {
             window.limit() * self.backoff
         } else if window.is_limited() {
             window.limit() + self.increase

@@ -44,7 +44,12 @@ impl Gradient {
     /// Creates the algorithm with the defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { tolerance: 1.5, smoothing: 0.2, backoff: 0.9, baseline: Baseline::new(600, 600) }
+        Self {
+            tolerance: 1.5,
+            smoothing: 0.2,
+            backoff: 0.9,
+            baseline: Baseline::new(600, 600),
+        }
     }
 
     /// Sets the multiple of the baseline from which on a latency counts as slow. The default is 1.5.
@@ -56,7 +61,10 @@ impl Gradient {
     /// Panics if the tolerance is below 1. In a `const` this fails the build.
     #[must_use]
     pub const fn tolerance(mut self, tolerance: f64) -> Self {
-        assert!(tolerance >= 1.0 && tolerance < f64::INFINITY, "the tolerance must be a number of at least 1");
+        assert!(
+            tolerance >= 1.0 && tolerance < f64::INFINITY,
+            "the tolerance must be a number of at least 1"
+        );
         self.tolerance = tolerance;
         self
     }
@@ -107,11 +115,12 @@ impl Gradient {
 impl LimitAlgorithm for Gradient {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
         let limit = window.limit();
-        self.baseline.next_limit(window, self.backoff, |baseline, latency| {
-            let gradient = (self.tolerance * baseline / latency).clamp(0.5, 1.0);
-            let target = limit * gradient + limit.sqrt();
-            limit + self.smoothing * (target - limit)
-        })
+        self.baseline
+            .next_limit(window, self.backoff, |baseline, latency| {
+                let gradient = (self.tolerance * baseline / latency).clamp(0.5, 1.0);
+                let target = limit * gradient + limit.sqrt();
+                limit + self.smoothing * (target - limit)
+            })
     }
 }
 

@@ -28,7 +28,10 @@ impl Vegas {
     /// Creates the algorithm with the defaults.
     #[must_use]
     pub const fn new() -> Self {
-        Self { backoff: 0.9, baseline: Baseline::new(600, 600) }
+        Self {
+            backoff: 0.9,
+            baseline: Baseline::new(600, 600),
+        }
     }
 
     /// Sets the factor after a window in which the service was [overloaded](SampleWindow::is_overloaded). The default is
@@ -65,19 +68,20 @@ impl Vegas {
 impl LimitAlgorithm for Vegas {
     fn next_limit(&mut self, window: &SampleWindow) -> f64 {
         let limit = window.limit();
-        self.baseline.next_limit(window, self.backoff, |baseline, latency| {
-            let step = limit.log10().max(1.0);
-            let waiting = limit * (1.0 - baseline / latency);
-            if waiting <= step {
-                limit + 6.0 * step
-            } else if waiting < 3.0 * step {
-                limit + step
-            } else if waiting > 6.0 * step {
-                limit - step
-            } else {
-                limit
-            }
-        })
+        self.baseline
+            .next_limit(window, self.backoff, |baseline, latency| {
+                let step = limit.log10().max(1.0);
+                let waiting = limit * (1.0 - baseline / latency);
+                if waiting <= step {
+                    limit + 6.0 * step
+                } else if waiting < 3.0 * step {
+                    limit + step
+                } else if waiting > 6.0 * step {
+                    limit - step
+                } else {
+                    limit
+                }
+            })
     }
 }
 

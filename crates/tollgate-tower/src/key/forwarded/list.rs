@@ -10,7 +10,10 @@ type Hop = Option<IpAddr>;
 
 /// Returns the entries of all lines of `X-Forwarded-For`, the last one first. Empty entries are skipped (RFC 9110, section
 /// 5.6.1).
-pub(super) fn x_forwarded_for<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
+pub(super) fn x_forwarded_for<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = Hop> + 'a {
     let lines = headers.get_all(name).into_iter().rev();
     lines
         .flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','))
@@ -20,7 +23,10 @@ pub(super) fn x_forwarded_for<'a>(headers: &'a HeaderMap, name: &HeaderName) -> 
 }
 
 /// Returns the `for` parameters of all lines of `Forwarded`, the last one first.
-pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
+pub(super) fn forwarded<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = Hop> + 'a {
     let lines = headers.get_all(name).into_iter().rev();
     lines.flat_map(|line| elements(line.as_bytes()).into_iter().rev())
 }
@@ -61,7 +67,9 @@ impl Element {
         match value {
             // Without `=` the parameter is empty or malformed.
             None => self.is_malformed |= !name.is_empty(),
-            Some(hop) if name.eq_ignore_ascii_case(b"for") => self.is_malformed |= self.address.replace(hop).is_some(),
+            Some(hop) if name.eq_ignore_ascii_case(b"for") => {
+                self.is_malformed |= self.address.replace(hop).is_some()
+            }
             Some(_) => {}
         }
     }
@@ -69,8 +77,14 @@ impl Element {
     /// Returns the address, or `None` for an empty element.
     fn hop(self) -> Option<Hop> {
         match self {
-            Self { is_malformed: false, address: Some(hop), .. } => Some(hop),
-            Self { has_content: false, .. } => None,
+            Self {
+                is_malformed: false,
+                address: Some(hop),
+                ..
+            } => Some(hop),
+            Self {
+                has_content: false, ..
+            } => None,
             _ => Some(None),
         }
     }
@@ -80,7 +94,10 @@ impl Element {
 /// the separator unless the line ends. Returns `None` if quotes do not match.
 fn pair<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<Hop>, Option<u8>)> {
     let is_end = |byte: &u8| matches!(byte, b',' | b';');
-    let at = rest.iter().position(|byte| matches!(byte, b'=' | b'"') || is_end(byte)).unwrap_or(rest.len());
+    let at = rest
+        .iter()
+        .position(|byte| matches!(byte, b'=' | b'"') || is_end(byte))
+        .unwrap_or(rest.len());
     let name = rest[..at].trim_ascii();
     *rest = &rest[at..];
     let value = match rest.first() {
@@ -139,22 +156,28 @@ pub(super) fn address(text: &[u8]) -> Hop {
     }
     match text.split_once(':') {
         None => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
-        Some((host, port)) if !port.contains(':') => {
-            is_port(port).then(|| host.parse::<Ipv4Addr>().ok().map(IpAddr::V4)).flatten()
-        }
+        Some((host, port)) if !port.contains(':') => is_port(port)
+            .then(|| host.parse::<Ipv4Addr>().ok().map(IpAddr::V4))
+            .flatten(),
         Some(_) => ipv6(text),
     }
 }
 
 fn ipv6(text: &str) -> Hop {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
-    address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
+    address
+        .parse::<Ipv6Addr>()
+        .ok()
+        .map(|address| IpAddr::V6(address).to_canonical())
 }
 
 /// Returns whether the text is a port or an obfuscated port (RFC 7239, section 6).
 fn is_port(text: &str) -> bool {
     let is_hidden = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
     };
     match text.strip_prefix('_') {
         Some(name) => is_hidden(name),

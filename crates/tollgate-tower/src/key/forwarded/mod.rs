@@ -128,7 +128,11 @@ impl ForwardedIp {
     }
 
     const fn from(source: Source, proxies: TrustedProxies) -> Self {
-        Self { source, proxies, prefixes: DEFAULT_PREFIXES }
+        Self {
+            source,
+            proxies,
+            prefixes: DEFAULT_PREFIXES,
+        }
     }
 
     /// Sets the length of an IPv6 key in bits, as [`PeerIp::ipv6_prefix`](super::PeerIp::ipv6_prefix)
@@ -173,7 +177,8 @@ impl ForwardedIp {
 
 impl KeyExtractor for ForwardedIp {
     fn extract(&self, parts: &Parts) -> Extraction {
-        self.address(parts).map(|address| Some(self.prefixes.key(address)))
+        self.address(parts)
+            .map(|address| Some(self.prefixes.key(address)))
     }
 }
 

@@ -11,7 +11,9 @@ const CHAINS: &str = include_str!("chains.txt");
 
 /// Returns the rows of a table, split into cells.
 fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
-    let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line.split('|').map(str::trim).collect())
 }
 
@@ -23,7 +25,9 @@ fn the_tables_contain_at_least_150_vectors() {
 #[test]
 fn addresses_are_parsed_in_all_forms_that_proxies_write() {
     for row in rows(ADDRESSES) {
-        let [text, expected] = row[..] else { panic!("{row:?} is not a vector") };
+        let [text, expected] = row[..] else {
+            panic!("{row:?} is not a vector")
+        };
         let text = text.replace("<tab>", "\t").replace("<nul>", "\0");
         let expected = (expected != "none").then(|| expected.parse().unwrap());
         assert_eq!(list::address(text.as_bytes()), expected, "{row:?}");
@@ -32,8 +36,11 @@ fn addresses_are_parsed_in_all_forms_that_proxies_write() {
 
 /// Returns the extractor that the first cell names. It trusts the networks that the table lists in its head.
 fn extractor(name: &str) -> ForwardedIp {
-    let proxies =
-        || TrustedProxies::networks(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap()));
+    let proxies = || {
+        TrustedProxies::networks(
+            ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap()),
+        )
+    };
     match name {
         "x" => ForwardedIp::x_forwarded_for(proxies()),
         "f" => ForwardedIp::forwarded(proxies()),
@@ -41,7 +48,11 @@ fn extractor(name: &str) -> ForwardedIp {
         hops => {
             let (kind, hops) = hops.split_at(1);
             let proxies = TrustedProxies::hops(hops.parse().unwrap());
-            if kind == "x" { ForwardedIp::x_forwarded_for(proxies) } else { ForwardedIp::forwarded(proxies) }
+            if kind == "x" {
+                ForwardedIp::x_forwarded_for(proxies)
+            } else {
+                ForwardedIp::forwarded(proxies)
+            }
         }
     }
 }
@@ -61,7 +72,9 @@ fn parts(peer: &str, lines: &[&str], names: &[&str]) -> Parts {
 #[test]
 fn the_client_is_found_from_the_right_and_only_behind_trusted_proxies() {
     for row in rows(CHAINS) {
-        let [which, peer, lines @ .., expected] = &row[..] else { panic!("{row:?} is not a vector") };
+        let [which, peer, lines @ .., expected] = &row[..] else {
+            panic!("{row:?} is not a vector")
+        };
         let extractor = extractor(which);
         let name = match &extractor.source {
             Source::XForwardedFor => "x-forwarded-for",
@@ -77,7 +90,13 @@ fn the_client_is_found_from_the_right_and_only_behind_trusted_proxies() {
 #[test]
 fn only_the_configured_header_is_read() {
     let request = |names: &[&str]| parts("10.0.0.1:80", &["for=203.0.113.7"], names);
-    assert_eq!(extractor("f").address(&request(&["forwarded", "x-forwarded-for"])).unwrap().to_string(), "203.0.113.7");
+    assert_eq!(
+        extractor("f")
+            .address(&request(&["forwarded", "x-forwarded-for"]))
+            .unwrap()
+            .to_string(),
+        "203.0.113.7"
+    );
     let both = Request::builder()
         .extension("10.0.0.1:80".parse::<SocketAddr>().unwrap())
         .header("forwarded", "for=203.0.113.7")
@@ -87,9 +106,18 @@ fn only_the_configured_header_is_read() {
         .unwrap()
         .into_parts()
         .0;
-    assert_eq!(extractor("f").address(&both).unwrap().to_string(), "203.0.113.7");
-    assert_eq!(extractor("x").address(&both).unwrap().to_string(), "198.51.100.1");
-    assert_eq!(extractor("cf").address(&both).unwrap().to_string(), "10.0.0.1");
+    assert_eq!(
+        extractor("f").address(&both).unwrap().to_string(),
+        "203.0.113.7"
+    );
+    assert_eq!(
+        extractor("x").address(&both).unwrap().to_string(),
+        "198.51.100.1"
+    );
+    assert_eq!(
+        extractor("cf").address(&both).unwrap().to_string(),
+        "10.0.0.1"
+    );
 }
 
 #[test]
@@ -97,13 +125,18 @@ fn a_list_of_ten_thousand_entries_is_not_read_to_its_end() {
     let mut trusted = vec!["10.9.9.9"; 10_000];
     trusted[0] = "203.0.113.7";
     let list = trusted.join(",");
-    let client = extractor("x").address(&parts("10.0.0.1:80", &[&list], &["x-forwarded-for"])).unwrap();
+    let client = extractor("x")
+        .address(&parts("10.0.0.1:80", &[&list], &["x-forwarded-for"]))
+        .unwrap();
     assert_eq!(client.to_string(), "10.9.9.9");
     let junk = ["x", ",", "for=", "\";\"", "for=10.0.0.1,"].map(|item| item.repeat(10_000));
     for list in &junk {
         for (which, name) in [("x", "x-forwarded-for"), ("f", "forwarded")] {
             assert_eq!(
-                extractor(which).address(&parts("10.0.0.1:80", &[list], &[name])).unwrap().to_string(),
+                extractor(which)
+                    .address(&parts("10.0.0.1:80", &[list], &[name]))
+                    .unwrap()
+                    .to_string(),
                 "10.0.0.1",
                 "{name}: {}…",
                 &list[..20]
@@ -114,13 +147,22 @@ fn a_list_of_ten_thousand_entries_is_not_read_to_its_end() {
 
 #[test]
 fn a_request_without_a_peer_address_is_an_error() {
-    let parts = Request::builder().header("x-forwarded-for", "1.1.1.1").body(()).unwrap().into_parts().0;
+    let parts = Request::builder()
+        .header("x-forwarded-for", "1.1.1.1")
+        .body(())
+        .unwrap()
+        .into_parts()
+        .0;
     assert!(extractor("x").address(&parts).is_err());
 }
 
 #[test]
 fn the_key_is_the_network_of_an_ipv6_client() {
-    let of = |client: &str| extractor("x").extract(&parts("10.0.0.1:80", &[client], &["x-forwarded-for"])).unwrap();
+    let of = |client: &str| {
+        extractor("x")
+            .extract(&parts("10.0.0.1:80", &[client], &["x-forwarded-for"]))
+            .unwrap()
+    };
     assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
     assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
     assert_ne!(of("203.0.113.7"), of("203.0.113.8"));

@@ -81,7 +81,11 @@ impl TrustedProxies {
 
     /// Returns the client of a chain that begins with the peer and continues with `hops`, the nearest first. `None` stands
     /// for an entry that is not an address.
-    pub(super) fn client(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    pub(super) fn client(
+        &self,
+        peer: IpAddr,
+        mut hops: impl Iterator<Item = Option<IpAddr>>,
+    ) -> IpAddr {
         match &self.0 {
             Kind::Networks(networks) => {
                 let mut client = peer;
@@ -131,7 +135,11 @@ impl TrustedProxies {
 fn is_everywhere(networks: &[Network]) -> bool {
     let contains = |address: IpAddr| networks.iter().any(|network| network.contains(address));
     let is_private = |octet: &u8| [10, 127].contains(octet);
-    let every_v4 = (1..224).filter(|octet| !is_private(octet)).all(|octet| contains([octet, 87, 161, 43].into()));
-    let every_v6 = (0x2000..0x4000).step_by(0x100).all(|part| contains([part, 0x87, 0, 0, 0, 0, 0x161, 0x43].into()));
+    let every_v4 = (1..224)
+        .filter(|octet| !is_private(octet))
+        .all(|octet| contains([octet, 87, 161, 43].into()));
+    let every_v6 = (0x2000..0x4000)
+        .step_by(0x100)
+        .all(|part| contains([part, 0x87, 0, 0, 0, 0, 0x161, 0x43].into()));
     every_v4 || every_v6
 }

@@ -45,7 +45,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!(limiter.peek("all").await.unwrap().state("login").unwrap().remaining(), 5);
     /// # }
     /// ```
-    pub fn charge_on(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+    pub fn charge_on(
+        self,
+        is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.final_cost(move |outcome, charged| match outcome.status() {
             Some(status) if !is_charged(status) => Cost::ZERO,
             _ => charged,
@@ -91,7 +94,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!(statuses, [200, 200, 200, 401, 401, 429]);
     /// # }
     /// ```
-    pub fn charge_after(self, is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+    pub fn charge_after(
+        self,
+        is_charged: impl Fn(StatusCode) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let mut builder = self.charge_on(is_charged);
         builder.options.charges_after = true;
         builder
@@ -132,7 +138,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!(statuses, [401, 200, 401, 401, 429]);
     /// # }
     /// ```
-    pub fn clear_on(mut self, is_cleared: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+    pub fn clear_on(
+        mut self,
+        is_cleared: impl Fn(StatusCode) -> bool + Send + Sync + 'static,
+    ) -> Self {
         FinalCost::set_clears(&mut self.options.final_cost, is_cleared);
         self
     }
@@ -172,8 +181,14 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!(limiter.peek("all").await.unwrap().state("tokens").unwrap().remaining(), 99_300);
     /// # }
     /// ```
-    pub fn final_cost(mut self, final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static) -> Self {
-        FinalCost::set_cost(&mut self.options.final_cost, CostOfOutcome::One(Arc::new(final_cost)));
+    pub fn final_cost(
+        mut self,
+        final_cost: impl Fn(Outcome<'_>, Cost) -> Cost + Send + Sync + 'static,
+    ) -> Self {
+        FinalCost::set_cost(
+            &mut self.options.final_cost,
+            CostOfOutcome::One(Arc::new(final_cost)),
+        );
         self.options.charges_after = false;
         self
     }
@@ -208,8 +223,12 @@ impl<K, R> RateLimitBuilder<K, R> {
         mut self,
         final_costs: impl Fn(Outcome<'_>, &Decision) -> C + Send + Sync + 'static,
     ) -> Self {
-        let final_costs = move |outcome: Outcome<'_>, decision: &Decision| final_costs(outcome, decision).into();
-        FinalCost::set_cost(&mut self.options.final_cost, CostOfOutcome::Each(Arc::new(final_costs)));
+        let final_costs =
+            move |outcome: Outcome<'_>, decision: &Decision| final_costs(outcome, decision).into();
+        FinalCost::set_cost(
+            &mut self.options.final_cost,
+            CostOfOutcome::Each(Arc::new(final_costs)),
+        );
         self.options.charges_after = false;
         self
     }

@@ -120,7 +120,11 @@ impl<K, R> RateLimitBuilder<K, R> {
     where
         N: Into<Cow<'static, str>>,
     {
-        self.headers().units.named.extend(units.into_iter().map(|(policy, unit)| (policy.into(), unit)));
+        self.headers().units.named.extend(
+            units
+                .into_iter()
+                .map(|(policy, unit)| (policy.into(), unit)),
+        );
         self
     }
 

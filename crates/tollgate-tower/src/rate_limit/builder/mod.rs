@@ -36,7 +36,12 @@ pub struct RateLimitBuilder<K, R = Problem> {
 
 impl<K> RateLimitBuilder<K> {
     pub(crate) fn new(limiters: LimiterSource, key: K) -> Self {
-        Self { limiters, options: Options::default(), key, gate: GateOptions::new(Duration::ZERO) }
+        Self {
+            limiters,
+            options: Options::default(),
+            key,
+            gate: GateOptions::new(Duration::ZERO),
+        }
     }
 }
 
@@ -99,7 +104,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!((state.state("requests").unwrap().remaining(), state.state("bytes").unwrap().remaining()), (99, 999_300));
     /// # }
     /// ```
-    pub fn costs<C: Into<Costs>>(mut self, costs: impl Fn(&Parts) -> C + Send + Sync + 'static) -> Self {
+    pub fn costs<C: Into<Costs>>(
+        mut self,
+        costs: impl Fn(&Parts) -> C + Send + Sync + 'static,
+    ) -> Self {
         self.options.cost = Some(CostOf::Each(Box::new(move |parts| costs(parts).into())));
         self
     }
@@ -143,7 +151,10 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// assert_eq!((status("/reports").await, status("/orders").await), (429, 200));
     /// # }
     /// ```
-    pub fn priority(mut self, priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static) -> Self {
+    pub fn priority(
+        mut self,
+        priority: impl Fn(&Parts) -> Priority + Send + Sync + 'static,
+    ) -> Self {
         self.options.priority = Some(Box::new(priority));
         self
     }
@@ -217,7 +228,10 @@ impl<K, R> RateLimitBuilder<K, R> {
         networks: Networks,
         address: impl Fn(&Parts) -> Result<IpAddr, KeyError> + Send + Sync + 'static,
     ) -> Self {
-        self.options.networks = Some(Box::new(NetworkOptions { networks, address: Box::new(address) }));
+        self.options.networks = Some(Box::new(NetworkOptions {
+            networks,
+            address: Box::new(address),
+        }));
         self
     }
 
@@ -371,8 +385,18 @@ impl<K, R> RateLimitBuilder<K, R> {
     /// The responder chooses the status. The middleware adds the headers that the responder has not
     /// set.
     pub fn respond_with<R2>(self, responder: R2) -> RateLimitBuilder<K, R2> {
-        let Self { limiters, options, key, gate } = self;
-        RateLimitBuilder { limiters, options, key, gate: gate.respond_with(responder) }
+        let Self {
+            limiters,
+            options,
+            key,
+            gate,
+        } = self;
+        RateLimitBuilder {
+            limiters,
+            options,
+            key,
+            gate: gate.respond_with(responder),
+        }
     }
 
     /// Returns the responder.
@@ -397,12 +421,18 @@ impl<K, R> RateLimitBuilder<K, R> {
 
     pub(crate) fn into_parts(self) -> (Limits, K, R) {
         let (gate, responder) = self.gate.exchange_responder(());
-        (Limits::new(self.limiters, self.options, gate), self.key, responder)
+        (
+            Limits::new(self.limiters, self.options, gate),
+            self.key,
+            responder,
+        )
     }
 }
 
 impl<K, R> fmt::Debug for RateLimitBuilder<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBuilder").field("limiters", &self.limiters).finish_non_exhaustive()
+        f.debug_struct("RateLimitBuilder")
+            .field("limiters", &self.limiters)
+            .finish_non_exhaustive()
     }
 }

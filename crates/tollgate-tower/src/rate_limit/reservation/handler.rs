@@ -67,7 +67,13 @@ impl<B: 'static> HandlerLimiter<B> {
         estimate: impl Into<Costs>,
     ) -> HandlerReserve<'a, B> {
         let (key, estimate) = (key.into(), estimate.into());
-        HandlerReserve { limiter: self, request, key, estimate, options: ReserveOptions::default() }
+        HandlerReserve {
+            limiter: self,
+            request,
+            key,
+            estimate,
+            options: ReserveOptions::default(),
+        }
     }
 }
 
@@ -95,7 +101,13 @@ impl<'a, B: 'static> IntoFuture for HandlerReserve<'a, B> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { limiter, request, key, estimate, options } = self;
+        let Self {
+            limiter,
+            request,
+            key,
+            estimate,
+            options,
+        } = self;
         Box::pin(limiter.reserve_with(request, key, estimate, options))
     }
 }

@@ -95,7 +95,11 @@ impl<K, R> RateLimitBuilder<K, R> {
         estimate: impl Fn(&Parts) -> C + Send + Sync + 'static,
     ) -> ReservationBuilder<K, R> {
         let estimate = Box::new(move |parts: &Parts| estimate(parts).into());
-        ReservationBuilder { builder: self, estimate, options: ReserveOptions::default() }
+        ReservationBuilder {
+            builder: self,
+            estimate,
+            options: ReserveOptions::default(),
+        }
     }
 }
 
@@ -149,8 +153,14 @@ impl<K, R> ReservationBuilder<K, R> {
     /// Builds the layer.
     #[must_use]
     pub fn build(self) -> ReservationLayer<K, R> {
-        let Self { builder, estimate, options } = self;
-        ReservationLayer { layer: builder.reserving(estimate, options).build() }
+        let Self {
+            builder,
+            estimate,
+            options,
+        } = self;
+        ReservationLayer {
+            layer: builder.reserving(estimate, options).build(),
+        }
     }
 }
 
@@ -173,13 +183,17 @@ impl<S, K, R> Layer<S> for ReservationLayer<K, R> {
 
 impl<K, R> Clone for ReservationLayer<K, R> {
     fn clone(&self) -> Self {
-        Self { layer: self.layer.clone() }
+        Self {
+            layer: self.layer.clone(),
+        }
     }
 }
 
 impl<K, R> fmt::Debug for ReservationLayer<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReservationLayer").field("layer", &self.layer).finish()
+        f.debug_struct("ReservationLayer")
+            .field("layer", &self.layer)
+            .finish()
     }
 }
 
@@ -202,7 +216,12 @@ where
         self.layer.state.begin(parts)
     }
 
-    fn poll_wait(&self, step: &mut Step, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict<ResBody>> {
+    fn poll_wait(
+        &self,
+        step: &mut Step,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Verdict<ResBody>> {
         self.layer.state.steps().poll_step(step, parts, cx)
     }
 

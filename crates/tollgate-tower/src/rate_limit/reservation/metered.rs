@@ -42,13 +42,19 @@ impl MeteredReservation {
     /// Joins a reservation with a new meter. A denied one holds nothing.
     pub(crate) fn new(limiter: &Limiter, reservation: Option<Reservation>) -> Self {
         let reservation = reservation.filter(Reservation::is_allowed);
-        let policies = reservation.as_ref().map_or(limiter.policies(), |held| held.decision().policies());
+        let policies = reservation
+            .as_ref()
+            .map_or(limiter.policies(), |held| held.decision().policies());
         let is_in_process = limiter.is_in_process();
         Self {
             meter: Meter::for_policies(policies),
             reservation,
             is_in_process,
-            runtime: if is_in_process { None } else { Handle::try_current().ok() },
+            runtime: if is_in_process {
+                None
+            } else {
+                Handle::try_current().ok()
+            },
         }
     }
 
@@ -83,7 +89,9 @@ impl MeteredReservation {
 
     /// Settles the reservation at what was counted. Only the first call has an effect.
     fn settle(&mut self) {
-        let Some(reservation) = self.reservation.take() else { return };
+        let Some(reservation) = self.reservation.take() else {
+            return;
+        };
         if !self.meter.has_counted() {
             return;
         }
@@ -96,7 +104,9 @@ impl MeteredReservation {
 /// Returns what a decision has charged on each policy.
 fn charged(decision: &Decision) -> Costs {
     let states = decision.states();
-    states.fold(Costs::new(Cost::ZERO), |costs, state| costs.with(state.policy().name().to_owned(), state.cost()))
+    states.fold(Costs::new(Cost::ZERO), |costs, state| {
+        costs.with(state.policy().name().to_owned(), state.cost())
+    })
 }
 
 /// Commits a reservation. Only the first commit counts, so a failed one is repeated.
@@ -104,7 +114,9 @@ async fn commit(reservation: Reservation, costs: Costs) {
     for attempt in 1..=ATTEMPTS {
         match reservation.commit(costs.clone()).await {
             Ok(Settlement::Lapsed) => {
-                tracing::debug!("a reservation has lapsed before its response ended, its estimate stays charged");
+                tracing::debug!(
+                    "a reservation has lapsed before its response ended, its estimate stays charged"
+                );
                 return;
             }
             Ok(_) => return,

@@ -34,7 +34,14 @@ fn end(limiter: &AdaptiveLimiter, clock: &Clock, count: usize, latency: Duration
 }
 
 fn latencies() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0), Just(1), 1..100_000_u64, Just(3_600_000_000), Just(u64::MAX / 4), Just(u64::MAX)]
+    prop_oneof![
+        Just(0),
+        Just(1),
+        1..100_000_u64,
+        Just(3_600_000_000),
+        Just(u64::MAX / 4),
+        Just(u64::MAX)
+    ]
 }
 
 proptest! {
@@ -79,12 +86,27 @@ proptest! {
 
 #[test]
 fn a_limit_that_is_no_number_is_dropped_and_others_are_cut_to_the_bounds() {
-    for (next, expected) in
-        [(f64::NAN, 20), (f64::INFINITY, 50), (f64::NEG_INFINITY, 10), (-1.0, 10), (0.0, 10), (1e300, 50), (33.9, 33)]
-    {
+    for (next, expected) in [
+        (f64::NAN, 20),
+        (f64::INFINITY, 50),
+        (f64::NEG_INFINITY, 10),
+        (-1.0, 10),
+        (0.0, 10),
+        (1e300, 50),
+        (33.9, 33),
+    ] {
         let clock = Clock::manual(0);
-        let limiter = AdaptiveLimiter::builder(Fixed(next)).limits(10..=50).clock(clock.clone()).build();
-        end(&limiter, &clock, 12, Duration::from_millis(10), Signal::Success);
+        let limiter = AdaptiveLimiter::builder(Fixed(next))
+            .limits(10..=50)
+            .clock(clock.clone())
+            .build();
+        end(
+            &limiter,
+            &clock,
+            12,
+            Duration::from_millis(10),
+            Signal::Success,
+        );
         assert_eq!(limiter.limit(), expected, "{next}");
     }
 }
@@ -92,16 +114,35 @@ fn a_limit_that_is_no_number_is_dropped_and_others_are_cut_to_the_bounds() {
 #[test]
 fn a_window_closes_after_its_length_with_enough_samples() {
     let clock = Clock::manual(0);
-    let limiter = AdaptiveLimiter::builder(Fixed(33.0)).clock(clock.clone()).build();
+    let limiter = AdaptiveLimiter::builder(Fixed(33.0))
+        .clock(clock.clone())
+        .build();
     // Enough samples, too early. Ignored requests are no samples.
-    end(&limiter, &clock, 12, Duration::from_millis(1), Signal::Success);
+    end(
+        &limiter,
+        &clock,
+        12,
+        Duration::from_millis(1),
+        Signal::Success,
+    );
     end(&limiter, &clock, 1, Duration::from_secs(1), Signal::Ignore);
     assert_eq!((limiter.limit(), limiter.latency()), (20, None));
-    end(&limiter, &clock, 1, Duration::from_millis(1), Signal::Success);
-    assert_eq!((limiter.limit(), limiter.latency()), (33, Some(Duration::from_millis(1))));
+    end(
+        &limiter,
+        &clock,
+        1,
+        Duration::from_millis(1),
+        Signal::Success,
+    );
+    assert_eq!(
+        (limiter.limit(), limiter.latency()),
+        (33, Some(Duration::from_millis(1)))
+    );
 
     // Late enough, too few samples.
-    let limiter = AdaptiveLimiter::builder(Fixed(33.0)).clock(clock.clone()).build();
+    let limiter = AdaptiveLimiter::builder(Fixed(33.0))
+        .clock(clock.clone())
+        .build();
     end(&limiter, &clock, 9, Duration::from_secs(1), Signal::Success);
     assert_eq!(limiter.limit(), 20);
     end(&limiter, &clock, 1, Duration::ZERO, Signal::Success);
@@ -121,7 +162,12 @@ impl LimitAlgorithm for Disturbed {
         let mut windows = self.windows.lock().unwrap();
         if windows.is_empty() {
             let limiter = self.limiter.get().unwrap();
-            (0..2).for_each(|_| limiter.try_acquire(Class::CRITICAL).unwrap().finish(Signal::Overload));
+            (0..2).for_each(|_| {
+                limiter
+                    .try_acquire(Class::CRITICAL)
+                    .unwrap()
+                    .finish(Signal::Overload)
+            });
         }
         windows.push(window.is_overloaded());
         window.limit()
@@ -132,24 +178,57 @@ impl LimitAlgorithm for Disturbed {
 fn an_overload_that_meets_another_thread_counts_in_the_next_window() {
     let (clock, windows) = (Clock::manual(0), Arc::default());
     let this = Arc::new(OnceLock::new());
-    let algorithm = Disturbed { limiter: Arc::clone(&this), windows: Arc::clone(&windows) };
-    let limiter = AdaptiveLimiter::builder(algorithm).clock(clock.clone()).build();
+    let algorithm = Disturbed {
+        limiter: Arc::clone(&this),
+        windows: Arc::clone(&windows),
+    };
+    let limiter = AdaptiveLimiter::builder(algorithm)
+        .clock(clock.clone())
+        .build();
     this.set(limiter.clone()).unwrap();
-    end(&limiter, &clock, 36, Duration::from_millis(10), Signal::Success);
+    end(
+        &limiter,
+        &clock,
+        36,
+        Duration::from_millis(10),
+        Signal::Success,
+    );
     assert_eq!(*windows.lock().unwrap(), [false, true, false]);
 }
 
 #[test]
 fn overloads_lower_the_limit_and_a_rare_one_does_not() {
-    let algorithms: [fn() -> Box<dyn LimitAlgorithm>; 3] =
-        [|| Box::new(Gradient::new()), || Box::new(Vegas::new()), || Box::new(Aimd::new(Duration::from_secs(1)))];
+    let algorithms: [fn() -> Box<dyn LimitAlgorithm>; 3] = [
+        || Box::new(Gradient::new()),
+        || Box::new(Vegas::new()),
+        || Box::new(Aimd::new(Duration::from_secs(1))),
+    ];
     for algorithm in algorithms {
         for (overloads, expected) in [(100, 18), (6, 18), (5, 20)] {
             let clock = Clock::manual(0);
-            let limiter = AdaptiveLimiter::builder(algorithm()).min_samples(100).clock(clock.clone()).build();
-            end(&limiter, &clock, overloads, Duration::from_millis(2), Signal::Overload);
-            end(&limiter, &clock, 100 - overloads, Duration::from_millis(2), Signal::Success);
-            assert_eq!(limiter.limit(), expected, "{overloads} overloads, {limiter:?}");
+            let limiter = AdaptiveLimiter::builder(algorithm())
+                .min_samples(100)
+                .clock(clock.clone())
+                .build();
+            end(
+                &limiter,
+                &clock,
+                overloads,
+                Duration::from_millis(2),
+                Signal::Overload,
+            );
+            end(
+                &limiter,
+                &clock,
+                100 - overloads,
+                Duration::from_millis(2),
+                Signal::Success,
+            );
+            assert_eq!(
+                limiter.limit(),
+                expected,
+                "{overloads} overloads, {limiter:?}"
+            );
         }
     }
 }
@@ -163,8 +242,16 @@ fn each_algorithm_lowers_an_overloaded_limit_by_its_factor() {
     ];
     for algorithm in algorithms {
         let clock = Clock::manual(0);
-        let limiter = AdaptiveLimiter::builder(algorithm).clock(clock.clone()).build();
-        end(&limiter, &clock, 10, Duration::from_millis(20), Signal::Overload);
+        let limiter = AdaptiveLimiter::builder(algorithm)
+            .clock(clock.clone())
+            .build();
+        end(
+            &limiter,
+            &clock,
+            10,
+            Duration::from_millis(20),
+            Signal::Overload,
+        );
         assert_eq!(limiter.limit(), 10, "{limiter:?}");
     }
 }
@@ -172,15 +259,33 @@ fn each_algorithm_lowers_an_overloaded_limit_by_its_factor() {
 #[test]
 fn vegas_steps_by_the_logarithm_of_the_limit() {
     // The limit is 112 after a first window without a queue. Its logarithm is 2.05.
-    for (waiting, expected) in [(0.0, 124), (1.9, 124), (2.2, 114), (6.0, 114), (6.3, 112), (12.2, 112), (12.5, 109)] {
+    for (waiting, expected) in [
+        (0.0, 124),
+        (1.9, 124),
+        (2.2, 114),
+        (6.0, 114),
+        (6.3, 112),
+        (12.2, 112),
+        (12.5, 109),
+    ] {
         let clock = Clock::manual(0);
-        let limiter = AdaptiveLimiter::builder(Vegas::new()).limits(1..=1_000).initial_limit(100);
+        let limiter = AdaptiveLimiter::builder(Vegas::new())
+            .limits(1..=1_000)
+            .initial_limit(100);
         let limiter = limiter.clock(clock.clone()).build();
-        let _slots: Vec<_> = (0..60).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
+        let _slots: Vec<_> = (0..60)
+            .map(|_| limiter.try_acquire(Class::CRITICAL).unwrap())
+            .collect();
         let without_queue = Duration::from_millis(200);
         end(&limiter, &clock, 10, without_queue, Signal::Success);
         assert_eq!(limiter.limit(), 112);
-        end(&limiter, &clock, 10, without_queue.div_f64(1.0 - waiting / 112.0), Signal::Success);
+        end(
+            &limiter,
+            &clock,
+            10,
+            without_queue.div_f64(1.0 - waiting / 112.0),
+            Signal::Success,
+        );
         assert_eq!(limiter.limit(), expected, "{waiting}");
     }
 }
@@ -194,16 +299,43 @@ fn a_baseline_of_few_windows_follows_a_service_that_has_become_slow() {
     for algorithm in algorithms {
         let limit_with = |windows| {
             let clock = Clock::manual(0);
-            let limiter = AdaptiveLimiter::builder(algorithm(windows)).clock(clock.clone()).build();
-            end(&limiter, &clock, 12, Duration::from_millis(20), Signal::Success);
-            end(&limiter, &clock, 12, Duration::from_millis(100), Signal::Success);
+            let limiter = AdaptiveLimiter::builder(algorithm(windows))
+                .clock(clock.clone())
+                .build();
+            end(
+                &limiter,
+                &clock,
+                12,
+                Duration::from_millis(20),
+                Signal::Success,
+            );
+            end(
+                &limiter,
+                &clock,
+                12,
+                Duration::from_millis(100),
+                Signal::Success,
+            );
             // Only a window that uses half of the limit moves it.
-            let slots: Vec<_> = (0..10).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
-            end(&limiter, &clock, 12, Duration::from_millis(100), Signal::Success);
+            let slots: Vec<_> = (0..10)
+                .map(|_| limiter.try_acquire(Class::CRITICAL).unwrap())
+                .collect();
+            end(
+                &limiter,
+                &clock,
+                12,
+                Duration::from_millis(100),
+                Signal::Success,
+            );
             drop(slots);
             limiter.limit()
         };
-        assert!(limit_with(1) > limit_with(600), "{} {}", limit_with(1), limit_with(600));
+        assert!(
+            limit_with(1) > limit_with(600),
+            "{} {}",
+            limit_with(1),
+            limit_with(600)
+        );
     }
 }
 
@@ -211,13 +343,24 @@ fn a_baseline_of_few_windows_follows_a_service_that_has_become_slow() {
 fn a_class_that_may_not_use_half_of_the_limit_raises_it_when_its_requests_are_shed() {
     for (offered, expected) in [(8, 20), (9, 21)] {
         let clock = Clock::manual(0);
-        let builder = AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1))).shares([1.0, 0.4]);
+        let builder =
+            AdaptiveLimiter::builder(Aimd::new(Duration::from_secs(1))).shares([1.0, 0.4]);
         let limiter = builder.clock(clock.clone()).build();
-        end(&limiter, &clock, 9, Duration::from_millis(10), Signal::Success);
-        let slots: Vec<_> = (0..offered).filter_map(|_| limiter.try_acquire(Class::new(1)).ok()).collect();
+        end(
+            &limiter,
+            &clock,
+            9,
+            Duration::from_millis(10),
+            Signal::Success,
+        );
+        let slots: Vec<_> = (0..offered)
+            .filter_map(|_| limiter.try_acquire(Class::new(1)).ok())
+            .collect();
         assert_eq!(slots.len(), 8);
         clock.advance(Duration::from_millis(100));
-        slots.into_iter().for_each(|slot| slot.finish(Signal::Success));
+        slots
+            .into_iter()
+            .for_each(|slot| slot.finish(Signal::Success));
         assert_eq!(limiter.limit(), expected, "{offered} requests");
     }
 }
@@ -225,24 +368,37 @@ fn a_class_that_may_not_use_half_of_the_limit_raises_it_when_its_requests_are_sh
 #[test]
 fn a_cancelled_request_counts_if_it_was_slower_than_the_last_window() {
     let clock = Clock::manual(0);
-    let builder = || AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(50))).clock(clock.clone());
+    let builder =
+        || AdaptiveLimiter::builder(Aimd::new(Duration::from_millis(50))).clock(clock.clone());
     let limiter = builder().build();
     let cancel = |latency| {
         let slot = limiter.try_acquire(Class::CRITICAL).unwrap();
         clock.advance(latency);
         drop(slot);
     };
-    end(&limiter, &clock, 15, Duration::from_millis(10), Signal::Success);
+    end(
+        &limiter,
+        &clock,
+        15,
+        Duration::from_millis(10),
+        Signal::Success,
+    );
     let limit = limiter.limit();
     (0..50).for_each(|_| cancel(Duration::from_millis(9)));
-    assert_eq!((limiter.limit(), limiter.latency()), (limit, Some(Duration::from_millis(10))));
+    assert_eq!(
+        (limiter.limit(), limiter.latency()),
+        (limit, Some(Duration::from_millis(10)))
+    );
     (0..20).for_each(|_| cancel(Duration::from_millis(100)));
     assert!(limiter.limit() < limit);
 }
 
 #[test]
 fn each_class_has_its_share_of_the_limit_and_at_least_one_request() {
-    let limiter = AdaptiveLimiter::builder(Fixed(10.0)).initial_limit(10).shares([1.0, 0.75, 0.3]).build();
+    let limiter = AdaptiveLimiter::builder(Fixed(10.0))
+        .initial_limit(10)
+        .shares([1.0, 0.75, 0.3])
+        .build();
     let mut slots = Vec::new();
     let mut fill = |class| {
         let before = slots.len();
@@ -271,24 +427,43 @@ fn each_class_has_its_share_of_the_limit_and_at_least_one_request() {
 #[test]
 fn an_overload_says_when_to_come_back() {
     let clock = Clock::manual(0);
-    let limiter = AdaptiveLimiter::builder(Fixed(1.0)).limits(1..=20).clock(clock.clone()).build();
+    let limiter = AdaptiveLimiter::builder(Fixed(1.0))
+        .limits(1..=20)
+        .clock(clock.clone())
+        .build();
     let overload = |limiter: &AdaptiveLimiter| {
-        let slots: Vec<_> = (0..limiter.limit()).map(|_| limiter.try_acquire(Class::CRITICAL).unwrap()).collect();
+        let slots: Vec<_> = (0..limiter.limit())
+            .map(|_| limiter.try_acquire(Class::CRITICAL).unwrap())
+            .collect();
         let overload = limiter.try_acquire(Class::CRITICAL).unwrap_err();
-        slots.into_iter().for_each(|slot| slot.finish(Signal::Ignore));
+        slots
+            .into_iter()
+            .for_each(|slot| slot.finish(Signal::Ignore));
         overload
     };
     let before = overload(&limiter);
     assert_eq!(before.retry_after(), Duration::from_millis(100));
-    assert_eq!(before.to_string(), "the service is overloaded: 20 requests in flight, limit 20");
-    end(&limiter, &clock, 10, Duration::from_secs(3), Signal::Success);
+    assert_eq!(
+        before.to_string(),
+        "the service is overloaded: 20 requests in flight, limit 20"
+    );
+    end(
+        &limiter,
+        &clock,
+        10,
+        Duration::from_secs(3),
+        Signal::Success,
+    );
     assert_eq!(overload(&limiter).retry_after(), Duration::from_secs(3));
 }
 
 #[test]
 fn threads_never_have_more_requests_in_flight_than_the_limit() {
     const LIMIT: u32 = 7;
-    let limiter = AdaptiveLimiter::builder(Fixed(LIMIT.into())).limits(1..=LIMIT).initial_limit(LIMIT).build();
+    let limiter = AdaptiveLimiter::builder(Fixed(LIMIT.into()))
+        .limits(1..=LIMIT)
+        .initial_limit(LIMIT)
+        .build();
     let (in_flight, admitted) = (AtomicU32::new(0), AtomicU32::new(0));
     let start = Arc::new(Barrier::new(8));
     std::thread::scope(|scope| {
@@ -296,13 +471,17 @@ fn threads_never_have_more_requests_in_flight_than_the_limit() {
             scope.spawn(|| {
                 start.wait();
                 for _ in 0..5_000 {
-                    let slots: Vec<_> = (0..2).filter_map(|_| limiter.try_acquire(Class::CRITICAL).ok()).collect();
+                    let slots: Vec<_> = (0..2)
+                        .filter_map(|_| limiter.try_acquire(Class::CRITICAL).ok())
+                        .collect();
                     let count = slots.len() as u32;
                     assert!(in_flight.fetch_add(count, Ordering::SeqCst) + count <= LIMIT);
                     admitted.fetch_add(count, Ordering::Relaxed);
                     std::thread::yield_now();
                     in_flight.fetch_sub(count, Ordering::SeqCst);
-                    slots.into_iter().for_each(|slot| slot.finish(Signal::Success));
+                    slots
+                        .into_iter()
+                        .for_each(|slot| slot.finish(Signal::Success));
                 }
             });
         }
@@ -315,25 +494,66 @@ fn threads_never_have_more_requests_in_flight_than_the_limit() {
 fn settings_that_make_no_sense_panic_and_name_the_value() {
     let message = |build: fn()| {
         let panic = std::panic::catch_unwind(build).unwrap_err();
-        panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
     };
     for (build, expected) in [
-        ((|| drop(AdaptiveLimiter::builder(Vegas::new()).limits(0..=5))) as fn(), "must be at least 1, got 0"),
         (
-            || drop(AdaptiveLimiter::builder(Vegas::new()).limits(std::ops::RangeInclusive::new(6, 5))),
+            (|| drop(AdaptiveLimiter::builder(Vegas::new()).limits(0..=5))) as fn(),
+            "must be at least 1, got 0",
+        ),
+        (
+            || {
+                drop(
+                    AdaptiveLimiter::builder(Vegas::new())
+                        .limits(std::ops::RangeInclusive::new(6, 5)),
+                )
+            },
             "limit 6 is above the highest one 5",
         ),
-        (|| drop(AdaptiveLimiter::builder(Vegas::new()).shares([])), "the list of shares is empty"),
-        (|| drop(AdaptiveLimiter::builder(Vegas::new()).shares([1.0, 0.0])), "got 0"),
-        (|| drop(AdaptiveLimiter::builder(Vegas::new()).shares([1.1])), "got 1.1"),
-        (|| drop(AdaptiveLimiter::builder(Vegas::new()).shares([f64::NAN])), "got NaN"),
-        (|| drop(AdaptiveLimiter::builder(Vegas::new()).shares([0.5, 0.6])), "[0.5, 0.6]"),
-        (|| drop(Gradient::new().tolerance(0.9)), "the tolerance must be a number of at least 1"),
-        (|| drop(Gradient::new().smoothing(1.0)), "the smoothing must be between 0 and 1"),
-        (|| drop(Aimd::new(Duration::ZERO).backoff(0.0)), "the backoff factor must be between 0 and 1"),
-        (|| drop(Aimd::new(Duration::ZERO).increase(f64::NAN)), "the increase must be a number above 0"),
+        (
+            || drop(AdaptiveLimiter::builder(Vegas::new()).shares([])),
+            "the list of shares is empty",
+        ),
+        (
+            || drop(AdaptiveLimiter::builder(Vegas::new()).shares([1.0, 0.0])),
+            "got 0",
+        ),
+        (
+            || drop(AdaptiveLimiter::builder(Vegas::new()).shares([1.1])),
+            "got 1.1",
+        ),
+        (
+            || drop(AdaptiveLimiter::builder(Vegas::new()).shares([f64::NAN])),
+            "got NaN",
+        ),
+        (
+            || drop(AdaptiveLimiter::builder(Vegas::new()).shares([0.5, 0.6])),
+            "[0.5, 0.6]",
+        ),
+        (
+            || drop(Gradient::new().tolerance(0.9)),
+            "the tolerance must be a number of at least 1",
+        ),
+        (
+            || drop(Gradient::new().smoothing(1.0)),
+            "the smoothing must be between 0 and 1",
+        ),
+        (
+            || drop(Aimd::new(Duration::ZERO).backoff(0.0)),
+            "the backoff factor must be between 0 and 1",
+        ),
+        (
+            || drop(Aimd::new(Duration::ZERO).increase(f64::NAN)),
+            "the increase must be a number above 0",
+        ),
     ] {
         let message = message(build).unwrap();
-        assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
+        assert!(
+            message.contains(expected),
+            "{message:?} does not contain {expected:?}"
+        );
     }
 }

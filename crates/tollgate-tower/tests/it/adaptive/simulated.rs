@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_tower::adaptive::{AdaptiveLimiter, AdaptiveLimiterBuilder, Aimd, Gradient, LimitAlgorithm, Vegas};
+use tollgate_tower::adaptive::{
+    AdaptiveLimiter, AdaptiveLimiterBuilder, Aimd, Gradient, LimitAlgorithm, Vegas,
+};
 
 use super::simulation::Simulation;
 
@@ -24,13 +26,20 @@ fn the_limit_converges_to_the_capacity_of_a_saturated_service() {
         for initial_limit in [2, 300] {
             for (name, algorithm) in algorithms() {
                 let load = 1.5 * workers as f64 / 0.1;
-                let mut simulation = Simulation::new(limiter(algorithm).initial_limit(initial_limit), workers, &[load]);
+                let mut simulation = Simulation::new(
+                    limiter(algorithm).initial_limit(initial_limit),
+                    workers,
+                    &[load],
+                );
                 simulation.service_time = Duration::from_millis(100);
                 simulation.run(170.0);
                 simulation.take_counts();
                 let limit = simulation.mean_limit(30) / workers as f64;
-                let done = f64::from(simulation.take_counts()[0].admitted) / 30.0 / simulation.capacity();
-                let case = format!("{name}, {workers} workers, from {initial_limit}: limit {limit:.2}, done {done:.3}");
+                let done =
+                    f64::from(simulation.take_counts()[0].admitted) / 30.0 / simulation.capacity();
+                let case = format!(
+                    "{name}, {workers} workers, from {initial_limit}: limit {limit:.2}, done {done:.3}"
+                );
                 assert!((0.95..2.8).contains(&limit), "{case}");
                 assert!(done > 0.93, "{case}");
             }
@@ -63,7 +72,10 @@ fn the_limit_follows_the_number_of_workers_up_and_down() {
         simulation.run(60.0);
         let after = simulation.mean_limit(10);
         assert!(fewer < 0.6 * before, "{name}: {before} has become {fewer}");
-        assert!(after > 0.8 * before, "{name}: {before} has come back to {after}");
+        assert!(
+            after > 0.8 * before,
+            "{name}: {before} has come back to {after}"
+        );
     }
 }
 
@@ -73,8 +85,16 @@ fn a_service_that_is_not_saturated_keeps_its_limit_and_sheds_nothing() {
         // Three requests in flight on average.
         let mut simulation = Simulation::new(limiter(algorithm), 40, &[300.0]);
         simulation.run(120.0);
-        assert!((20..40).contains(&simulation.limiter.limit()), "{name}: {:?}", simulation.limiter);
-        assert!(simulation.counts[0].share() > 0.9999, "{name}: {:?}", simulation.counts);
+        assert!(
+            (20..40).contains(&simulation.limiter.limit()),
+            "{name}: {:?}",
+            simulation.limiter
+        );
+        assert!(
+            simulation.counts[0].share() > 0.9999,
+            "{name}: {:?}",
+            simulation.counts
+        );
     }
 }
 
@@ -85,11 +105,17 @@ fn critical_requests_pass_while_the_service_is_slow_and_the_limit_comes_back() {
     let load = [150.0, 700.0, 700.0];
     // A fixed bound on the latency knows nothing of a service that became slow: its lowest limit has to do.
     for (name, lowest, algorithm) in [
-        ("gradient", 4, Box::new(Gradient::new()) as Box<dyn LimitAlgorithm>),
+        (
+            "gradient",
+            4,
+            Box::new(Gradient::new()) as Box<dyn LimitAlgorithm>,
+        ),
         ("vegas", 4, Box::new(Vegas::new())),
         ("aimd", 30, Box::new(Aimd::new(Duration::from_millis(25)))),
     ] {
-        let limiter = AdaptiveLimiter::builder(algorithm).limits(lowest..=500).initial_limit(40);
+        let limiter = AdaptiveLimiter::builder(algorithm)
+            .limits(lowest..=500)
+            .initial_limit(40);
         let mut simulation = Simulation::new(limiter, 32, &load);
         simulation.run(30.0);
         let before = simulation.mean_limit(5);
@@ -105,24 +131,38 @@ fn critical_requests_pass_while_the_service_is_slow_and_the_limit_comes_back() {
         simulation.service_time /= 10;
         simulation.run(5.0);
         let after = simulation.mean_limit(1);
-        assert!(after >= 0.8 * before.min(40.0), "{name}: {before} has come back to {after}");
+        assert!(
+            after >= 0.8 * before.min(40.0),
+            "{name}: {before} has come back to {after}"
+        );
         simulation.take_counts();
         simulation.run(5.0);
         let recovered = simulation.take_counts();
-        assert!(recovered.iter().all(|count| count.share() > 0.95), "{name}: {recovered:?}");
+        assert!(
+            recovered.iter().all(|count| count.share() > 0.95),
+            "{name}: {recovered:?}"
+        );
     }
 }
 
 #[test]
 fn classes_are_shed_in_order() {
     // Each class alone would fill the service.
-    let mut simulation = Simulation::new(limiter(Gradient::new()).shares([1.0, 0.8, 0.6, 0.4]), 20, &[500.0; 4]);
+    let mut simulation = Simulation::new(
+        limiter(Gradient::new()).shares([1.0, 0.8, 0.6, 0.4]),
+        20,
+        &[500.0; 4],
+    );
     simulation.run(30.0);
     simulation.load = vec![1500.0, 1500.0, 1500.0, 1500.0];
     simulation.run(10.0);
     simulation.take_counts();
     simulation.run(30.0);
-    let shares: Vec<_> = simulation.take_counts().into_iter().map(|count| count.share()).collect();
+    let shares: Vec<_> = simulation
+        .take_counts()
+        .into_iter()
+        .map(|count| count.share())
+        .collect();
     assert!(shares.is_sorted_by(|more, less| more > less), "{shares:?}");
     assert!(shares[0] > 0.95, "{shares:?}");
     assert!(shares[3] < 0.05, "{shares:?}");

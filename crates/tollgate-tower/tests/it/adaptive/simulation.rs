@@ -106,7 +106,11 @@ impl Simulation {
 
     fn plan(&mut self, after_us: u64, event: Event) {
         self.next_id += 1;
-        self.events.push(Reverse((self.clock.now_us() + after_us, self.next_id, event)));
+        self.events.push(Reverse((
+            self.clock.now_us() + after_us,
+            self.next_id,
+            event,
+        )));
     }
 
     fn plan_arrival(&mut self, class: usize) {
@@ -117,11 +121,17 @@ impl Simulation {
     fn arrive(&mut self, class: usize) {
         self.plan_arrival(class);
         self.counts[class].offered += 1;
-        let Ok(slot) = self.limiter.try_acquire(Class::new(class as u8)) else { return };
+        let Ok(slot) = self.limiter.try_acquire(Class::new(class as u8)) else {
+            return;
+        };
         self.counts[class].admitted += 1;
         let id = self.next_id;
         self.slots.insert(id, slot);
-        if self.working < self.workers { self.start(id) } else { self.waiting.push_back(id) }
+        if self.working < self.workers {
+            self.start(id)
+        } else {
+            self.waiting.push_back(id)
+        }
     }
 
     fn start(&mut self, id: u64) {

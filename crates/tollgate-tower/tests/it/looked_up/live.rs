@@ -16,17 +16,33 @@ use crate::support::*;
 async fn headers_and_documents_are_told_from_the_new_policies_at_once() {
     let handle = LimiterHandle::new(Limiter::new(still(), TWO));
     let layer = RateLimitLayer::new(handle.clone(), Global);
-    assert_eq!(header(&send(&layer, request()).await, "ratelimit-policy"), Some(r#""two";q=2;w=60"#));
+    assert_eq!(
+        header(&send(&layer, request()).await, "ratelimit-policy"),
+        Some(r#""two";q=2;w=60"#)
+    );
     handle.replace_policies([TWO.with_quota(Quota::per_minute(3)).unwrap(), HOURLY]);
     let response = send(&layer, request()).await;
-    assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=3;w=60, "hourly";q=3;w=3600"#));
+    assert_eq!(
+        header(&response, "ratelimit-policy"),
+        Some(r#""two";q=3;w=60, "hourly";q=3;w=3600"#)
+    );
     // One unit was spent under the old quota.
-    assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=1;t=20, "hourly";r=2;t=3600"#));
+    assert_eq!(
+        header(&response, "ratelimit"),
+        Some(r#""two";r=1;t=20, "hourly";r=2;t=3600"#)
+    );
     handle.replace_policies(HOURLY.with_quota(Quota::per_hour(1)).unwrap());
     let denied = send(&layer, request()).await;
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(denied.body().contains(r#""violated-policies":["hourly"]"#), "{}", denied.body());
-    assert_eq!(header(&denied, "ratelimit-policy"), Some(r#""hourly";q=1;w=3600"#));
+    assert!(
+        denied.body().contains(r#""violated-policies":["hourly"]"#),
+        "{}",
+        denied.body()
+    );
+    assert_eq!(
+        header(&denied, "ratelimit-policy"),
+        Some(r#""hourly";q=1;w=3600"#)
+    );
 }
 
 /// Each response is told from one policy set: the name and the quota in its headers belong together.
@@ -53,9 +69,18 @@ async fn no_response_is_a_mixture_of_two_sets_while_policies_change() {
                     let Ok(response) = service.clone().oneshot(request()).await;
                     assert_eq!(response.status(), StatusCode::OK);
                     let policy = header(&response, "ratelimit-policy").unwrap();
-                    let number = policy.strip_prefix("\"set-").unwrap()[..1].parse::<u64>().unwrap();
-                    assert_eq!(policy, format!(r#""set-{number}";q={};w=86400"#, 1_000_000 + number));
-                    assert!(header(&response, "ratelimit").unwrap().starts_with(&format!("\"set-{number}\";r=")));
+                    let number = policy.strip_prefix("\"set-").unwrap()[..1]
+                        .parse::<u64>()
+                        .unwrap();
+                    assert_eq!(
+                        policy,
+                        format!(r#""set-{number}";q={};w=86400"#, 1_000_000 + number)
+                    );
+                    assert!(
+                        header(&response, "ratelimit")
+                            .unwrap()
+                            .starts_with(&format!("\"set-{number}\";r="))
+                    );
                     seen += 1;
                     tokio::task::yield_now().await;
                 }

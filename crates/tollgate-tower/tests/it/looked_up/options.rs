@@ -17,7 +17,12 @@ use crate::support::*;
 /// Describes a response completely: status, headers in their order, body.
 async fn describe(layer: &RateLimitLayer<Global>, accept: &str) -> String {
     let response = send(layer, request_with("accept", accept)).await;
-    format!("{:?} {:?} {}", response.status(), response.headers(), response.body())
+    format!(
+        "{:?} {:?} {}",
+        response.status(),
+        response.headers(),
+        response.body()
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,19 +57,38 @@ async fn responses_are_those_of_a_fixed_limiter_in_every_format() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn admitted_responses_and_costs_that_never_fit_have_the_headers_of_the_policies_that_decided() {
+async fn admitted_responses_and_costs_that_never_fit_have_the_headers_of_the_policies_that_decided()
+{
     for at in 0..6 {
         let all = sources(&still(), [TWO, HOURLY]);
         let (name, source) = all.into_iter().nth(at).unwrap();
         let layer = RateLimitLayer::builder(source, Global)
-            .cost(|parts| Cost::new(if parts.headers.contains_key("large") { 5 } else { 1 }))
+            .cost(|parts| {
+                Cost::new(if parts.headers.contains_key("large") {
+                    5
+                } else {
+                    1
+                })
+            })
             .build();
         let response = send(&layer, request()).await;
-        assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#), "{name}");
-        assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#), "{name}");
+        assert_eq!(
+            header(&response, "ratelimit"),
+            Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#),
+            "{name}"
+        );
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#),
+            "{name}"
+        );
         let response = send(&layer, request_with("large", "")).await;
         assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE, "{name}");
-        assert_eq!(header(&response, "ratelimit-policy"), Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#), "{name}");
+        assert_eq!(
+            header(&response, "ratelimit-policy"),
+            Some(r#""two";q=2;w=60, "hourly";q=3;w=3600"#),
+            "{name}"
+        );
     }
 }
 
@@ -73,7 +97,9 @@ async fn a_store_outside_the_process_is_asked_after_the_look_up() {
     for (name, source) in sources(&Late(still()), TWO).into_iter().skip(4) {
         let layer = RateLimitLayer::new(source, Header::new("key"));
         for (key, expected) in [("a", 200), ("a", 200), ("a", 429), ("b", 200)] {
-            let status = send(&layer, request_with("key", &format!("{name} {key}"))).await.status();
+            let status = send(&layer, request_with("key", &format!("{name} {key}")))
+                .await
+                .status();
             assert_eq!(status, expected, "{name}");
         }
     }
@@ -84,7 +110,10 @@ async fn the_request_limiter_and_the_decisions_are_those_that_were_looked_up() {
     for at in 0..6 {
         let store = still();
         let (name, source) = sources(&store, HOURLY).into_iter().nth(at).unwrap();
-        let layer = RateLimitLayer::builder(source, Global).expose_request_limiter(None).expose_decisions(true).build();
+        let layer = RateLimitLayer::builder(source, Global)
+            .expose_request_limiter(None)
+            .expose_decisions(true)
+            .build();
         let service = layer.layer(service_fn(|request: Request<()>| async move {
             let limiter = request.extensions().get::<RequestLimiter>().unwrap();
             assert_eq!(limiter.limiter().unwrap().policies(), &HOURLY.into());
@@ -97,7 +126,11 @@ async fn the_request_limiter_and_the_decisions_are_those_that_were_looked_up() {
         let Ok(response) = service.oneshot(request()).await;
         let decisions = response.extensions().get::<Decisions>().unwrap();
         assert_eq!(decisions.state("hourly").unwrap().remaining(), 2, "{name}");
-        assert_eq!(remaining(&Limiter::new(store, HOURLY), "all", "hourly").await, 0, "{name}");
+        assert_eq!(
+            remaining(&Limiter::new(store, HOURLY), "all", "hourly").await,
+            0,
+            "{name}"
+        );
     }
 }
 
@@ -105,16 +138,30 @@ async fn the_request_limiter_and_the_decisions_are_those_that_were_looked_up() {
 async fn an_own_limiter_of_the_request_limiter_stays_fixed() {
     for (name, source) in sources(&still(), HOURLY) {
         let own = Limiter::new(still(), TWO);
-        let layer = RateLimitLayer::builder(source, Header::new("key")).expose_request_limiter(Some(own)).build();
+        let layer = RateLimitLayer::builder(source, Header::new("key"))
+            .expose_request_limiter(Some(own))
+            .build();
         let service = layer.layer(service_fn(|request: Request<()>| async move {
             let limiter = request.extensions().get::<RequestLimiter>().unwrap();
             Ok::<_, Infallible>(Response::new(
-                limiter.limiter().unwrap().policies().iter().next().unwrap().name().to_owned(),
+                limiter
+                    .limiter()
+                    .unwrap()
+                    .policies()
+                    .iter()
+                    .next()
+                    .unwrap()
+                    .name()
+                    .to_owned(),
             ))
         }));
         let Ok(response) = service.oneshot(request_with("key", name)).await;
         assert_eq!(response.body(), "two", "{name}");
-        assert_eq!(header(&response, "ratelimit"), Some(r#""hourly";r=2;t=3600"#), "{name}");
+        assert_eq!(
+            header(&response, "ratelimit"),
+            Some(r#""hourly";r=2;t=3600"#),
+            "{name}"
+        );
     }
 }
 
@@ -123,15 +170,26 @@ async fn stacked_layers_combine_what_was_looked_up() {
     for at in 0..6 {
         let outer = sources(&still(), HOURLY).into_iter().nth(at).unwrap().1;
         let (name, inner) = sources(&still(), TWO).into_iter().nth(at).unwrap();
-        let stack = RateLimitLayer::new(outer, Global).layer(RateLimitLayer::new(inner, Global).layer(hello()));
+        let stack = RateLimitLayer::new(outer, Global)
+            .layer(RateLimitLayer::new(inner, Global).layer(hello()));
         let Ok(response) = stack.clone().oneshot(request()).await;
-        assert_eq!(header(&response, "ratelimit"), Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#), "{name}");
+        assert_eq!(
+            header(&response, "ratelimit"),
+            Some(r#""two";r=1;t=30, "hourly";r=2;t=3600"#),
+            "{name}"
+        );
         let Ok(_) = stack.clone().oneshot(request()).await;
         // The outer layer is spent with this request, and the inner one denies it: the longer wait wins.
         let Ok(denied) = stack.oneshot(request()).await;
         assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS, "{name}");
         assert_eq!(header(&denied, "retry-after"), Some("3600"), "{name}");
-        assert!(denied.body().contains("Policy hourly: try again in 3600 s."), "{name}: {}", denied.body());
+        assert!(
+            denied
+                .body()
+                .contains("Policy hourly: try again in 3600 s."),
+            "{name}: {}",
+            denied.body()
+        );
     }
 }
 
@@ -140,7 +198,8 @@ async fn a_double_count_of_looked_up_limiters_is_logged_once() {
     for at in 0..5 {
         let lines = logged("TOLLGATE-DOUBLE-COUNT", async move {
             let store = MemoryStore::builder().clock(Clock::manual(0)).build();
-            let layer = || RateLimitLayer::new(sources(&store, TWO).into_iter().nth(at).unwrap().1, Global);
+            let layer =
+                || RateLimitLayer::new(sources(&store, TWO).into_iter().nth(at).unwrap().1, Global);
             let stack = layer().layer(layer().layer(hello()));
             for _ in 0..3 {
                 let Ok(_) = stack.clone().oneshot(request()).await;
@@ -157,12 +216,17 @@ async fn the_headers_of_more_sets_than_the_layer_keeps_are_right() {
         let amount = parts.headers.get("amount")?.to_str().ok()?.parse().ok()?;
         TWO.with_quota(Quota::per_day(amount)).ok()
     };
-    let layer = RateLimitLayer::new(LimiterSource::from_fn(Limiter::new(still(), TWO), quota), Header::new("amount"));
+    let layer = RateLimitLayer::new(
+        LimiterSource::from_fn(Limiter::new(still(), TWO), quota),
+        Header::new("amount"),
+    );
     for round in 0..2 {
         for amount in 10..3_000_u64 {
             let response = send(&layer, request_with("amount", &amount.to_string())).await;
-            let (policy, left) =
-                (format!(r#""two";q={amount};w=86400"#), format!(r#""two";r={};"#, amount - 1 - round));
+            let (policy, left) = (
+                format!(r#""two";q={amount};w=86400"#),
+                format!(r#""two";r={};"#, amount - 1 - round),
+            );
             assert_eq!(header(&response, "ratelimit-policy"), Some(&*policy));
             assert!(header(&response, "ratelimit").unwrap().starts_with(&left));
         }
@@ -180,7 +244,11 @@ async fn a_function_selects_the_default_by_none_and_no_limit_by_an_exemption() {
         }
     });
     let layer = RateLimitLayer::new(source, Global);
-    for (plan, expected) in [("hourly", Some("\"hourly\"")), ("staff", None), ("", Some("\"two\""))] {
+    for (plan, expected) in [
+        ("hourly", Some("\"hourly\"")),
+        ("staff", None),
+        ("", Some("\"two\"")),
+    ] {
         let response = send(&layer, request_with("plan", plan)).await;
         let name = header(&response, "ratelimit").map(|value| value.split(';').next().unwrap());
         assert_eq!(name, expected);
@@ -192,21 +260,34 @@ async fn a_cancelled_request_ends_its_look_up_and_charges_nothing() {
     let store = still();
     let (_, source) = sources(&store, HOURLY).into_iter().next_back().unwrap();
     let service = RateLimitLayer::new(source, Global).layer(hello());
-    let cancelled = tokio::time::timeout(Duration::from_millis(5), service.clone().oneshot(request())).await;
+    let cancelled =
+        tokio::time::timeout(Duration::from_millis(5), service.clone().oneshot(request())).await;
     assert!(cancelled.is_err());
     sleep(Duration::from_millis(20)).await;
-    assert_eq!(remaining(&Limiter::new(store, HOURLY), "all", "hourly").await, 3);
-    assert_eq!(service.oneshot(request()).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(
+        remaining(&Limiter::new(store, HOURLY), "all", "hourly").await,
+        3
+    );
+    assert_eq!(
+        service.oneshot(request()).await.unwrap().status(),
+        StatusCode::OK
+    );
 }
 
 #[test]
 fn debug_shows_the_limiters_and_no_tenant() {
     let default = Limiter::new(still(), TWO);
     let layer = RateLimitLayer::new(TieredLimiters::<u8>::new(default), Global);
-    assert!(format!("{layer:?}").contains("\"two\"") || format!("{layer:?}").contains("two: TokenBucket"));
+    assert!(
+        format!("{layer:?}").contains("\"two\"")
+            || format!("{layer:?}").contains("two: TokenBucket")
+    );
     for (name, source) in sources(&still(), HOURLY) {
         let text = format!("{source:?}");
-        assert!(text.contains("LimiterSource") && text.contains("Limiter {"), "{name}: {text}");
+        assert!(
+            text.contains("LimiterSource") && text.contains("Limiter {"),
+            "{name}: {text}"
+        );
         let text = format!("{:?}", RateLimitLayer::new(source, Global));
         assert!(text.contains("Limiter {"), "{name}: {text}");
     }

@@ -31,7 +31,11 @@ struct Tenant(&'static str);
 const SUSPENDED: [&str; 2] = ["nothing", "suspended"];
 
 fn request_of(tenant: &'static str) -> Request<()> {
-    Request::builder().extension(Tenant(tenant)).header("key", tenant).body(()).unwrap()
+    Request::builder()
+        .extension(Tenant(tenant))
+        .header("key", tenant)
+        .body(())
+        .unwrap()
 }
 
 /// Stands for a database. Tenant `away` fails, tenant `hangs` does not answer, and tenant `panics` panics.
@@ -43,8 +47,12 @@ async fn fetch(Tenant(tenant): Tenant) -> Result<Selection, String> {
         "staff" => Ok(Selection::Exempt),
         "suspended" => Ok(Selection::Blocked),
         "nothing" => {
-            let quota = Quota::try_new(0, Duration::from_secs(3_600)).map_err(|error| error.to_string())?;
-            Ok(HOURLY.with_quota(quota).map_err(|error| error.to_string())?.into())
+            let quota =
+                Quota::try_new(0, Duration::from_secs(3_600)).map_err(|error| error.to_string())?;
+            Ok(HOURLY
+                .with_quota(quota)
+                .map_err(|error| error.to_string())?
+                .into())
         }
         "away" => Err("the database is away".to_owned()),
         "hangs" => std::future::pending().await,
@@ -54,12 +62,17 @@ async fn fetch(Tenant(tenant): Tenant) -> Result<Selection, String> {
 }
 
 fn tenants(outage: SourceOutage) -> TenantLimiters<Tenant> {
-    TenantLimiters::builder(Limiter::new(still(), TWO), fetch).on_outage(outage).build()
+    TenantLimiters::builder(Limiter::new(still(), TWO), fetch)
+        .on_outage(outage)
+        .build()
 }
 
 async fn policy_of(layer: &RateLimitLayer<Header>, request: Request<()>) -> (u16, Option<String>) {
     let response = send(layer, request).await;
-    (response.status().as_u16(), header(&response, "ratelimit-policy").map(str::to_owned))
+    (
+        response.status().as_u16(),
+        header(&response, "ratelimit-policy").map(str::to_owned),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,15 +80,27 @@ async fn each_tenant_has_its_limits_and_their_headers() {
     let layer = RateLimitLayer::new(tenants(SourceOutage::Default), Header::new("key"));
     let two = Some(r#""two";q=2;w=60"#.to_owned());
     for _ in 0..2 {
-        assert_eq!(policy_of(&layer, request_of("hourly")).await, (200, Some(r#""hourly";q=3;w=3600"#.to_owned())));
-        assert_eq!(policy_of(&layer, request_of("unknown")).await, (200, two.clone()));
+        assert_eq!(
+            policy_of(&layer, request_of("hourly")).await,
+            (200, Some(r#""hourly";q=3;w=3600"#.to_owned()))
+        );
+        assert_eq!(
+            policy_of(&layer, request_of("unknown")).await,
+            (200, two.clone())
+        );
         assert_eq!(policy_of(&layer, request_of("staff")).await, (200, None));
         // A request without a tenant has the default limiter.
-        assert_eq!(policy_of(&layer, request_with("key", "anonymous")).await, (200, two.clone()));
+        assert_eq!(
+            policy_of(&layer, request_with("key", "anonymous")).await,
+            (200, two.clone())
+        );
     }
     assert_eq!(policy_of(&layer, request_of("unknown")).await, (429, two));
     let both = Some(r#""one";q=1;w=60, "hourly";q=3;w=3600"#.to_owned());
-    assert_eq!(policy_of(&layer, request_of("both")).await, (200, both.clone()));
+    assert_eq!(
+        policy_of(&layer, request_of("both")).await,
+        (200, both.clone())
+    );
     assert_eq!(policy_of(&layer, request_of("both")).await, (429, both));
 }
 
@@ -85,9 +110,21 @@ async fn a_tenant_that_is_suspended_is_denied_without_a_wait() {
     for tenant in SUSPENDED {
         let response = send(&layer, request_of(tenant)).await;
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{tenant}");
-        assert!(!response.headers().contains_key("retry-after"), "{tenant}: {:?}", response.headers());
-        assert_eq!(header(&response, "cache-control"), Some("no-store"), "{tenant}");
-        assert!(!response.body().contains("try again"), "{tenant}: {}", response.body());
+        assert!(
+            !response.headers().contains_key("retry-after"),
+            "{tenant}: {:?}",
+            response.headers()
+        );
+        assert_eq!(
+            header(&response, "cache-control"),
+            Some("no-store"),
+            "{tenant}"
+        );
+        assert!(
+            !response.body().contains("try again"),
+            "{tenant}: {}",
+            response.body()
+        );
     }
 }
 
@@ -95,18 +132,31 @@ async fn a_tenant_that_is_suspended_is_denied_without_a_wait() {
 async fn a_source_that_fails_gets_the_stated_answer_in_bounded_time() {
     for tenant in ["away", "hangs", "panics"] {
         let answers = [
-            (SourceOutage::Default, (200, Some(r#""two";q=2;w=60"#.to_owned()))),
+            (
+                SourceOutage::Default,
+                (200, Some(r#""two";q=2;w=60"#.to_owned())),
+            ),
             (SourceOutage::Open, (200, None)),
             (SourceOutage::Closed, (503, None)),
         ];
         for (outage, expected) in answers {
             let start = Instant::now();
             let layer = RateLimitLayer::new(tenants(outage), Header::new("key"));
-            assert_eq!(policy_of(&layer, request_of(tenant)).await, expected, "{tenant}, {outage:?}");
-            assert!(start.elapsed() <= Duration::from_millis(1_002), "{tenant}: {:?}", start.elapsed());
+            assert_eq!(
+                policy_of(&layer, request_of(tenant)).await,
+                expected,
+                "{tenant}, {outage:?}"
+            );
+            assert!(
+                start.elapsed() <= Duration::from_millis(1_002),
+                "{tenant}: {:?}",
+                start.elapsed()
+            );
         }
         // Shadow mode rejects nothing.
-        let layer = RateLimitLayer::builder(tenants(SourceOutage::Closed), Header::new("key")).shadow(true).build();
+        let layer = RateLimitLayer::builder(tenants(SourceOutage::Closed), Header::new("key"))
+            .shadow(true)
+            .build();
         assert_eq!(policy_of(&layer, request_of(tenant)).await, (200, None));
     }
 }
@@ -116,7 +166,10 @@ async fn a_rejection_without_limits_tells_the_client_nothing_of_the_source() {
     let layer = RateLimitLayer::new(tenants(SourceOutage::Closed), Header::new("key"));
     let response = send(&layer, request_of("away")).await;
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(response.body(), r#"{"title":"Service Unavailable","status":503}"#);
+    assert_eq!(
+        response.body(),
+        r#"{"title":"Service Unavailable","status":503}"#
+    );
     assert!(!response.headers().contains_key("retry-after"));
 }
 
@@ -139,8 +192,15 @@ async fn a_thousand_requests_at_once_are_one_fetch_and_each_is_charged() {
     for _ in 0..1_000 {
         requests.spawn(service.clone().oneshot(request_of("acme")));
     }
-    let statuses = requests.join_all().await.into_iter().map(|response| response.unwrap().status());
-    assert_eq!(statuses.filter(|status| *status == StatusCode::OK).count(), 600);
+    let statuses = requests
+        .join_all()
+        .await
+        .into_iter()
+        .map(|response| response.unwrap().status());
+    assert_eq!(
+        statuses.filter(|status| *status == StatusCode::OK).count(),
+        600
+    );
     assert_eq!(fetches.load(Ordering::Relaxed), 1);
 }
 
@@ -155,7 +215,9 @@ mod metrics {
     #[test]
     fn decisions_are_counted_by_the_policies_that_were_looked_up() {
         let series = Series::of(async {
-            let labels = MetricLabels::new(["path"], [["/a"]], |parts| (parts.uri.path() == "/a").then_some(0));
+            let labels = MetricLabels::new(["path"], [["/a"]], |parts| {
+                (parts.uri.path() == "/a").then_some(0)
+            });
             let layer = RateLimitLayer::builder(tenants(SourceOutage::Closed), Header::new("key"))
                 .metric_labels(labels)
                 .build();
@@ -166,12 +228,26 @@ mod metrics {
             }
         });
         let decisions = |policy: &str, outcome: &str| {
-            series.count(&format!("tollgate_decisions_total policy={policy} outcome={outcome} path=other"))
+            series.count(&format!(
+                "tollgate_decisions_total policy={policy} outcome={outcome} path=other"
+            ))
         };
-        assert_eq!((decisions("hourly", "allowed"), decisions("hourly", "denied")), (2 + 1, 0));
-        assert_eq!((decisions("one", "allowed"), decisions("one", "denied")), (1, 1));
+        assert_eq!(
+            (
+                decisions("hourly", "allowed"),
+                decisions("hourly", "denied")
+            ),
+            (2 + 1, 0)
+        );
+        assert_eq!(
+            (decisions("one", "allowed"), decisions("one", "denied")),
+            (1, 1)
+        );
         assert_eq!(decisions("two", "allowed"), 2);
-        assert_eq!(series.count("tollgate_rejections_total reason=unavailable path=other"), 2);
+        assert_eq!(
+            series.count("tollgate_rejections_total reason=unavailable path=other"),
+            2
+        );
     }
 
     #[test]
@@ -189,11 +265,22 @@ mod metrics {
             }
         });
         let count = |policy: &str, outcome: &str| {
-            series.count(&format!("tollgate_decisions_total policy={policy} outcome={outcome}"))
+            series.count(&format!(
+                "tollgate_decisions_total policy={policy} outcome={outcome}"
+            ))
         };
-        assert_eq!((count("policy-0", "allowed"), count("policy-63", "denied")), (1, 1));
-        assert_eq!((count("other", "allowed"), count("other", "denied")), (200 - 64, 200 - 64));
-        let decisions = series.0.keys().filter(|name| name.starts_with("tollgate_decisions_total"));
+        assert_eq!(
+            (count("policy-0", "allowed"), count("policy-63", "denied")),
+            (1, 1)
+        );
+        assert_eq!(
+            (count("other", "allowed"), count("other", "denied")),
+            (200 - 64, 200 - 64)
+        );
+        let decisions = series
+            .0
+            .keys()
+            .filter(|name| name.starts_with("tollgate_decisions_total"));
         assert_eq!(decisions.count(), 3 * 65);
     }
 }

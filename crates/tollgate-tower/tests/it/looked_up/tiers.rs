@@ -15,11 +15,18 @@ fn by_header(tiers: TieredLimiters<String>, name: &'static str) -> TieredLimiter
     tiers.by(move |parts| parts.headers.get(name)?.to_str().ok().map(str::to_owned))
 }
 
-async fn policy_of(layer: &RateLimitLayer<Global>, tier: &str, inner: &str) -> (StatusCode, Option<String>) {
+async fn policy_of(
+    layer: &RateLimitLayer<Global>,
+    tier: &str,
+    inner: &str,
+) -> (StatusCode, Option<String>) {
     let mut request = request_with("tier", tier);
-    request.headers_mut().insert("inner", inner.parse().unwrap());
+    request
+        .headers_mut()
+        .insert("inner", inner.parse().unwrap());
     let response = send(layer, request).await;
-    let name = header(&response, "ratelimit-policy").map(|value| value.split('"').nth(1).unwrap().to_owned());
+    let name = header(&response, "ratelimit-policy")
+        .map(|value| value.split('"').nth(1).unwrap().to_owned());
     (response.status(), name)
 }
 
@@ -27,12 +34,22 @@ async fn policy_of(layer: &RateLimitLayer<Global>, tier: &str, inner: &str) -> (
 async fn a_tier_may_have_any_source() {
     let handle = LimiterHandle::new(limiter("before"));
     let tenants = TenantLimiters::new(limiter("default-of-tenants"), async |tenant: u64| {
-        Policy::try_new(format!("tenant-{tenant}"), tollgate::Algorithm::TokenBucket, Quota::per_minute(9))
+        Policy::try_new(
+            format!("tenant-{tenant}"),
+            tollgate::Algorithm::TokenBucket,
+            Quota::per_minute(9),
+        )
     });
-    let nested = by_header(TieredLimiters::strict().tier("a".to_owned(), limiter("nested-a")), "inner");
+    let nested = by_header(
+        TieredLimiters::strict().tier("a".to_owned(), limiter("nested-a")),
+        "inner",
+    );
     let tiers = TieredLimiters::new(limiter("default"))
         .tier("handle".to_owned(), handle.clone())
-        .tier("tenant".to_owned(), LimiterSource::by_tenant(tenants, |_| Some(7)))
+        .tier(
+            "tenant".to_owned(),
+            LimiterSource::by_tenant(tenants, |_| Some(7)),
+        )
         .tier("fixed".to_owned(), limiter("fixed"))
         .tier("nested".to_owned(), nested)
         .exempt("staff".to_owned());
@@ -44,7 +61,10 @@ async fn a_tier_may_have_any_source() {
     assert_eq!(policy_of(&layer, "tenant", "").await, ok("tenant-7"));
     assert_eq!(policy_of(&layer, "fixed", "").await, ok("fixed"));
     assert_eq!(policy_of(&layer, "nested", "a").await, ok("nested-a"));
-    assert_eq!(policy_of(&layer, "nested", "b").await, (StatusCode::INTERNAL_SERVER_ERROR, None));
+    assert_eq!(
+        policy_of(&layer, "nested", "b").await,
+        (StatusCode::INTERNAL_SERVER_ERROR, None)
+    );
     assert_eq!(policy_of(&layer, "unlisted", "").await, ok("default"));
     assert_eq!(policy_of(&layer, "staff", "").await, (StatusCode::OK, None));
 }
@@ -56,5 +76,8 @@ async fn the_default_of_tiers_may_be_looked_up() {
     let layer = RateLimitLayer::new(by_header(tiers, "tier"), Global);
     handle.replace(limiter("after"));
     assert_eq!(policy_of(&layer, "", "").await.1.as_deref(), Some("after"));
-    assert_eq!(policy_of(&layer, "fixed", "").await.1.as_deref(), Some("fixed"));
+    assert_eq!(
+        policy_of(&layer, "fixed", "").await.1.as_deref(),
+        Some("fixed")
+    );
 }

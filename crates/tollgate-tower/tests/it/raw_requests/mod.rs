@@ -14,7 +14,9 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tollgate::{Cost, Limiter, Policy, Quota};
 use tollgate_tower::{
     KeyExtractor, RateLimitLayer,
-    key::{ForwardedIp, Global, Header, MatchedPath, Method, Network, Path, PeerIp, TrustedProxies},
+    key::{
+        ForwardedIp, Global, Header, MatchedPath, Method, Network, Path, PeerIp, TrustedProxies,
+    },
 };
 
 use crate::support::{serve, still};
@@ -29,24 +31,50 @@ fn one<K: KeyExtractor>(key: K) -> RateLimitLayer<K> {
 
 /// Creates a router with one route for each extractor.
 fn router() -> Router {
-    let trusted =
-        || TrustedProxies::networks(["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse::<Network>().unwrap()));
+    let trusted = || {
+        TrustedProxies::networks(
+            ["127.0.0.0/8", "10.0.0.0/8"].map(|network| network.parse::<Network>().unwrap()),
+        )
+    };
     let hello = || any(|| async { "hello" });
     let cost = RateLimitLayer::builder(Limiter::new(still(), FIVE), Global)
         .cost(|parts| {
-            let cost = parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+            let cost = parts
+                .headers
+                .get("x-cost")
+                .and_then(|cost| cost.to_str().ok()?.parse().ok());
             Cost::new(cost.unwrap_or(1))
         })
         .build();
     Router::new()
         .route("/header", hello().layer(one(Header::new("x-api-key"))))
-        .route("/pair", hello().layer(one((Header::new("a"), Header::new("b")))))
-        .route("/or", hello().layer(one(Header::new("x-api-key").or(PeerIp::new()))))
-        .route("/exempt", hello().layer(one(Header::new("x-api-key").or_exempt())))
+        .route(
+            "/pair",
+            hello().layer(one((Header::new("a"), Header::new("b")))),
+        )
+        .route(
+            "/or",
+            hello().layer(one(Header::new("x-api-key").or(PeerIp::new()))),
+        )
+        .route(
+            "/exempt",
+            hello().layer(one(Header::new("x-api-key").or_exempt())),
+        )
         .route("/peer", hello().layer(one(PeerIp::new())))
-        .route("/forwarded-for", hello().layer(one(ForwardedIp::x_forwarded_for(trusted()))))
-        .route("/forwarded", hello().layer(one(ForwardedIp::forwarded(trusted()))))
-        .route("/untrusted", hello().layer(one(ForwardedIp::x_forwarded_for(TrustedProxies::networks([])))))
+        .route(
+            "/forwarded-for",
+            hello().layer(one(ForwardedIp::x_forwarded_for(trusted()))),
+        )
+        .route(
+            "/forwarded",
+            hello().layer(one(ForwardedIp::forwarded(trusted()))),
+        )
+        .route(
+            "/untrusted",
+            hello().layer(one(ForwardedIp::x_forwarded_for(TrustedProxies::networks(
+                [],
+            )))),
+        )
         .route("/cost", hello().layer(cost))
         .route("/method", hello().layer(one(Method)))
         .route("/matched/{id}", hello().layer(one(MatchedPath)))
@@ -62,13 +90,19 @@ async fn try_row(row: &Row) -> Result<(), String> {
         let response = raw::send(TcpStream::connect(address).await.unwrap(), request).await;
         statuses.push(raw::status(&response));
         if String::from_utf8_lossy(&response).contains(SECRET) {
-            return Err(format!("{}: the response contains the value that was sent", row.input));
+            return Err(format!(
+                "{}: the response contains the value that was sent",
+                row.input
+            ));
         }
     }
     if statuses == row.expected {
         Ok(())
     } else {
-        Err(format!("{}: got {statuses:?}, expected {:?}", row.input, row.expected))
+        Err(format!(
+            "{}: got {statuses:?}, expected {:?}",
+            row.input, row.expected
+        ))
     }
 }
 
@@ -80,7 +114,13 @@ async fn every_row_has_the_expected_statuses() {
         wrong.extend(try_row(row).await.err());
     }
     println!("{} rows", rows.len());
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        rows.len(),
+        wrong.join("\n")
+    );
 }
 
 #[tokio::test]
@@ -102,11 +142,19 @@ async fn a_unix_socket_and_a_server_without_peer_addresses_are_misconfigurations
     let path = directory.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     tokio::spawn(async move { axum::serve(listener, router().into_make_service()).await });
-    for (target, status) in
-        [("/peer", 500), ("/forwarded-for", 500), ("/forwarded", 500), ("/header", 400), ("/method", 200)]
-    {
+    for (target, status) in [
+        ("/peer", 500),
+        ("/forwarded-for", 500),
+        ("/forwarded", 500),
+        ("/header", 400),
+        ("/method", 200),
+    ] {
         let stream = UnixStream::connect(&path).await.unwrap();
-        let response = raw::send(stream, &raw::get(target, &[("x-forwarded-for", "203.0.113.7")])).await;
+        let response = raw::send(
+            stream,
+            &raw::get(target, &[("x-forwarded-for", "203.0.113.7")]),
+        )
+        .await;
         assert_eq!(raw::status(&response), status, "{target}");
     }
 }

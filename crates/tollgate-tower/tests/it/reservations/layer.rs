@@ -6,14 +6,18 @@ use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{Cost, Costs, Limiter, MemoryStore, Policy, Quota, store::Clock};
-use tollgate_tower::{Counter, Decisions, Meter, RateLimitLayer, ReservationLayer, key::Header, rejection::Problem};
+use tollgate_tower::{
+    Counter, Decisions, Meter, RateLimitLayer, ReservationLayer, key::Header, rejection::Problem,
+};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use super::{Answer, ESTIMATE, Ledger, REQUESTS, Served, TOKENS, charged, settled, until_charged};
 use crate::support::*;
 
 fn reserving(limiter: &Limiter) -> ReservationLayer<Header> {
-    RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key")).reserve(|_| ESTIMATE).build()
+    RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(|_| ESTIMATE)
+        .build()
 }
 
 fn acme() -> Request<()> {
@@ -67,7 +71,12 @@ async fn spend(ledger: &Ledger, end: End, is_counted: bool) -> (u64, u64) {
             }
         }
         End::Error => assert_eq!(call.await.err(), Some("failed")),
-        End::Panic => assert!(std::panic::AssertUnwindSafe(call).catch_unwind().await.is_err()),
+        End::Panic => assert!(
+            std::panic::AssertUnwindSafe(call)
+                .catch_unwind()
+                .await
+                .is_err()
+        ),
         End::Cancelled => {
             let patience = tokio::time::sleep(std::time::Duration::from_secs(1));
             tokio::select! {
@@ -94,7 +103,11 @@ async fn every_end_of_a_request_is_settled_once_at_what_was_counted() {
         ] {
             let ledger = Ledger::new(is_far);
             let charged = spend(&ledger, end, true).await;
-            assert_eq!((charged, ledger.commits()), ((1, tokens), 1), "{end:?}, far away: {is_far}");
+            assert_eq!(
+                (charged, ledger.commits()),
+                ((1, tokens), 1),
+                "{end:?}, far away: {is_far}"
+            );
         }
     }
 }
@@ -102,16 +115,33 @@ async fn every_end_of_a_request_is_settled_once_at_what_was_counted() {
 #[tokio::test(start_paused = true)]
 async fn the_estimate_stands_when_nothing_was_counted() {
     for is_far in [false, true] {
-        let ends =
-            [End::Complete, End::Failed, End::Dropped(0), End::Dropped(2), End::Error, End::Panic, End::Cancelled];
+        let ends = [
+            End::Complete,
+            End::Failed,
+            End::Dropped(0),
+            End::Dropped(2),
+            End::Error,
+            End::Panic,
+            End::Cancelled,
+        ];
         for end in ends {
             let ledger = Ledger::new(is_far);
             let charged = spend(&ledger, end, false).await;
-            assert_eq!((charged, ledger.commits()), ((1, 100), 0), "{end:?}, far away: {is_far}");
+            assert_eq!(
+                (charged, ledger.commits()),
+                ((1, 100), 0),
+                "{end:?}, far away: {is_far}"
+            );
         }
         // The stream has not begun to count.
         let ledger = Ledger::new(is_far);
-        assert_eq!((spend(&ledger, End::Dropped(0), true).await, ledger.commits()), ((1, 100), 0));
+        assert_eq!(
+            (
+                spend(&ledger, End::Dropped(0), true).await,
+                ledger.commits()
+            ),
+            ((1, 100), 0)
+        );
     }
 }
 
@@ -128,36 +158,63 @@ impl Drop for CountsAtTheEnd {
 async fn tokens_that_a_stream_counts_as_it_is_dropped_are_charged() {
     let ledger = Ledger::new(false);
     let service = service_fn(|request: Request<()>| async move {
-        let tokens = CountsAtTheEnd(request.extensions().get::<Meter>().unwrap().counter("tokens").unwrap());
+        let tokens = CountsAtTheEnd(
+            request
+                .extensions()
+                .get::<Meter>()
+                .unwrap()
+                .counter("tokens")
+                .unwrap(),
+        );
         let stream = futures_util::stream::once(async move {
             let _tokens = tokens;
             pending::<Served<bytes::Bytes>>().await
         });
         Served::Ok(Response::new(axum::body::Body::from_stream(stream)))
     });
-    let mut response = reserving(&ledger.limiter()).layer(service).oneshot(acme()).await.unwrap();
+    let mut response = reserving(&ledger.limiter())
+        .layer(service)
+        .oneshot(acme())
+        .await
+        .unwrap();
     assert!(response.frame().now_or_never().is_none());
     drop(response);
-    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((1, 55), 1));
+    assert_eq!(
+        (charged(&ledger.limiter()).await, ledger.commits()),
+        ((1, 55), 1)
+    );
 }
 
 #[tokio::test]
 async fn a_service_that_fails_is_settled_before_its_future_is_dropped() {
     let ledger = Ledger::new(false);
     let service = service_fn(|request: Request<()>| async move {
-        request.extensions().get::<Meter>().unwrap().counter("tokens").unwrap().set(0);
+        request
+            .extensions()
+            .get::<Meter>()
+            .unwrap()
+            .counter("tokens")
+            .unwrap()
+            .set(0);
         Err::<Response<String>, _>("failed")
     });
     let mut call = std::pin::pin!(reserving(&ledger.limiter()).layer(service).call(acme()));
     assert_eq!(call.as_mut().await.err(), Some("failed"));
-    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((1, 0), 1));
+    assert_eq!(
+        (charged(&ledger.limiter()).await, ledger.commits()),
+        ((1, 0), 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_fails_is_repeated_and_the_estimate_stands_after_three() {
     for (failing, commits, tokens) in [(1, 2, 30), (2, 3, 30), (3, 3, 100)] {
         let ledger = Ledger::new(true).failing(failing);
-        assert_eq!(spend(&ledger, End::Complete, true).await, (1, tokens), "{failing} commits fail");
+        assert_eq!(
+            spend(&ledger, End::Complete, true).await,
+            (1, tokens),
+            "{failing} commits fail"
+        );
         assert_eq!(ledger.commits(), commits);
     }
 }
@@ -165,9 +222,20 @@ async fn a_commit_that_fails_is_repeated_and_the_estimate_stands_after_three() {
 /// Counts these tokens, and responds with an empty body.
 fn counts(
     tokens: u64,
-) -> impl Service<Request<()>, Response = Response<String>, Error = std::convert::Infallible, Future: Send> + Clone {
+) -> impl Service<
+    Request<()>,
+    Response = Response<String>,
+    Error = std::convert::Infallible,
+    Future: Send,
+> + Clone {
     service_fn(move |request: Request<()>| async move {
-        request.extensions().get::<Meter>().unwrap().counter("tokens").unwrap().set(tokens);
+        request
+            .extensions()
+            .get::<Meter>()
+            .unwrap()
+            .counter("tokens")
+            .unwrap()
+            .set(tokens);
         Served::Ok(Response::new(String::new()))
     })
 }
@@ -178,14 +246,29 @@ async fn a_cost_above_the_estimate_is_a_debt_and_an_empty_body_is_settled_at_onc
     let layer = reserving(&limiter);
     let response = layer.layer(counts(1_500)).oneshot(acme()).await.unwrap();
     assert_eq!(charged(&limiter).await, (1, 1_000));
-    assert_eq!(header(&response, "ratelimit"), Some(r#""requests";r=9;t=85400, "tokens";r=900;t=85400"#));
-    assert_eq!(layer.layer(counts(0)).oneshot(acme()).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(
+        header(&response, "ratelimit"),
+        Some(r#""requests";r=9;t=85400, "tokens";r=900;t=85400"#)
+    );
+    assert_eq!(
+        layer
+            .layer(counts(0))
+            .oneshot(acme())
+            .await
+            .unwrap()
+            .status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
 
 #[tokio::test]
 async fn a_service_that_sets_its_meter_to_zero_is_charged_no_tokens() {
     let limiter = Ledger::new(false).limiter();
-    reserving(&limiter).layer(counts(0)).oneshot(acme()).await.unwrap();
+    reserving(&limiter)
+        .layer(counts(0))
+        .oneshot(acme())
+        .await
+        .unwrap();
     assert_eq!(charged(&limiter).await, (1, 0));
 }
 
@@ -197,12 +280,32 @@ async fn estimates_above_the_burst_are_refused_or_capped() {
         RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
             .reserve(|_| [("requests", 1), ("tokens", 1_001)])
     };
-    let response = builder().build().layer(counts(5)).oneshot(acme()).await.unwrap();
-    assert_eq!((response.status(), header(&response, "retry-after")), (StatusCode::PAYLOAD_TOO_LARGE, None));
+    let response = builder()
+        .build()
+        .layer(counts(5))
+        .oneshot(acme())
+        .await
+        .unwrap();
+    assert_eq!(
+        (response.status(), header(&response, "retry-after")),
+        (StatusCode::PAYLOAD_TOO_LARGE, None)
+    );
     assert_eq!((charged(&limiter).await, ledger.commits()), ((0, 0), 0));
 
-    let response = builder().capped().build().layer(counts(5)).oneshot(acme()).await.unwrap();
-    assert_eq!(header(&response, "ratelimit").unwrap().split(';').next_back(), Some("t=85400"));
+    let response = builder()
+        .capped()
+        .build()
+        .layer(counts(5))
+        .oneshot(acme())
+        .await
+        .unwrap();
+    assert_eq!(
+        header(&response, "ratelimit")
+            .unwrap()
+            .split(';')
+            .next_back(),
+        Some("t=85400")
+    );
     assert_eq!((charged(&limiter).await, ledger.commits()), ((1, 5), 1));
 
     // A capped estimate stays what was charged, and is no debt.
@@ -213,7 +316,10 @@ async fn estimates_above_the_burst_are_refused_or_capped() {
         .capped()
         .build();
     layer.layer(forgetful).oneshot(acme()).await.unwrap();
-    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((1, 1_000), 0));
+    assert_eq!(
+        (charged(&ledger.limiter()).await, ledger.commits()),
+        ((1, 1_000), 0)
+    );
 }
 
 #[tokio::test]
@@ -221,28 +327,71 @@ async fn denied_exempt_and_shadowed_requests_hold_nothing() {
     let ledger = Ledger::new(false);
     let builder = || RateLimitLayer::builder(ledger.limiter(), Header::new("x-api-key"));
     let too_much = |_: &http::request::Parts| [("requests", 11), ("tokens", 1)];
-    let _ = ledger.limiter().check("acme").cost([("requests", 5), ("tokens", 0)]).await.unwrap();
+    let _ = ledger
+        .limiter()
+        .check("acme")
+        .cost([("requests", 5), ("tokens", 0)])
+        .await
+        .unwrap();
     let eight = |_: &http::request::Parts| [("requests", 8), ("tokens", 1)];
 
-    let response = builder().reserve(eight).build().layer(counts(5)).oneshot(acme()).await.unwrap();
+    let response = builder()
+        .reserve(eight)
+        .build()
+        .layer(counts(5))
+        .oneshot(acme())
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(header(&response, "retry-after").is_some());
-    let response = builder().reserve(too_much).build().layer(counts(5)).oneshot(acme()).await.unwrap();
+    let response = builder()
+        .reserve(too_much)
+        .build()
+        .layer(counts(5))
+        .oneshot(acme())
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     // A denied request of shadow mode has a meter too, which nobody reads.
     let shadow = builder().shadow(true).reserve(eight).build();
-    assert_eq!(shadow.layer(counts(5)).oneshot(acme()).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(
+        shadow
+            .layer(counts(5))
+            .oneshot(acme())
+            .await
+            .unwrap()
+            .status(),
+        StatusCode::OK
+    );
     let exempt = builder().exempt(|_| true).reserve(eight).build();
     let response = exempt.layer(hello()).oneshot(acme()).await.unwrap();
-    assert_eq!((response.status(), header(&response, "ratelimit")), (StatusCode::OK, None));
-    assert_eq!(builder().reserve(eight).build().layer(counts(5)).oneshot(request()).await.unwrap().status(), 400);
-    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((5, 0), 0));
+    assert_eq!(
+        (response.status(), header(&response, "ratelimit")),
+        (StatusCode::OK, None)
+    );
+    assert_eq!(
+        builder()
+            .reserve(eight)
+            .build()
+            .layer(counts(5))
+            .oneshot(request())
+            .await
+            .unwrap()
+            .status(),
+        400
+    );
+    assert_eq!(
+        (charged(&ledger.limiter()).await, ledger.commits()),
+        ((5, 0), 0)
+    );
 }
 
 #[tokio::test]
 async fn estimates_with_wrong_names_and_stores_without_reservations_are_answered_with_500() {
     let limiter = Ledger::new(false).limiter();
-    let wrong = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key")).reserve(|_| [("bytes", 1)]).build();
+    let wrong = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(|_| [("bytes", 1)])
+        .build();
     let lines = logged("cannot be rate limited", async {
         for _ in 0..2 {
             let response = wrong.layer(counts(1)).oneshot(acme()).await.unwrap();
@@ -253,34 +402,58 @@ async fn estimates_with_wrong_names_and_stores_without_reservations_are_answered
     assert_eq!(charged(&limiter).await, (0, 0));
 
     let limiter = Limiter::new(Late(still()), [REQUESTS, TOKENS]);
-    let response = reserving(&limiter).layer(counts(1)).oneshot(acme()).await.unwrap();
+    let response = reserving(&limiter)
+        .layer(counts(1))
+        .oneshot(acme())
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
 }
 
 #[tokio::test]
 async fn a_reservation_replaces_the_other_charges_and_keeps_the_other_options() {
     let ledger = Ledger::new(false);
-    let layer: ReservationLayer<Header, Problem> = RateLimitLayer::builder(ledger.limiter(), Header::new("x-api-key"))
-        .cost(|_| Cost::new(9))
-        .charge_after(|_| true)
-        .expose_decisions(true)
-        .reserve(|_| Costs::from(ESTIMATE))
-        .build();
+    let layer: ReservationLayer<Header, Problem> =
+        RateLimitLayer::builder(ledger.limiter(), Header::new("x-api-key"))
+            .cost(|_| Cost::new(9))
+            .charge_after(|_| true)
+            .expose_decisions(true)
+            .reserve(|_| Costs::from(ESTIMATE))
+            .build();
     let response = layer.layer(counts(42)).oneshot(acme()).await.unwrap();
-    assert_eq!(response.extensions().get::<Decisions>().unwrap().iter().count(), 1);
+    assert_eq!(
+        response
+            .extensions()
+            .get::<Decisions>()
+            .unwrap()
+            .iter()
+            .count(),
+        1
+    );
     drop(response);
-    assert_eq!((charged(&ledger.limiter()).await, ledger.commits()), ((1, 42), 1));
+    assert_eq!(
+        (charged(&ledger.limiter()).await, ledger.commits()),
+        ((1, 42), 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_leaves_its_queue_early_is_charged_nothing() {
     let store = MemoryStore::builder().clock(Clock::tokio()).build();
-    let limiter = Limiter::new(store, Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(5)));
-    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key")).reserve(|_| Cost::new(2)).build();
+    let limiter = Limiter::new(
+        store,
+        Policy::leaky_bucket("queue", Quota::per_second(1).with_burst(5)),
+    );
+    let layer = RateLimitLayer::builder(limiter.clone(), Header::new("x-api-key"))
+        .reserve(|_| Cost::new(2))
+        .build();
     let first = layer.layer(hello()).oneshot(acme()).await.unwrap();
     let left = remaining(&limiter, "acme", "queue").await;
     let mut second = Box::pin(layer.layer(hello()).oneshot(acme()));
-    assert!(second.as_mut().now_or_never().is_none(), "it waits in the queue");
+    assert!(
+        second.as_mut().now_or_never().is_none(),
+        "it waits in the queue"
+    );
     assert_eq!(remaining(&limiter, "acme", "queue").await, left - 2);
     drop(second);
     assert_eq!(remaining(&limiter, "acme", "queue").await, left);
@@ -289,13 +462,21 @@ async fn a_request_that_leaves_its_queue_early_is_charged_nothing() {
 
 #[test]
 fn a_body_that_is_dropped_outside_of_the_runtime_is_settled_inside() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
     let ledger = Ledger::new(true);
     let limiter = ledger.limiter();
     let service = service_fn(|request: Request<()>| async move {
-        Ok::<_, std::convert::Infallible>(Response::new(Answer::new(request.extensions().get::<Meter>())))
+        Ok::<_, std::convert::Infallible>(Response::new(Answer::new(
+            request.extensions().get::<Meter>(),
+        )))
     });
-    let mut response = runtime.block_on(reserving(&limiter).layer(service).oneshot(acme())).unwrap();
+    let mut response = runtime
+        .block_on(reserving(&limiter).layer(service).oneshot(acme()))
+        .unwrap();
     assert!(runtime.block_on(response.frame()).unwrap().is_ok());
     thread::spawn(|| drop(response)).join().unwrap();
     runtime.block_on(until_charged(&limiter, (1, 10)));

@@ -43,7 +43,12 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(is_far: bool) -> Self {
-        Self { store: still(), is_far, commits: Arc::default(), failing: Arc::default() }
+        Self {
+            store: still(),
+            is_far,
+            commits: Arc::default(),
+            failing: Arc::default(),
+        }
     }
 
     /// Lets the next commits fail.
@@ -54,7 +59,10 @@ impl Ledger {
 
     pub(crate) fn limiter(&self) -> Limiter {
         // A machine under load must not look like an outage.
-        Limiter::builder(self.clone()).policies([REQUESTS, TOKENS]).deadline(Duration::from_secs(30)).build()
+        Limiter::builder(self.clone())
+            .policies([REQUESTS, TOKENS])
+            .deadline(Duration::from_secs(30))
+            .build()
     }
 
     /// Returns the commits that reached the store.
@@ -93,7 +101,11 @@ impl Store for Ledger {
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> StoreFuture<Settlement> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         let take = |left: usize| left.checked_sub(1);
-        if self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+        if self
+            .failing
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
+        {
             return StoreFuture::ready(Err(Error::new(ErrorKind::Unavailable, "test")));
         }
         self.answer(self.store.commit(check, id))
@@ -111,7 +123,10 @@ pub(crate) async fn settled() {
 
 /// Returns the requests and the tokens that are charged to a key.
 pub(crate) async fn charged(limiter: &Limiter) -> (u64, u64) {
-    (10 - remaining(limiter, "acme", "requests").await, 1_000 - remaining(limiter, "acme", "tokens").await)
+    (
+        10 - remaining(limiter, "acme", "requests").await,
+        1_000 - remaining(limiter, "acme", "tokens").await,
+    )
 }
 
 /// Waits until this is charged, in real time.
@@ -121,7 +136,9 @@ pub(crate) async fn until_charged(limiter: &Limiter, expected: (u64, u64)) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("the reservation is settled");
+    tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .expect("the reservation is settled");
 }
 
 /// A response body of three frames with 10 tokens each, and trailers.
@@ -134,7 +151,11 @@ pub(crate) struct Answer {
 impl Answer {
     /// Counts tokens with the meter. `None` stands for a handler that forgets its meter.
     pub(crate) fn new(meter: Option<&Meter>) -> Self {
-        Self { tokens: meter.map(|meter| meter.counter("tokens").unwrap()), sent: 0, fails_after: usize::MAX }
+        Self {
+            tokens: meter.map(|meter| meter.counter("tokens").unwrap()),
+            sent: 0,
+            fails_after: usize::MAX,
+        }
     }
 
     pub(crate) fn fails_after(mut self, frames: usize) -> Self {
@@ -147,7 +168,10 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = &'static str;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let sent = self.sent;
         self.sent += 1;
         Poll::Ready(match sent {
@@ -158,7 +182,10 @@ impl Body for Answer {
                 }
                 Some(Ok(Frame::data(Bytes::from_static(b"token "))))
             }
-            3 => Some(Ok(Frame::trailers(HeaderMap::from_iter([(header::ETAG, "x".parse().unwrap())])))),
+            3 => Some(Ok(Frame::trailers(HeaderMap::from_iter([(
+                header::ETAG,
+                "x".parse().unwrap(),
+            )])))),
             _ => None,
         })
     }
@@ -166,7 +193,11 @@ impl Body for Answer {
 
 impl From<String> for Answer {
     fn from(_: String) -> Self {
-        Self { tokens: None, sent: usize::MAX - 1, fails_after: usize::MAX }
+        Self {
+            tokens: None,
+            sent: usize::MAX - 1,
+            fails_after: usize::MAX,
+        }
     }
 }
 

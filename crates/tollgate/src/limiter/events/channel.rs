@@ -44,7 +44,13 @@ pub fn channel(capacity: usize) -> (ChannelObserver, EventReceiver) {
     let most = tokio::sync::Semaphore::MAX_PERMITS;
     let (sender, events) = mpsc::channel(capacity.clamp(1, most));
     let dropped = Arc::new(AtomicU64::new(0));
-    (ChannelObserver { sender, dropped: Arc::clone(&dropped) }, EventReceiver { events, dropped })
+    (
+        ChannelObserver {
+            sender,
+            dropped: Arc::clone(&dropped),
+        },
+        EventReceiver { events, dropped },
+    )
 }
 
 /// Hands events to an [`EventReceiver`], and never waits. [`channel`] creates it. Clones share the queue, so several
@@ -69,7 +75,9 @@ impl Observer for ChannelObserver {
 
 impl fmt::Debug for ChannelObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChannelObserver").field("dropped", &self.dropped).finish_non_exhaustive()
+        f.debug_struct("ChannelObserver")
+            .field("dropped", &self.dropped)
+            .finish_non_exhaustive()
     }
 }
 

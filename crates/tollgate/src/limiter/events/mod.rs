@@ -153,8 +153,14 @@ impl Event<'_> {
             Self::Denied(of) => Event::Denied(of.into_owned()),
             Self::NearLimit(of) => Event::NearLimit(of.into_owned()),
             Self::LockedOut(of) => Event::LockedOut(of.into_owned()),
-            Self::OutageBegan { limiter, reason } => Event::OutageBegan { limiter: owned(limiter), reason },
-            Self::OutageEnded { limiter, lasted } => Event::OutageEnded { limiter: owned(limiter), lasted },
+            Self::OutageBegan { limiter, reason } => Event::OutageBegan {
+                limiter: owned(limiter),
+                reason,
+            },
+            Self::OutageEnded { limiter, lasted } => Event::OutageEnded {
+                limiter: owned(limiter),
+                lasted,
+            },
             Self::RulesReloaded { rules } => Event::RulesReloaded { rules },
         }
     }

@@ -37,10 +37,23 @@ impl Watch {
     fn denied(&self, limiter: &str, key: &Key, decision: &Decision) {
         for branch in 1..=key.branches().len() {
             let exceeded = |state: &PolicyState<'_>| {
-                state.is_exceeded() && (!key.has_branches() || usize::from(state.policy().branch()) == branch)
+                state.is_exceeded()
+                    && (!key.has_branches() || usize::from(state.policy().branch()) == branch)
             };
-            let Some(state) = decision.states().filter(exceeded).max_by_key(PolicyState::retry_after) else { continue };
-            let event = KeyEvent::new(limiter, key, &state, state.retry_after(), decision.degraded());
+            let Some(state) = decision
+                .states()
+                .filter(exceeded)
+                .max_by_key(PolicyState::retry_after)
+            else {
+                continue;
+            };
+            let event = KeyEvent::new(
+                limiter,
+                key,
+                &state,
+                state.retry_after(),
+                decision.degraded(),
+            );
             if let Some(denied_keys) = &self.denied_keys {
                 denied_keys.record(event.key());
             }
@@ -78,7 +91,8 @@ fn allowed(observer: &dyn Observer, limiter: &str, key: &Key, decision: &Decisio
 fn crosses_the_line(decision: &Decision, at: usize, state: &PolicyState<'_>) -> bool {
     let policy = state.policy();
     let burst = policy.quota().burst();
-    let is_beyond = |remaining: u64| u128::from(burst.saturating_sub(remaining)) * 5 > u128::from(burst) * 4;
+    let is_beyond =
+        |remaining: u64| u128::from(burst.saturating_sub(remaining)) * 5 > u128::from(burst) * 4;
     !policy.is_leased()
         && is_beyond(burst.saturating_sub(state.spent()))
         && !is_beyond(decision.remaining_before(at, state))
@@ -86,6 +100,8 @@ fn crosses_the_line(decision: &Decision, at: usize, state: &PolicyState<'_>) -> 
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("denied_keys", &self.denied_keys).finish_non_exhaustive()
+        f.debug_struct("Watch")
+            .field("denied_keys", &self.denied_keys)
+            .finish_non_exhaustive()
     }
 }

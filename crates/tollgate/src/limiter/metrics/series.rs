@@ -7,8 +7,8 @@ use std::{
 };
 
 use metrics::{
-    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge, histogram,
 };
 
 use crate::{
@@ -83,7 +83,10 @@ struct OutageGauge {
 
 impl OutageGauge {
     fn new(gauge: Gauge) -> Self {
-        Self { gauge, is_away: AtomicBool::new(false) }
+        Self {
+            gauge,
+            is_away: AtomicBool::new(false),
+        }
     }
 
     fn set(&self, is_away: bool) {
@@ -111,13 +114,19 @@ impl LimiterMetrics {
     #[inline]
     pub(crate) fn record_in_process(&self, name: &str, decision: &Decision) {
         if decision.cost() > Cost::ZERO {
-            self.checks(name, decision.policies()).record(name, decision);
+            self.checks(name, decision.policies())
+                .record(name, decision);
         }
     }
 
     /// Counts a decision, and measures the time since `deadline` was set. A peek is not counted, and a decision
     /// without a call of the store is not measured.
-    pub(crate) fn record_decision(&self, name: &str, decision: &Decision, deadline: Option<Deadline>) {
+    pub(crate) fn record_decision(
+        &self,
+        name: &str,
+        decision: &Decision,
+        deadline: Option<Deadline>,
+    ) {
         if decision.cost() == Cost::ZERO {
             return;
         }
@@ -148,9 +157,16 @@ impl LimiterMetrics {
             None => &self.commits.failed,
         };
         let register = || {
-            describe_counter!(COMMITS, Unit::Count, "Commits of reservations, by limiter and outcome.");
+            describe_counter!(
+                COMMITS,
+                Unit::Count,
+                "Commits of reservations, by limiter and outcome."
+            );
             let outcome = settlement.map_or("failed", Settlement::as_str);
-            counter!(COMMITS, [limiter(name), Label::new("outcome", outcome)].to_vec())
+            counter!(
+                COMMITS,
+                [limiter(name), Label::new("outcome", outcome)].to_vec()
+            )
         };
         counter.get_or_init(register).increment(1);
     }
@@ -177,16 +193,35 @@ impl LimiterMetrics {
 
 impl CheckSeries {
     fn new(name: &str, policies: &PolicySet) -> Self {
-        describe_counter!(CHECKS, Unit::Count, "Checks by limiter and outcome: allowed, denied or failed.");
-        describe_counter!(DENIALS, Unit::Count, "Denied checks by limiter and by each policy that denied.");
-        describe_counter!(ERRORS, Unit::Count, "Checks without a decision, by limiter and reason.");
-        let outcome =
-            |outcome: &'static str| counter!(CHECKS, [limiter(name), Label::new("outcome", outcome)].to_vec());
+        describe_counter!(
+            CHECKS,
+            Unit::Count,
+            "Checks by limiter and outcome: allowed, denied or failed."
+        );
+        describe_counter!(
+            DENIALS,
+            Unit::Count,
+            "Denied checks by limiter and by each policy that denied."
+        );
+        describe_counter!(
+            ERRORS,
+            Unit::Count,
+            "Checks without a decision, by limiter and reason."
+        );
+        let outcome = |outcome: &'static str| {
+            counter!(
+                CHECKS,
+                [limiter(name), Label::new("outcome", outcome)].to_vec()
+            )
+        };
         Self {
             allowed: outcome("allowed"),
             denied: outcome("denied"),
             failed: outcome("failed"),
-            denials: policies.iter().map(|policy| DenialCounter::new(name, policy.name())).collect(),
+            denials: policies
+                .iter()
+                .map(|policy| DenialCounter::new(name, policy.name()))
+                .collect(),
             others: Lock::default(),
         }
     }
@@ -200,7 +235,11 @@ impl CheckSeries {
         for (at, state) in decision.states().enumerate() {
             if state.is_exceeded() {
                 let policy = state.policy().name();
-                match self.denials.get(at).filter(|denials| *denials.policy == *policy) {
+                match self
+                    .denials
+                    .get(at)
+                    .filter(|denials| *denials.policy == *policy)
+                {
                     Some(denials) => denials.counter.increment(1),
                     None => self.record_other(name, policy),
                 }
@@ -212,10 +251,19 @@ impl CheckSeries {
     #[cold]
     fn record_other(&self, name: &str, policy: &str) {
         let mut others = self.others.lock();
-        if let Some(denials) = self.denials.iter().chain(&*others).find(|denials| *denials.policy == *policy) {
+        if let Some(denials) = self
+            .denials
+            .iter()
+            .chain(&*others)
+            .find(|denials| *denials.policy == *policy)
+        {
             return denials.counter.increment(1);
         }
-        let policy = if self.denials.len() + others.len() < MAX_NAMES { policy } else { OTHER };
+        let policy = if self.denials.len() + others.len() < MAX_NAMES {
+            policy
+        } else {
+            OTHER
+        };
         let denials = DenialCounter::new(name, policy);
         denials.counter.increment(1);
         if policy != OTHER {
@@ -227,16 +275,35 @@ impl CheckSeries {
 impl DenialCounter {
     fn new(name: &str, policy: &str) -> Self {
         let labels = [limiter(name), Label::new("policy", policy.to_owned())];
-        Self { policy: policy.into(), counter: counter!(DENIALS, labels.to_vec()) }
+        Self {
+            policy: policy.into(),
+            counter: counter!(DENIALS, labels.to_vec()),
+        }
     }
 }
 
 impl RemoteSeries {
     fn new(name: &str) -> Self {
-        describe_histogram!(DURATION, Unit::Seconds, "Time from the start of a check to its decision, by limiter.");
-        describe_counter!(DEGRADED, Unit::Count, "Decisions without the store, by limiter and reason.");
-        describe_counter!(OUTAGES, Unit::Count, "Outages of the store that began, by limiter.");
-        describe_gauge!(OUTAGE, Unit::Count, "1 while the limiter decides without its store, 0 otherwise.");
+        describe_histogram!(
+            DURATION,
+            Unit::Seconds,
+            "Time from the start of a check to its decision, by limiter."
+        );
+        describe_counter!(
+            DEGRADED,
+            Unit::Count,
+            "Decisions without the store, by limiter and reason."
+        );
+        describe_counter!(
+            OUTAGES,
+            Unit::Count,
+            "Outages of the store that began, by limiter."
+        );
+        describe_gauge!(
+            OUTAGE,
+            Unit::Count,
+            "1 while the limiter decides without its store, 0 otherwise."
+        );
         let label = || [limiter(name)].to_vec();
         Self {
             duration: histogram!(DURATION, label()),
@@ -249,7 +316,16 @@ impl RemoteSeries {
 
 impl KindCounters {
     fn increment(&self, kind: ErrorKind, metric: &'static str, name: &str) {
-        let register = || counter!(metric, [limiter(name), Label::from_static_parts("reason", kind.as_str())].to_vec());
+        let register = || {
+            counter!(
+                metric,
+                [
+                    limiter(name),
+                    Label::from_static_parts("reason", kind.as_str())
+                ]
+                .to_vec()
+            )
+        };
         if let Some(counter) = self.0.get(usize::from(kind.code())) {
             counter.get_or_init(register).increment(1);
         }
@@ -259,7 +335,11 @@ impl KindCounters {
 impl Default for KindCounters {
     fn default() -> Self {
         // Codes count from 1.
-        Self((0..=ErrorKind::ALL.len()).map(|_| OnceLock::new()).collect())
+        Self(
+            (0..=ErrorKind::ALL.len())
+                .map(|_| OnceLock::new())
+                .collect(),
+        )
     }
 }
 
@@ -292,7 +372,12 @@ impl TenantMetrics {
     /// Counts a fetch. `name` is the name of the default limiter.
     pub(crate) fn record_fetch(&self, name: &str, has_succeeded: bool) {
         let series = self.series(name);
-        if has_succeeded { &series.succeeded } else { &series.failed }.increment(1);
+        if has_succeeded {
+            &series.succeeded
+        } else {
+            &series.failed
+        }
+        .increment(1);
     }
 
     /// Sets the number of tenants in the cache.
@@ -315,11 +400,28 @@ impl TenantMetrics {
 
 impl TenantSeries {
     fn new(name: &str) -> Self {
-        describe_counter!(FETCHES, Unit::Count, "Fetches of the limits of tenants, by limiter and outcome.");
-        describe_gauge!(TENANT_OUTAGE, Unit::Count, "1 while the limits of tenants cannot be fetched, 0 otherwise.");
-        describe_gauge!(CACHED, Unit::Count, "Tenants in the cache, as of the last fetch.");
+        describe_counter!(
+            FETCHES,
+            Unit::Count,
+            "Fetches of the limits of tenants, by limiter and outcome."
+        );
+        describe_gauge!(
+            TENANT_OUTAGE,
+            Unit::Count,
+            "1 while the limits of tenants cannot be fetched, 0 otherwise."
+        );
+        describe_gauge!(
+            CACHED,
+            Unit::Count,
+            "Tenants in the cache, as of the last fetch."
+        );
         let limiter = || Label::new("limiter", name.to_owned());
-        let fetches = |outcome: &'static str| counter!(FETCHES, [limiter(), Label::new("outcome", outcome)].to_vec());
+        let fetches = |outcome: &'static str| {
+            counter!(
+                FETCHES,
+                [limiter(), Label::new("outcome", outcome)].to_vec()
+            )
+        };
         Self {
             succeeded: fetches("succeeded"),
             failed: fetches("failed"),
@@ -351,7 +453,10 @@ struct PermitSeries {
 
 impl PermitMetrics {
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), series: OnceLock::new() }
+        Self {
+            name: name.into(),
+            series: OnceLock::new(),
+        }
     }
 
     pub(crate) fn acquired(&self) {
@@ -385,13 +490,26 @@ impl PermitMetrics {
 
     fn series(&self) -> &PermitSeries {
         self.series.get_or_init(|| {
-            describe_counter!(PERMITS, Unit::Count, "Acquires of permits by outcome: acquired, denied or failed.");
-            describe_counter!(LOST, Unit::Count, "Permits that could not be renewed and were lost.");
+            describe_counter!(
+                PERMITS,
+                Unit::Count,
+                "Acquires of permits by outcome: acquired, denied or failed."
+            );
+            describe_counter!(
+                LOST,
+                Unit::Count,
+                "Permits that could not be renewed and were lost."
+            );
             describe_gauge!(HELD, Unit::Count, "Permits that are held in this process.");
-            describe_gauge!(WAITING, Unit::Count, "Callers that wait for a permit in this process.");
+            describe_gauge!(
+                WAITING,
+                Unit::Count,
+                "Callers that wait for a permit in this process."
+            );
             let policy = || Label::new("policy", self.name.to_string());
-            let outcome =
-                |outcome: &'static str| counter!(PERMITS, [policy(), Label::new("outcome", outcome)].to_vec());
+            let outcome = |outcome: &'static str| {
+                counter!(PERMITS, [policy(), Label::new("outcome", outcome)].to_vec())
+            };
             PermitSeries {
                 acquired: outcome("acquired"),
                 denied: outcome("denied"),

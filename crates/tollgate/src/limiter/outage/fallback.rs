@@ -56,15 +56,31 @@ impl Fallback {
         clock: Option<Clock>,
     ) -> Self {
         let local = match outage {
-            Outage::Local { replicas: Replicas::Fixed(replicas) } => Some(LocalShare::new(replicas, None, clock)),
-            Outage::Local { replicas: Replicas::Counted } => {
-                Some(LocalShare::new(NonZeroU32::MIN, store.replicas(group), clock))
-            }
+            Outage::Local {
+                replicas: Replicas::Fixed(replicas),
+            } => Some(LocalShare::new(replicas, None, clock)),
+            Outage::Local {
+                replicas: Replicas::Counted,
+            } => Some(LocalShare::new(
+                NonZeroU32::MIN,
+                store.replicas(group),
+                clock,
+            )),
             Outage::Open | Outage::Closed => None,
         };
         let (outage_phase, overload_phase) = (Phase::new(now()), Phase::new(now()));
         let (metrics, follower) = (LimiterMetrics::default(), Background::new());
-        Self { name, outage, local, outage_phase, overload_phase, metrics, watch, limiter, follower }
+        Self {
+            name,
+            outage,
+            local,
+            outage_phase,
+            overload_phase,
+            metrics,
+            watch,
+            limiter,
+            follower,
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -103,7 +119,8 @@ impl Fallback {
         let may_end = is_away && !decision.is_in_process();
         if may_end || LimiterMetrics::IS_ON || self.watch.is_some() {
             self.watch(check, decision);
-            self.metrics.record_decision(&self.name, decision, check.deadline);
+            self.metrics
+                .record_decision(&self.name, decision, check.deadline);
             if may_end {
                 self.decided_while_away(start(check));
             }
@@ -127,10 +144,17 @@ impl Fallback {
         if let Some(lasted) = self.outage_phase.decided(start) {
             self.metrics.outage_ended(&self.name);
             tracing::info!(name: "outage_ended", limiter = &*self.name, ?lasted, "the rate limit store decides again");
-            self.show(&Event::OutageEnded { limiter: (&*self.name).into(), lasted });
+            self.show(&Event::OutageEnded {
+                limiter: (&*self.name).into(),
+                lasted,
+            });
         }
         if let Some(lasted) = self.overload_phase.decided(start) {
-            tracing::info!(limiter = &*self.name, ?lasted, "the rate limit store decides all checks again");
+            tracing::info!(
+                limiter = &*self.name,
+                ?lasted,
+                "the rate limit store decides all checks again"
+            );
         }
     }
 
@@ -141,7 +165,9 @@ impl Fallback {
 
     /// Returns what a check would decide, after the store failed with `error`. No look is counted.
     pub(crate) fn look(&self, check: Check<'_>, error: Error) -> Result<Decision, Error> {
-        self.decide(check, error, |local| local.ask(check, MemoryStore::look_now))
+        self.decide(check, error, |local| {
+            local.ask(check, MemoryStore::look_now)
+        })
     }
 
     /// Reserves for the store, which failed with `error`.
@@ -152,7 +178,9 @@ impl Fallback {
         time_to_live: Duration,
         error: Error,
     ) -> Result<Decision, Error> {
-        let reserve = |store: &MemoryStore, check: Check<'_>| store.reserve_now(check, id, micros(time_to_live));
+        let reserve = |store: &MemoryStore, check: Check<'_>| {
+            store.reserve_now(check, id, micros(time_to_live))
+        };
         self.answer_by(check, error, |local| local.ask(check, reserve))
     }
 
@@ -163,7 +191,10 @@ impl Fallback {
 
     /// Settles a reservation that this process made in an outage. The policies of `check` are the share of the process.
     pub(crate) fn commit_own(&self, check: Check<'_>, id: &ReservationId) -> Option<Settlement> {
-        let settlement = self.local.as_ref().map(|local| local.store().commit_now(check, id, 1));
+        let settlement = self
+            .local
+            .as_ref()
+            .map(|local| local.store().commit_now(check, id, 1));
         self.committed(settlement.as_ref());
         settlement
     }
@@ -172,7 +203,9 @@ impl Fallback {
     /// those of the decision.
     pub(crate) fn refund(&self, check: Check<'_>, decision: &Decision) {
         if let Some(local) = &self.local {
-            local.store().refund_at(check, Some(decision.at_us()), Some(decision));
+            local
+                .store()
+                .refund_at(check, Some(decision.at_us()), Some(decision));
         }
     }
 
@@ -190,7 +223,8 @@ impl Fallback {
         let answer = self.decide(check, error, local);
         match &answer {
             Ok(decision) => {
-                self.metrics.record_decision(&self.name, decision, check.deadline);
+                self.metrics
+                    .record_decision(&self.name, decision, check.deadline);
                 self.watch(check, decision);
             }
             Err(error) => self.metrics.record_error(&self.name, check.policies, error),
@@ -257,7 +291,10 @@ impl Fallback {
                 replicas = self.local.as_ref().map(|local| local.replicas().get()),
                 "rate limits are decided without the store: it failed"
             );
-            self.show(&Event::OutageBegan { limiter: (&*self.name).into(), reason: kind });
+            self.show(&Event::OutageBegan {
+                limiter: (&*self.name).into(),
+                reason: kind,
+            });
         }
     }
 
@@ -271,7 +308,8 @@ impl Fallback {
         if self.outage_phase.is_away() && !self.follower.has(FOLLOW) {
             self.follower.ask(FOLLOW);
             // Without a runtime, a later check shows the end.
-            self.follower.start(|running| follow(self.limiter.clone(), running, ask()));
+            self.follower
+                .start(|running| follow(self.limiter.clone(), running, ask()));
         }
     }
 
@@ -286,7 +324,10 @@ impl Fallback {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        if matches!(error.kind(), ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime) {
+        if matches!(
+            error.kind(),
+            ErrorKind::Config | ErrorKind::Unsupported | ErrorKind::NoRuntime
+        ) {
             return Err(error);
         }
         self.note_failure(&error, Some(deadline));
@@ -313,7 +354,9 @@ where
 {
     loop {
         running.rest(tokio::time::Instant::now() + QUIET).await;
-        let Some(limiter) = limiter.upgrade() else { return };
+        let Some(limiter) = limiter.upgrade() else {
+            return;
+        };
         let is_away = || limiter.fallback.outage_phase.is_away();
         if is_away() {
             ask(Arc::clone(&limiter)).await;
@@ -364,7 +407,11 @@ const AWAY: u64 = 1 << 63;
 
 impl Phase {
     pub(crate) fn new(base: Instant) -> Self {
-        Self { base, word: AtomicU64::new(0), began_us: AtomicU64::new(0) }
+        Self {
+            base,
+            word: AtomicU64::new(0),
+            began_us: AtomicU64::new(0),
+        }
     }
 
     #[inline]
@@ -382,8 +429,10 @@ impl Phase {
         if later(self.word.load(Ordering::Relaxed)).is_none() {
             return false;
         }
-        let begins =
-            self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok_and(|word| word & AWAY == 0);
+        let begins = self
+            .word
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later)
+            .is_ok_and(|word| word & AWAY == 0);
         if begins {
             self.began_us.store(at, Ordering::Relaxed);
         }
@@ -396,8 +445,12 @@ impl Phase {
     pub(crate) fn decided(&self, start: Instant) -> Option<Duration> {
         let at = self.time(start);
         let over = |word: u64| (word & AWAY != 0 && at >= (word & !AWAY) + QUIET_US).then_some(at);
-        self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, over).ok()?;
-        Some(Duration::from_micros(at.saturating_sub(self.began_us.load(Ordering::Relaxed))))
+        self.word
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, over)
+            .ok()?;
+        Some(Duration::from_micros(
+            at.saturating_sub(self.began_us.load(Ordering::Relaxed)),
+        ))
     }
 
     /// Returns a time in microseconds, never 0.
@@ -430,10 +483,17 @@ mod tests {
         let is_allowed = |inner: u64| {
             let key = Key::new("acme").child(inner);
             let away = Error::new(ErrorKind::CircuitOpen, "away");
-            fallback.answer(Check::new(&policies, &key, Cost::ONE), away).expect("a decision").is_allowed()
+            fallback
+                .answer(Check::new(&policies, &key, Cost::ONE), away)
+                .expect("a decision")
+                .is_allowed()
         };
         assert_eq!((0..1_000).filter(|&inner| is_allowed(inner)).count(), 5);
-        assert_eq!(store.len(), 1 + 5, "a denial by the outer level creates no inner state");
+        assert_eq!(
+            store.len(),
+            1 + 5,
+            "a denial by the outer level creates no inner state"
+        );
     }
 
     #[test]
@@ -452,13 +512,20 @@ mod tests {
         let is_allowed = |key: Key| {
             let check = Check::new(&policies, &key, Cost::ONE);
             let away = Error::new(ErrorKind::CircuitOpen, "away");
-            fallback.answer(check, away).expect("a decision").is_allowed()
+            fallback
+                .answer(check, away)
+                .expect("a decision")
+                .is_allowed()
         };
         while is_allowed(Key::new("spent")) {}
         for key in 0..3 * MAX_KEYS.get() as u64 {
             assert!(is_allowed(key.into()), "{key}");
         }
-        assert!((MAX_KEYS.get() / 8 * 7..=MAX_KEYS.get()).contains(&store.len()), "{} states", store.len());
+        assert!(
+            (MAX_KEYS.get() / 8 * 7..=MAX_KEYS.get()).contains(&store.len()),
+            "{} states",
+            store.len()
+        );
         assert!(!is_allowed(Key::new("spent")));
     }
 }
@@ -482,7 +549,9 @@ mod phase_tests {
         }
 
         fn decided(&self, ms: u64) -> Option<u64> {
-            self.0.decided(self.1 + Duration::from_millis(ms)).map(|lasted| lasted.as_millis() as u64)
+            self.0
+                .decided(self.1 + Duration::from_millis(ms))
+                .map(|lasted| lasted.as_millis() as u64)
         }
     }
 
@@ -522,8 +591,12 @@ mod phase_tests {
     #[test]
     fn a_store_that_fails_one_check_of_ten_is_in_one_outage() {
         let times = Times::new();
-        let begins = (0..10_000).filter(|ms| ms % 10 == 0 && times.failed(*ms)).count();
-        let ends = (0..10_000).filter(|ms| ms % 10 != 0 && times.decided(*ms).is_some()).count();
+        let begins = (0..10_000)
+            .filter(|ms| ms % 10 == 0 && times.failed(*ms))
+            .count();
+        let ends = (0..10_000)
+            .filter(|ms| ms % 10 != 0 && times.decided(*ms).is_some())
+            .count();
         assert_eq!((begins, ends), (1, 0));
         assert!(times.decided(10_990).is_some());
     }
@@ -535,7 +608,11 @@ mod phase_tests {
             let count = |note: &(dyn Fn() -> bool + Sync)| {
                 thread::scope(|scope| {
                     let threads: Vec<_> = (0..4).map(|_| scope.spawn(note)).collect();
-                    threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|noted| *noted).count()
+                    threads
+                        .into_iter()
+                        .filter_map(|thread| thread.join().ok())
+                        .filter(|noted| *noted)
+                        .count()
                 })
             };
             assert_eq!(count(&|| times.failed(1)), 1);

@@ -64,7 +64,9 @@ impl Outage {
     #[must_use]
     pub const fn local(replicas: u32) -> Self {
         match NonZeroU32::new(replicas) {
-            Some(replicas) => Self::Local { replicas: Replicas::Fixed(replicas) },
+            Some(replicas) => Self::Local {
+                replicas: Replicas::Fixed(replicas),
+            },
             None => panic!("replicas must be at least 1, got 0"),
         }
     }
@@ -72,7 +74,9 @@ impl Outage {
 
 impl Default for Outage {
     fn default() -> Self {
-        Self::Local { replicas: Replicas::Counted }
+        Self::Local {
+            replicas: Replicas::Counted,
+        }
     }
 }
 
@@ -110,31 +114,52 @@ struct LocalShare {
 impl LocalShare {
     /// Creates the share of one replica of `replicas`, or of as many as `count` knows.
     fn new(replicas: NonZeroU32, count: Option<ReplicaCount>, clock: Option<Clock>) -> Self {
-        Self { store: OnceLock::new(), clock: clock.unwrap_or_else(Clock::monotonic), fixed: replicas, count }
+        Self {
+            store: OnceLock::new(),
+            clock: clock.unwrap_or_else(Clock::monotonic),
+            fixed: replicas,
+            count,
+        }
     }
 
     /// Returns the store of the process.
     fn store(&self) -> &MemoryStore {
-        self.store.get_or_init(|| MemoryStore::builder().max_keys(MAX_KEYS).clock(self.clock.clone()).build())
+        self.store.get_or_init(|| {
+            MemoryStore::builder()
+                .max_keys(MAX_KEYS)
+                .clock(self.clock.clone())
+                .build()
+        })
     }
 
     /// Returns the number of replicas that share the quota now.
     fn replicas(&self) -> NonZeroU32 {
-        self.count.as_ref().and_then(ReplicaCount::get).unwrap_or(self.fixed)
+        self.count
+            .as_ref()
+            .and_then(ReplicaCount::get)
+            .unwrap_or(self.fixed)
     }
 
     /// Asks the store of the process, by a check of the share. A share may be smaller than a cost that fits the whole quota.
     /// Such a cost spends the whole share, or all that its rank has of it.
-    fn ask(&self, check: Check<'_>, ask: impl FnOnce(&MemoryStore, Check<'_>) -> Decision) -> Decision {
+    fn ask(
+        &self,
+        check: Check<'_>,
+        ask: impl FnOnce(&MemoryStore, Check<'_>) -> Decision,
+    ) -> Decision {
         check.policies.with_share(self.replicas(), |policies| {
             let charge = policies.cut(check.charge());
-            ask(self.store(), Check { policies, ..check }.with_charge(&charge))
+            ask(
+                self.store(),
+                Check { policies, ..check }.with_charge(&charge),
+            )
         })
     }
 
     fn commit(&self, check: Check<'_>, id: &ReservationId) -> Settlement {
         check.policies.with_share(self.replicas(), |policies| {
-            self.store().commit_now(Check::of(policies, check.key, check.charge()), id, 1)
+            self.store()
+                .commit_now(Check::of(policies, check.key, check.charge()), id, 1)
         })
     }
 }
@@ -152,7 +177,10 @@ mod tests {
 
     fn remaining(share: &LocalShare, policies: &PolicySet, key: &str, cost: u64) -> (bool, u64) {
         let key = Key::new(key);
-        let decision = share.ask(Check::new(policies, &key, Cost::new(cost)), MemoryStore::decide);
+        let decision = share.ask(
+            Check::new(policies, &key, Cost::new(cost)),
+            MemoryStore::decide,
+        );
         let left = decision.states().next().expect("a policy").remaining();
         (decision.is_allowed(), left)
     }
@@ -161,23 +189,43 @@ mod tests {
     fn the_share_follows_the_count_and_starts_with_the_whole_quota() {
         let (count, daily) = (ReplicaCount::new(), DAILY.into());
         let share = LocalShare::new(NonZeroU32::MIN, Some(count.clone()), None);
-        assert_eq!((share.replicas(), remaining(&share, &daily, "a", 1)), (replicas(1), (true, 11)));
+        assert_eq!(
+            (share.replicas(), remaining(&share, &daily, "a", 1)),
+            (replicas(1), (true, 11))
+        );
         count.set(replicas(4));
-        assert_eq!((share.replicas(), remaining(&share, &daily, "b", 1)), (replicas(4), (true, 2)));
+        assert_eq!(
+            (share.replicas(), remaining(&share, &daily, "b", 1)),
+            (replicas(4), (true, 2))
+        );
         count.set(replicas(3));
-        assert_eq!((share.replicas(), remaining(&share, &daily, "c", 1)), (replicas(3), (true, 3)));
+        assert_eq!(
+            (share.replicas(), remaining(&share, &daily, "c", 1)),
+            (replicas(3), (true, 3))
+        );
         count.set(replicas(100));
-        assert_eq!(remaining(&share, &daily, "d", 1), (true, 0), "each share is at least one unit");
+        assert_eq!(
+            remaining(&share, &daily, "d", 1),
+            (true, 0),
+            "each share is at least one unit"
+        );
     }
 
     #[test]
     fn sets_with_other_quotas_have_shares_of_their_own_in_one_store() {
         let share = LocalShare::new(replicas(4), None, None);
         let quota = Quota::per_day(100);
-        let (daily, larger) = (DAILY.into(), DAILY.with_quota(quota).expect("a policy").into());
+        let (daily, larger) = (
+            DAILY.into(),
+            DAILY.with_quota(quota).expect("a policy").into(),
+        );
         assert_eq!(remaining(&share, &daily, "a", 1), (true, 2));
         assert_eq!(remaining(&share, &larger, "b", 1), (true, 24));
-        assert_eq!(remaining(&share, &larger, "a", 1), (true, 23), "the state belongs to the name of the policy");
+        assert_eq!(
+            remaining(&share, &larger, "a", 1),
+            (true, 23),
+            "the state belongs to the name of the policy"
+        );
         assert_eq!(share.store().len(), 2);
     }
 
@@ -187,7 +235,12 @@ mod tests {
         let share = LocalShare::new(replicas(2), None, None);
         let spends = |key: &str, cost: u64| {
             let costs = Costs::new(Cost::new(cost)).with_priority(Priority::BACKGROUND);
-            let (key, charge) = (Key::new(key), costs.ranked(&policies).expect("a cost within the share of the rank"));
+            let (key, charge) = (
+                Key::new(key),
+                costs
+                    .ranked(&policies)
+                    .expect("a cost within the share of the rank"),
+            );
             let check = Check::of(&policies, &key, charge.borrow());
             let look = share.ask(check, MemoryStore::look_now);
             let decision = share.ask(check, MemoryStore::decide);
@@ -199,16 +252,29 @@ mod tests {
             assert_eq!(spends(&format!("fresh-{cost}"), cost), Some(30), "{cost}");
             assert_eq!(spends(&format!("fresh-{cost}"), 1), None, "{cost}");
         }
-        assert_eq!([1, 29, 40].map(|cost| spends("begun", cost)), [Some(1), Some(29), None]);
+        assert_eq!(
+            [1, 29, 40].map(|cost| spends("begun", cost)),
+            [Some(1), Some(29), None]
+        );
     }
 
     #[test]
     fn a_cost_is_cut_for_each_policy_by_itself() {
         let policies = PolicySet::from([DAILY, Policy::fixed_window("wide", Quota::per_day(100))]);
         let (share, key) = (LocalShare::new(replicas(4), None, None), Key::new("acme"));
-        let decision = share.ask(Check::new(&policies, &key, Cost::new(12)), MemoryStore::decide);
-        let left = decision.states().map(|state| state.remaining()).collect::<Vec<_>>();
-        assert_eq!((decision.is_allowed(), left), (true, vec![0, 13]), "3 of 3 and 12 of 25");
+        let decision = share.ask(
+            Check::new(&policies, &key, Cost::new(12)),
+            MemoryStore::decide,
+        );
+        let left = decision
+            .states()
+            .map(|state| state.remaining())
+            .collect::<Vec<_>>();
+        assert_eq!(
+            (decision.is_allowed(), left),
+            (true, vec![0, 13]),
+            "3 of 3 and 12 of 25"
+        );
     }
 
     #[test]
@@ -220,11 +286,23 @@ mod tests {
         ];
         for policies in sets {
             let share = LocalShare::new(replicas(4), None, None);
-            assert_eq!(remaining(&share, &policies, "fresh", 12), (true, 0), "{policies:?}");
+            assert_eq!(
+                remaining(&share, &policies, "fresh", 12),
+                (true, 0),
+                "{policies:?}"
+            );
             assert!(!remaining(&share, &policies, "fresh", 12).0, "{policies:?}");
             assert!(!remaining(&share, &policies, "fresh", 1).0, "{policies:?}");
-            assert_eq!(remaining(&share, &policies, "begun", 1), (true, 2), "{policies:?}");
-            assert_eq!(remaining(&share, &policies, "begun", 12), (false, 2), "a part is not enough: {policies:?}");
+            assert_eq!(
+                remaining(&share, &policies, "begun", 1),
+                (true, 2),
+                "{policies:?}"
+            );
+            assert_eq!(
+                remaining(&share, &policies, "begun", 12),
+                (false, 2),
+                "a part is not enough: {policies:?}"
+            );
         }
     }
 }

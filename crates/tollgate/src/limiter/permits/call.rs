@@ -37,12 +37,17 @@ impl PoolRef {
     pub(super) fn call_in_process(&self, state: &mut KeyState) -> Result<(), Error> {
         let call = self.begin(state);
         let answer = self.send(call, None).into_ready().unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Unavailable, "a store in the process did not answer at once"))
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "a store in the process did not answer at once",
+            ))
         });
         match answer {
             Ok(grant) => self.end(state, call, &grant),
             Err(error) => {
-                state.pool.fail(self.shared.clock.now_us(), self.shared.rules);
+                state
+                    .pool
+                    .fail(self.shared.clock.now_us(), self.shared.rules);
                 Err(error)
             }
         }
@@ -51,7 +56,11 @@ impl PoolRef {
     /// Gives back what is idle, when a call is due.
     pub(super) async fn settle(&self, deadline: Deadline) -> Result<(), Error> {
         let _calling = self.calling.lock().await;
-        if self.lock().pool.is_due(self.shared.clock.now_us(), self.shared.rules) {
+        if self
+            .lock()
+            .pool
+            .is_due(self.shared.clock.now_us(), self.shared.rules)
+        {
             self.call(deadline).await?;
         }
         Ok(())
@@ -59,7 +68,11 @@ impl PoolRef {
 
     fn begin(&self, state: &mut KeyState) -> PoolCall {
         state.begun += 1;
-        state.pool.begin(self.shared.clock.now_us(), self.limit.load(Ordering::Relaxed), self.shared.rules)
+        state.pool.begin(
+            self.shared.clock.now_us(),
+            self.limit.load(Ordering::Relaxed),
+            self.shared.rules,
+        )
     }
 
     fn send(&self, call: PoolCall, deadline: Option<Deadline>) -> StoreFuture<PermitGrant> {
@@ -81,10 +94,13 @@ impl PoolRef {
     }
 
     fn end(&self, state: &mut KeyState, call: PoolCall, grant: &PermitGrant) -> Result<(), Error> {
-        state.pool.end(call, grant, self.shared.clock.now_us(), self.shared.rules);
+        state
+            .pool
+            .end(call, grant, self.shared.clock.now_us(), self.shared.rules);
         if grant.outcome == PermitOutcome::TooManyReplicas {
             let name = self.shared.policy.name();
-            let message = format!("64 other replicas hold permits of this key of concurrency {name}");
+            let message =
+                format!("64 other replicas hold permits of this key of concurrency {name}");
             return Err(Error::config(message));
         }
         if grant.held < call.needed {
@@ -102,6 +118,9 @@ struct Unanswered<'a> {
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         let shared = &self.pool.shared;
-        self.pool.lock().pool.fail(shared.clock.now_us(), shared.rules);
+        self.pool
+            .lock()
+            .pool
+            .fail(shared.clock.now_us(), shared.rules);
     }
 }

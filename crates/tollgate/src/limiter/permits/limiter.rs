@@ -90,14 +90,21 @@ impl ConcurrencyLimiter {
     /// Use [`Limiter::concurrency`] for another outage rule or deadline.
     #[must_use]
     pub fn new(store: impl Store, policy: Concurrency) -> Self {
-        let (name, group) = (policy.name().to_owned(), ReplicaGroup::of_permits(policy.name()));
+        let (name, group) = (
+            policy.name().to_owned(),
+            ReplicaGroup::of_permits(policy.name()),
+        );
         let limiter = Limiter::builder(store).build_inner(name.into(), group, None);
         Self::on(limiter, policy, Clock::since_boot())
     }
 
     pub(crate) fn on(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Self {
         let (limit, longest_wait) = (policy.limit(), policy.longest_wait());
-        Self { shared: ConcurrencyInner::new(limiter, policy, clock), limit, longest_wait }
+        Self {
+            shared: ConcurrencyInner::new(limiter, policy, clock),
+            limit,
+            longest_wait,
+        }
     }
 
     /// Returns the policy.
@@ -132,7 +139,10 @@ impl ConcurrencyLimiter {
     /// ```
     #[must_use]
     pub fn with_limit(&self, limit: NonZeroU32) -> Self {
-        Self { limit: limit.get(), ..self.clone() }
+        Self {
+            limit: limit.get(),
+            ..self.clone()
+        }
     }
 
     /// Returns a limiter whose callers wait for up to `longest`, which shares everything else with this one.
@@ -155,7 +165,10 @@ impl ConcurrencyLimiter {
     /// ```
     #[must_use]
     pub fn with_wait(&self, longest: Duration) -> Self {
-        Self { longest_wait: longest, ..self.clone() }
+        Self {
+            longest_wait: longest,
+            ..self.clone()
+        }
     }
 
     /// Takes a permit, and waits for one up to the [longest wait](Concurrency::wait) of the policy. By default it does
@@ -181,7 +194,10 @@ impl ConcurrencyLimiter {
     /// # Cancellation
     ///
     /// A dropped future leaves the queue, and gives back what the store granted to it.
-    pub async fn acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
+    pub async fn acquire(
+        &self,
+        key: impl Into<Key>,
+    ) -> Result<Result<Permit, PermitDenied>, Error> {
         if self.longest_wait.is_zero() {
             return self.try_acquire(key).await;
         }
@@ -197,7 +213,10 @@ impl ConcurrencyLimiter {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self, key: impl Into<Key>) -> Result<Result<Permit, PermitDenied>, Error> {
+    pub async fn try_acquire(
+        &self,
+        key: impl Into<Key>,
+    ) -> Result<Result<Permit, PermitDenied>, Error> {
         let pool = self.pool(key.into());
         self.counted(if pool.queue.callers() > 0 {
             Ok(Err(self.denied(&pool, None)))
@@ -246,7 +265,12 @@ impl ConcurrencyLimiter {
             let again = Instant::now() + pause;
             let is_last = end.is_some_and(|end| end <= again);
             // A permit that is given back ends the pause.
-            let is_freed = until(if is_last { end } else { Some(again) }, pool.freed.notified()).await.is_some();
+            let is_freed = until(
+                if is_last { end } else { Some(again) },
+                pool.freed.notified(),
+            )
+            .await
+            .is_some();
             if is_last && !is_freed {
                 return Ok(Err(denied));
             }
@@ -257,7 +281,9 @@ impl ConcurrencyLimiter {
     /// the demand of the caller is counted already.
     async fn attempt(&self, pool: &PoolRef, is_counted: bool) -> Result<Acquired, Error> {
         if !is_counted
-            && let Some(permit) = self.permit(pool, |state, now_us| state.pool.take_spare(now_us, self.limit))
+            && let Some(permit) = self.permit(pool, |state, now_us| {
+                state.pool.take_spare(now_us, self.limit)
+            })
         {
             return Ok(Ok(permit));
         }
@@ -289,20 +315,38 @@ impl ConcurrencyLimiter {
             let mut state = pool.lock();
             state.denied_in > joined || state.pool.has_free(self.shared.clock.now_us(), self.limit)
         };
-        if is_answered { Ok(()) } else { pool.call(deadline).await }
+        if is_answered {
+            Ok(())
+        } else {
+            pool.call(deadline).await
+        }
     }
 
     /// Returns the permit that `take` takes from the pool.
-    fn permit(&self, pool: &PoolRef, take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>) -> Option<Permit> {
+    fn permit(
+        &self,
+        pool: &PoolRef,
+        take: impl FnOnce(&mut KeyState, u64) -> Option<Arc<Granted>>,
+    ) -> Option<Permit> {
         let mut state = pool.lock();
         let granted = take(&mut state, self.shared.clock.now_us())?;
         let in_flight = state.pool.in_flight();
         drop(state);
-        Some(Permit::new(pool.clone(), Source::Store(granted), self.limit, in_flight))
+        Some(Permit::new(
+            pool.clone(),
+            Source::Store(granted),
+            self.limit,
+            in_flight,
+        ))
     }
 
     /// Answers for a store that failed.
-    fn without_store(&self, pool: &PoolRef, error: Error, deadline: Deadline) -> Result<Acquired, Error> {
+    fn without_store(
+        &self,
+        pool: &PoolRef,
+        error: Error,
+        deadline: Deadline,
+    ) -> Result<Acquired, Error> {
         let kind = error.kind();
         // A weak reference: the limiter may be dropped in the outage.
         let (shared, key) = (Arc::downgrade(&self.shared), pool.key.clone());
@@ -311,20 +355,39 @@ impl ConcurrencyLimiter {
             async move {
                 if let Some(pool) = pool {
                     let _calling = pool.calling.lock().await;
-                    let _ = pool.call(Deadline::after(pool.shared.limiter.timeout)).await;
+                    let _ = pool
+                        .call(Deadline::after(pool.shared.limiter.timeout))
+                        .await;
                 }
             }
         };
-        let Some(replicas) = self.shared.limiter.fallback.permits_failed(error, deadline, ask)? else {
+        let Some(replicas) = self
+            .shared
+            .limiter
+            .fallback
+            .permits_failed(error, deadline, ask)?
+        else {
             let in_flight = pool.lock().pool.in_flight();
-            return Ok(Ok(Permit::new(pool.clone(), Source::Open(kind), self.limit, in_flight)));
+            return Ok(Ok(Permit::new(
+                pool.clone(),
+                Source::Open(kind),
+                self.limit,
+                in_flight,
+            )));
         };
         let mut state = pool.lock();
-        let is_free = state.pool.take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1));
+        let is_free = state
+            .pool
+            .take_share(self.shared.clock.now_us(), (self.limit / replicas).max(1));
         let in_flight = state.pool.in_flight();
         drop(state);
         Ok(match is_free {
-            true => Ok(Permit::new(pool.clone(), Source::Share(kind), self.limit, in_flight)),
+            true => Ok(Permit::new(
+                pool.clone(),
+                Source::Share(kind),
+                self.limit,
+                in_flight,
+            )),
             false => Err(self.denied(pool, Some(kind))),
         })
     }
@@ -364,7 +427,11 @@ impl<'a> Place<'a> {
         let waits = pool.shared.waiting.join()?;
         pool.shared.metrics.waits();
         pool.queue.join();
-        Some(Self { pool, _waits: waits, _demand: Demand::join(pool, true) })
+        Some(Self {
+            pool,
+            _waits: waits,
+            _demand: Demand::join(pool, true),
+        })
     }
 }
 
@@ -387,7 +454,11 @@ impl<'a> Demand<'a> {
     fn join(pool: &'a PoolRef, is_counted: bool) -> Self {
         let mut state = pool.lock();
         state.pool.demand += u32::from(is_counted);
-        Self { pool, is_counted, joined: state.begun }
+        Self {
+            pool,
+            is_counted,
+            joined: state.begun,
+        }
     }
 }
 

@@ -49,7 +49,13 @@ impl Permit {
     pub(super) fn new(pool: PoolRef, source: Source, limit: u32, in_flight: u64) -> Self {
         pool.shared.metrics.acquired();
         let acquired_us = pool.shared.clock.now_us();
-        Self { pool, source, limit, in_flight, acquired_us }
+        Self {
+            pool,
+            source,
+            limit,
+            in_flight,
+            acquired_us,
+        }
     }
 
     /// Returns how many permits of a key may be held at the same time.
@@ -143,7 +149,8 @@ impl Permit {
         drop(self);
         if is_exact {
             crate::runtime::current()?;
-            pool.settle(Deadline::after(pool.shared.limiter.timeout)).await?;
+            pool.settle(Deadline::after(pool.shared.limiter.timeout))
+                .await?;
         }
         Ok(())
     }
@@ -270,7 +277,13 @@ impl PermitDenied {
 
 impl fmt::Display for PermitDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, limit, in_flight, retry_after, .. } = self;
+        let Self {
+            name,
+            limit,
+            in_flight,
+            retry_after,
+            ..
+        } = self;
         write!(
             f,
             "concurrency limit {name} reached: {in_flight} of {limit} in flight, retry after about {retry_after:?}"

@@ -81,7 +81,11 @@ impl PermitPool {
 
     /// Hands out a permit that nobody waits for.
     pub(super) fn take_spare(&mut self, now_us: u64, limit: u32) -> Option<Arc<Granted>> {
-        if self.free(limit) > self.demand { self.take(now_us, limit) } else { None }
+        if self.free(limit) > self.demand {
+            self.take(now_us, limit)
+        } else {
+            None
+        }
     }
 
     /// Returns whether a permit can be handed out without a call.
@@ -92,7 +96,11 @@ impl PermitPool {
 
     /// Returns the permits that can be handed out without a call: none while all replicas hold more than the limit.
     fn free(&self, limit: u32) -> u32 {
-        if self.is_above(limit) { 0 } else { self.capacity.min(limit).saturating_sub(self.used) }
+        if self.is_above(limit) {
+            0
+        } else {
+            self.capacity.min(limit).saturating_sub(self.used)
+        }
     }
 
     /// Returns whether all replicas held more permits than the limit by the last reply: it was lowered.
@@ -110,7 +118,10 @@ impl PermitPool {
 
     /// Takes back a permit. Returns `false` for one that was lost.
     pub(super) fn give_back(&mut self, granted: &Arc<Granted>) -> bool {
-        let is_mine = self.granted.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, granted));
+        let is_mine = self
+            .granted
+            .as_ref()
+            .is_some_and(|mine| Arc::ptr_eq(mine, granted));
         if is_mine {
             self.used -= 1;
         }
@@ -119,7 +130,11 @@ impl PermitPool {
 
     /// Loses the permits when they have lapsed.
     fn expire(&mut self, now_us: u64) {
-        if self.granted.as_ref().is_some_and(|granted| granted.is_lost(now_us)) {
+        if self
+            .granted
+            .as_ref()
+            .is_some_and(|granted| granted.is_lost(now_us))
+        {
             self.lose();
         }
     }
@@ -143,25 +158,44 @@ impl PermitPool {
             () if self.demand > 0 => needed.min(u32::MAX - needed),
             () => self.peak.saturating_sub(needed),
         };
-        self.capacity = self.capacity.min(if is_above { self.used } else { needed + extra });
+        self.capacity = self
+            .capacity
+            .min(if is_above { self.used } else { needed + extra });
         if self.capacity == 0 {
             self.granted = None;
         }
         self.peak = self.used;
         self.unsure_until_us = self.unsure_until_us.max(now_us + rules.life_us);
         self.due_us = self.due_us.max(now_us + rules.life_us / 3);
-        PoolCall { sent_us: now_us, limit, kept: self.capacity, used: self.used, needed, extra }
+        PoolCall {
+            sent_us: now_us,
+            limit,
+            kept: self.capacity,
+            used: self.used,
+            needed,
+            extra,
+        }
     }
 
     /// Ends a call with its reply. A reply that does not cover the permits in use loses all of them.
-    pub(super) fn end(&mut self, call: PoolCall, grant: &PermitGrant, now_us: u64, rules: PoolRules) {
+    pub(super) fn end(
+        &mut self,
+        call: PoolCall,
+        grant: &PermitGrant,
+        now_us: u64,
+        rules: PoolRules,
+    ) {
         self.expire(now_us);
         self.others_wait = grant.wanted > 0;
         (self.in_flight, self.held) = (grant.in_flight, grant.held);
         if grant.held < self.used || grant.held == 0 {
             self.lose();
             // What the store holds for this replica all the same is given back with the next call, at once.
-            let unsure_until_us = if grant.held > 0 { call.sent_us + rules.life_us } else { 0 };
+            let unsure_until_us = if grant.held > 0 {
+                call.sent_us + rules.life_us
+            } else {
+                0
+            };
             (self.due_us, self.unsure_until_us) = (now_us, unsure_until_us);
             return;
         }
@@ -204,7 +238,10 @@ impl PermitPool {
     /// Returns the permits that this replica counts as its own.
     #[cfg(test)]
     pub(super) fn capacity(&self, now_us: u64) -> u32 {
-        let is_valid = self.granted.as_ref().is_some_and(|granted| !granted.is_lost(now_us));
+        let is_valid = self
+            .granted
+            .as_ref()
+            .is_some_and(|granted| !granted.is_lost(now_us));
         if is_valid { self.capacity } else { 0 }
     }
 
@@ -228,7 +265,11 @@ pub(super) struct Granted {
 
 impl Granted {
     pub(super) fn new(until_us: u64) -> Self {
-        Self { until_us: AtomicU64::new(until_us), is_lost: AtomicBool::new(false), lost: Notify::new() }
+        Self {
+            until_us: AtomicU64::new(until_us),
+            is_lost: AtomicBool::new(false),
+            lost: Notify::new(),
+        }
     }
 
     /// Returns whether the permits are lost.

@@ -92,10 +92,17 @@ pub(super) struct PoolRef {
 impl ConcurrencyInner {
     pub(super) fn new(limiter: Arc<LimiterInner>, policy: Concurrency, clock: Clock) -> Arc<Self> {
         let is_in_process = limiter.is_in_process;
-        let life = if is_in_process { FOREVER } else { policy.life() };
+        let life = if is_in_process {
+            FOREVER
+        } else {
+            policy.life()
+        };
         let hasher = RandomState::default();
         Arc::new(Self {
-            rules: PoolRules { is_pooled: !is_in_process && !policy.is_exact(), life_us: micros(life) },
+            rules: PoolRules {
+                is_pooled: !is_in_process && !policy.is_exact(),
+                life_us: micros(life),
+            },
             replica: random::bits(),
             numbers: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Lock::new(HashMap::with_hasher(hasher.clone()))),
@@ -153,7 +160,10 @@ impl ConcurrencyInner {
     /// Counts a user of the pool. The caller has locked the shard.
     fn use_pool(self: &Arc<Self>, pool: Arc<KeyPool>) -> PoolRef {
         pool.users.fetch_add(1, Ordering::Relaxed);
-        PoolRef { shared: Arc::clone(self), pool }
+        PoolRef {
+            shared: Arc::clone(self),
+            pool,
+        }
     }
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Arc<KeyPool>, RandomState>> {
@@ -169,7 +179,11 @@ impl ConcurrencyInner {
     /// Adds the time for which a permit was held to the mean.
     pub(super) fn note_held(&self, held_us: u64) {
         let mean_us = self.mean_held_us.load(Ordering::Relaxed);
-        let next_us = if mean_us == 0 { held_us } else { mean_us - mean_us / 8 + held_us / 8 };
+        let next_us = if mean_us == 0 {
+            held_us
+        } else {
+            mean_us - mean_us / 8 + held_us / 8
+        };
         self.mean_held_us.store(next_us.max(1), Ordering::Relaxed);
     }
 

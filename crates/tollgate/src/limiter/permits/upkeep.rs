@@ -21,10 +21,19 @@ pub(super) fn start(shared: &Arc<ConcurrencyInner>) {
     if sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
         return;
     }
-    let Ok(runtime) = Handle::try_current() else { return };
+    let Ok(runtime) = Handle::try_current() else {
+        return;
+    };
     let (to_task, pools) = unbounded_channel();
     *sender = Some(to_task);
-    runtime.spawn(Task { shared: Arc::clone(shared), pools, calls: JoinSet::new() }.run());
+    runtime.spawn(
+        Task {
+            shared: Arc::clone(shared),
+            pools,
+            calls: JoinSet::new(),
+        }
+        .run(),
+    );
 }
 
 struct Task {

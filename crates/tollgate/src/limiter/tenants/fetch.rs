@@ -41,7 +41,12 @@ pub(super) struct Fetcher<T> {
 
 impl<T> Fetcher<T> {
     pub(super) fn new(default: Limiter, fetch: Fetch<T>, options: Options) -> Self {
-        Self { default, fetch, source: SourceHealth::new(&options), options }
+        Self {
+            default,
+            fetch,
+            source: SourceHealth::new(&options),
+            options,
+        }
     }
 
     /// Answers for a source that failed, where the cache has no limits of the tenant.
@@ -49,9 +54,10 @@ impl<T> Fetcher<T> {
         match self.options.outage {
             SourceOutage::Default => Ok(Limited::By(self.default.clone())),
             SourceOutage::Open => Ok(Limited::Exempt),
-            SourceOutage::Closed => {
-                Err(Error::new(ErrorKind::SourceUnavailable, "the limits of the tenant cannot be fetched"))
-            }
+            SourceOutage::Closed => Err(Error::new(
+                ErrorKind::SourceUnavailable,
+                "the limits of the tenant cannot be fetched",
+            )),
         }
     }
 }
@@ -99,7 +105,14 @@ impl<T> FetchGuard<T> {
         begun: watch::Sender<()>,
         start: Instant,
     ) -> Self {
-        Self { fetcher, entry, start, is_of_source: false, is_finished: false, _begun: begun }
+        Self {
+            fetcher,
+            entry,
+            start,
+            is_of_source: false,
+            is_finished: false,
+            _begun: begun,
+        }
     }
 
     fn finish(mut self, found: Result<Selection, FetchError>) {
@@ -108,7 +121,9 @@ impl<T> FetchGuard<T> {
         match selected {
             Ok(limiter) => {
                 self.entry.succeed(limiter, Instant::now());
-                self.fetcher.source.succeeded(self.start, self.fetcher.default.name());
+                self.fetcher
+                    .source
+                    .succeeded(self.start, self.fetcher.default.name());
             }
             Err(error) => self.fail(&*error),
         }
@@ -116,9 +131,13 @@ impl<T> FetchGuard<T> {
 
     fn fail(&self, error: &dyn fmt::Display) {
         let now = Instant::now();
-        let retry_at = now.checked_add(self.fetcher.options.retry_delay).unwrap_or(now);
+        let retry_at = now
+            .checked_add(self.fetcher.options.retry_delay)
+            .unwrap_or(now);
         let is_first = self.entry.fail(retry_at) && self.is_of_source;
-        self.fetcher.source.failed(self.start, is_first, self.fetcher.default.name(), error);
+        self.fetcher
+            .source
+            .failed(self.start, is_first, self.fetcher.default.name(), error);
     }
 }
 
@@ -126,7 +145,11 @@ impl<T> Drop for FetchGuard<T> {
     fn drop(&mut self) {
         if !self.is_finished {
             let has_panicked = thread::panicking();
-            self.fail(&if has_panicked { "the function that fetches limits panicked" } else { "the runtime ended" });
+            self.fail(&if has_panicked {
+                "the function that fetches limits panicked"
+            } else {
+                "the runtime ended"
+            });
         }
         self.fetcher.source.ends();
     }
@@ -176,9 +199,19 @@ pub(super) enum Lookup {
 
 impl TenantEntry {
     /// Says how a request gets the limits now. `may_fetch` is asked where a fetch is due.
-    pub(super) fn look_up(&self, now: Instant, options: &Options, may_fetch: impl FnOnce() -> bool) -> Lookup {
+    pub(super) fn look_up(
+        &self,
+        now: Instant,
+        options: &Options,
+        may_fetch: impl FnOnce() -> bool,
+    ) -> Lookup {
         let mut state = self.0.lock();
-        let younger_than = |age| state.found.as_ref().filter(|found| found.is_younger(age, now));
+        let younger_than = |age| {
+            state
+                .found
+                .as_ref()
+                .filter(|found| found.is_younger(age, now))
+        };
         if let Some(found) = younger_than(options.refresh_after) {
             return Lookup::Known(found.limiter.clone());
         }
@@ -197,7 +230,11 @@ impl TenantEntry {
         }
         let (begun, running) = watch::channel(());
         state.running = Some(running.clone());
-        Lookup::Begin { begun, running, known }
+        Lookup::Begin {
+            begun,
+            running,
+            known,
+        }
     }
 
     /// Returns the limits that were fetched last, unless they are too old to be used at all.
@@ -216,10 +253,19 @@ impl TenantEntry {
         let before = state.found.take().map(|found| found.limiter);
         // Equal limits stay as they are, so that all requests go on using one policy set.
         let limiter = match (before, limiter) {
-            (Some(Limited::By(before)), Limited::By(limiter)) if before.is_same(&limiter) => Limited::By(before),
+            (Some(Limited::By(before)), Limited::By(limiter)) if before.is_same(&limiter) => {
+                Limited::By(before)
+            }
             (_, limiter) => limiter,
         };
-        *state = TenantState { found: Some(Found { limiter, fetched_at: now }), retry_at: None, running: None };
+        *state = TenantState {
+            found: Some(Found {
+                limiter,
+                fetched_at: now,
+            }),
+            retry_at: None,
+            running: None,
+        };
     }
 
     /// Records a failed fetch. Returns whether it is the first failure since the last success.
@@ -305,7 +351,13 @@ impl SourceHealth {
     }
 
     /// Records a fetch that began at `start` and failed. `is_first` says whether it is the first failure of its tenant.
-    pub(super) fn failed(&self, start: Instant, is_first: bool, limiter: &str, error: &dyn fmt::Display) {
+    pub(super) fn failed(
+        &self,
+        start: Instant,
+        is_first: bool,
+        limiter: &str,
+        error: &dyn fmt::Display,
+    ) {
         self.metrics.record_fetch(limiter, false);
         if is_first {
             self.failed.fetch_add(1, Ordering::Relaxed);

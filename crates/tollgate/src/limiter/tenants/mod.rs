@@ -107,9 +107,17 @@ pub struct TenantLimiters<T> {
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
     fn of(fetcher: Fetcher<T>) -> Self {
         let entries = fetcher.options.max_entries;
-        let cache =
-            Cache::with(entries, entries as u64, UnitWeighter, RandomState::default(), DefaultLifecycle::default());
-        Self { fetcher: Arc::new(fetcher), cache: Arc::new(cache) }
+        let cache = Cache::with(
+            entries,
+            entries as u64,
+            UnitWeighter,
+            RandomState::default(),
+            DefaultLifecycle::default(),
+        );
+        Self {
+            fetcher: Arc::new(fetcher),
+            cache: Arc::new(cache),
+        }
     }
 
     /// Returns the limiter of a tenant. Waits for a fetch if the cache has no limits of the tenant, or outdated limits.
@@ -140,10 +148,17 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
             }
             Lookup::Unknown => return StoreFuture::ready(fetcher.without_source()),
             Lookup::Running(running) => (running, None),
-            Lookup::Begin { begun, running, known } => {
+            Lookup::Begin {
+                begun,
+                running,
+                known,
+            } => {
                 if let Some(runtime) = runtime {
-                    fetcher.source.begins(fetcher.default.name(), self.cache.len());
-                    let guard = FetchGuard::new(Arc::clone(fetcher), Arc::clone(&entry), begun, now);
+                    fetcher
+                        .source
+                        .begins(fetcher.default.name(), self.cache.len());
+                    let guard =
+                        FetchGuard::new(Arc::clone(fetcher), Arc::clone(&entry), begun, now);
                     runtime.spawn(fetch::run(tenant.clone(), guard));
                 }
                 (running, known)
@@ -158,7 +173,9 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
                     // The fetch wakes this request. The timer is for a fetch whose runtime is blocked.
                     let longest = fetcher.options.fetch_timeout.saturating_mul(5) / 4;
                     let _ = timeout(longest, running.changed()).await;
-                    entry.found(Instant::now(), &fetcher.options).map_or_else(|| fetcher.without_source(), Ok)
+                    entry
+                        .found(Instant::now(), &fetcher.options)
+                        .map_or_else(|| fetcher.without_source(), Ok)
                 })
             }
         }
@@ -188,7 +205,9 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimiters<T> {
         if let Some(entry) = self.cache.get(tenant) {
             return entry;
         }
-        let Ok(entry) = self.cache.get_or_insert_with(tenant, || Ok::<_, Infallible>(Arc::default()));
+        let Ok(entry) = self
+            .cache
+            .get_or_insert_with(tenant, || Ok::<_, Infallible>(Arc::default()));
         entry
     }
 }
@@ -203,7 +222,10 @@ impl<T> TenantLimiters<T> {
 
 impl<T> Clone for TenantLimiters<T> {
     fn clone(&self) -> Self {
-        Self { fetcher: Arc::clone(&self.fetcher), cache: Arc::clone(&self.cache) }
+        Self {
+            fetcher: Arc::clone(&self.fetcher),
+            cache: Arc::clone(&self.cache),
+        }
     }
 }
 
@@ -352,8 +374,15 @@ impl<T: Clone + Eq + Hash + Send + Sync + 'static> TenantLimitersBuilder<T> {
     /// Builds the cache.
     #[must_use]
     pub fn build(self) -> TenantLimiters<T> {
-        let Self { default, fetch, mut options, refresh_after } = self;
-        options.refresh_after = refresh_after.unwrap_or(options.time_to_live / 5 * 4).min(options.time_to_live);
+        let Self {
+            default,
+            fetch,
+            mut options,
+            refresh_after,
+        } = self;
+        options.refresh_after = refresh_after
+            .unwrap_or(options.time_to_live / 5 * 4)
+            .min(options.time_to_live);
         TenantLimiters::of(Fetcher::new(default, fetch, options))
     }
 }

@@ -31,13 +31,27 @@ pub(super) async fn check_or_wait(
     let policies = limiter.policies();
     let charge = costs.ranked(policies)?;
     if policies.is_blocked() {
-        return limiter.inner.check(policies, &key, charge.borrow(), &tag).await;
+        return limiter
+            .inner
+            .check(policies, &key, charge.borrow(), &tag)
+            .await;
     }
     let deadline = Instant::now().checked_add(max_wait);
-    let waiter = Waiter { limiter: &limiter, key, charge, tag, max_wait, deadline };
+    let waiter = Waiter {
+        limiter: &limiter,
+        key,
+        charge,
+        tag,
+        max_wait,
+        deadline,
+    };
     let decision = waiter.admit().await?;
     waiter.decided(&decision);
-    if decision.is_denied() { Ok(decision) } else { Ok(waiter.wait_delay(decision).await) }
+    if decision.is_denied() {
+        Ok(decision)
+    } else {
+        Ok(waiter.wait_delay(decision).await)
+    }
 }
 
 /// A caller that waits.
@@ -58,7 +72,11 @@ impl Waiter<'_> {
         let mut denial = None;
         if !queues.has(&self.key, policies) {
             // A caller beyond the most that may wait is admitted only if it need not wait.
-            let left = if queues.waiting.is_full() { Duration::ZERO } else { self.give_way().await };
+            let left = if queues.waiting.is_full() {
+                Duration::ZERO
+            } else {
+                self.give_way().await
+            };
             match self.retry(self.check(left).await?) {
                 Ok(denied) => denial = Some(denied),
                 Err(decision) => return Ok(decision),
@@ -66,7 +84,11 @@ impl Waiter<'_> {
         }
         let ticket = match queues.join(&self.key, policies, self.deadline) {
             Ok(ticket) => ticket,
-            Err(last_denial) => return self.deny(denial.or(last_denial.map(|denial| *denial))).await,
+            Err(last_denial) => {
+                return self
+                    .deny(denial.or(last_denial.map(|denial| *denial)))
+                    .await;
+            }
         };
         let Some(_front) = ticket.queue.front(self.deadline).await else {
             return self.deny(ticket.last_denial().or(denial)).await;
@@ -94,7 +116,9 @@ impl Waiter<'_> {
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.map_or(self.max_wait, |deadline| deadline.saturating_duration_since(Instant::now()))
+        self.deadline.map_or(self.max_wait, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        })
     }
 
     /// Lets the callers of other processes come first, if it is their turn to get a place, and returns the time that
@@ -103,7 +127,11 @@ impl Waiter<'_> {
         let now = Instant::now();
         let pause = match self.limiter.is_in_process() {
             true => Duration::ZERO,
-            false => self.limiter.wait_queues().contests.pause(&self.key, self.max_wait, now),
+            false => self
+                .limiter
+                .wait_queues()
+                .contests
+                .pause(&self.key, self.max_wait, now),
         };
         if pause.is_zero() {
             return self.max_wait;
@@ -115,7 +143,10 @@ impl Waiter<'_> {
     /// Passes the decision to the contest for places.
     fn decided(&self, decision: &Decision) {
         if !self.limiter.is_in_process() {
-            self.limiter.wait_queues().contests.decided(&self.key, decision, Instant::now());
+            self.limiter
+                .wait_queues()
+                .contests
+                .decided(&self.key, decision, Instant::now());
         }
     }
 
@@ -123,8 +154,15 @@ impl Waiter<'_> {
     async fn check(&self, left: Duration) -> Result<Decision, Error> {
         let policies = self.limiter.policies();
         let charge = waiting(policies, &self.charge, left);
-        let check = self.limiter.inner.check_within(policies, &self.key, charge.borrow(), &self.tag, left);
-        let mut guard = CheckGuard { limiter: self.limiter, key: &self.key, check: Some(check) };
+        let check =
+            self.limiter
+                .inner
+                .check_within(policies, &self.key, charge.borrow(), &self.tag, left);
+        let mut guard = CheckGuard {
+            limiter: self.limiter,
+            key: &self.key,
+            check: Some(check),
+        };
         let decision = match &mut guard.check {
             Some(check) => check.await,
             None => pending().await,
@@ -136,7 +174,10 @@ impl Waiter<'_> {
     /// Returns a denial after which another attempt can succeed in time. Any other decision is the error.
     fn retry(&self, decision: Decision) -> Result<Denial, Decision> {
         let denial = Denial::of(decision, Instant::now())?;
-        match self.deadline.is_none_or(|deadline| denial.turn_at <= deadline) {
+        match self
+            .deadline
+            .is_none_or(|deadline| denial.turn_at <= deadline)
+        {
             true => Ok(denial),
             false => Err(denial.decision),
         }
@@ -151,7 +192,11 @@ impl Waiter<'_> {
         }
         let at = Instant::now().checked_add(delay);
         let _waits = self.limiter.wait_queues().waiting.count();
-        let guard = AdmissionGuard { limiter: self.limiter, key: &self.key, decision: &decision };
+        let guard = AdmissionGuard {
+            limiter: self.limiter,
+            key: &self.key,
+            decision: &decision,
+        };
         until(at, pending::<()>()).await;
         std::mem::forget(guard);
         decision
@@ -203,9 +248,10 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
     if decision.is_degraded() {
         return limiter.inner.fallback.refund(check, decision);
     }
-    let (Err(refund), Ok(runtime)) =
-        (limiter.store().refund(check, Some(decision)).into_ready(), Handle::try_current())
-    else {
+    let (Err(refund), Ok(runtime)) = (
+        limiter.store().refund(check, Some(decision)).into_ready(),
+        Handle::try_current(),
+    ) else {
         return;
     };
     runtime.spawn(async move {
@@ -221,7 +267,9 @@ fn refund(limiter: &Limiter, key: &Key, decision: &Decision) {
 /// paid in time, if it [can](can_owe). A request of a priority goes into no debt: it would take the share of others.
 fn waiting(policies: &PolicySet, charge: &Charge, max_wait: Duration) -> Charge {
     let owes = !charge.borrow().is_capped() && can_owe(policies);
-    under(policies, charge, max_wait, |algorithm| owes && algorithm.has_burst())
+    under(policies, charge, max_wait, |algorithm| {
+        owes && algorithm.has_burst()
+    })
 }
 
 /// Returns the charge of a request that waits for its turn in a queue for `max_wait` at most, and in no debt.
@@ -229,7 +277,12 @@ pub(super) fn queueing(policies: &PolicySet, charge: &Charge, max_wait: Duration
     under(policies, charge, max_wait, |_| false)
 }
 
-fn under(policies: &PolicySet, charge: &Charge, max_wait: Duration, owes: impl Fn(Algorithm) -> bool) -> Charge {
+fn under(
+    policies: &PolicySet,
+    charge: &Charge,
+    max_wait: Duration,
+    owes: impl Fn(Algorithm) -> bool,
+) -> Charge {
     let (asked, wait_us) = (charge.borrow(), micros(max_wait));
     let ceiling = |at: usize, policy: &Policy| {
         let (algorithm, quota) = (policy.algorithm(), policy.quota_ref());
@@ -243,7 +296,10 @@ fn under(policies: &PolicySet, charge: &Charge, max_wait: Duration, owes: impl F
             None => Ceiling::units_of(quota.burst()),
         }
     };
-    let ceilings = policies.iter().enumerate().map(|(at, policy)| ceiling(at, policy));
+    let ceilings = policies
+        .iter()
+        .enumerate()
+        .map(|(at, policy)| ceiling(at, policy));
     let is_needed = |policy: &Policy| policy.algorithm().is_queue() || owes(policy.algorithm());
     match asked.cost > Cost::ZERO && policies.iter().any(is_needed) {
         true => charge.under(ceilings),

@@ -20,10 +20,19 @@ fn queued(bucket: Policy) -> PolicySet {
 }
 
 /// Starts a waiter for `cost` units and lets it run until it has to wait.
-async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHandle<(Decision, Duration)> {
+async fn waiter_for(
+    limiter: &Limiter,
+    cost: u64,
+    max_wait: Duration,
+) -> JoinHandle<(Decision, Duration)> {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
-        let decision = limiter.check("k").cost(Cost::new(cost)).wait(max_wait).await.unwrap();
+        let decision = limiter
+            .check("k")
+            .cost(Cost::new(cost))
+            .wait(max_wait)
+            .await
+            .unwrap();
         (decision, start.elapsed())
     });
     tokio::task::yield_now().await;
@@ -31,9 +40,18 @@ async fn waiter_for(limiter: &Limiter, cost: u64, max_wait: Duration) -> JoinHan
 }
 
 /// Returns a limiter whose two units are spent, and a waiter for both of them.
-async fn waiter_for_a_pair(policies: impl Into<PolicySet>) -> (Limiter, JoinHandle<(Decision, Duration)>) {
+async fn waiter_for_a_pair(
+    policies: impl Into<PolicySet>,
+) -> (Limiter, JoinHandle<(Decision, Duration)>) {
     let limiter = Limiter::new(PausedStore::new(), policies);
-    assert!(limiter.check("k").cost(Cost::new(2)).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("k")
+            .cost(Cost::new(2))
+            .await
+            .unwrap()
+            .is_allowed()
+    );
     let pair = waiter_for(&limiter, 2, MS(1_000)).await;
     (limiter, pair)
 }
@@ -71,18 +89,36 @@ async fn a_caller_whose_time_runs_out_in_the_queue_is_denied_without_a_check() {
 async fn a_queue_stays_while_one_caller_waits() {
     let limiter = Limiter::new(PausedStore::new(), queued(BUCKET));
     let _ = limiter.check("k").await.unwrap();
-    let [first, second] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+    let [first, second] = [
+        waiter(&limiter, MS(1_000)).await,
+        waiter(&limiter, MS(1_000)).await,
+    ];
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    assert!(limiter.wait_queues().has(&Key::new("k"), limiter.policies()));
-    assert!(!limiter.wait_queues().has(&Key::new("other"), limiter.policies()));
+    assert!(
+        limiter
+            .wait_queues()
+            .has(&Key::new("k"), limiter.policies())
+    );
+    assert!(
+        !limiter
+            .wait_queues()
+            .has(&Key::new("other"), limiter.policies())
+    );
     assert!(second.await.unwrap().0.is_allowed());
-    assert!(!limiter.wait_queues().has(&Key::new("k"), limiter.policies()));
+    assert!(
+        !limiter
+            .wait_queues()
+            .has(&Key::new("k"), limiter.policies())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_unit_is_waited_for_although_the_burst_takes_longer() {
-    let limiter = Limiter::new(PausedStore::new(), Policy::token_bucket("five", Quota::per_second(10).with_burst(5)));
+    let limiter = Limiter::new(
+        PausedStore::new(),
+        Policy::token_bucket("five", Quota::per_second(10).with_burst(5)),
+    );
     let _ = limiter.check("k").cost(Cost::new(5)).await.unwrap();
     let (decision, waited) = waiter(&limiter, MS(150)).await.await.unwrap();
     assert_eq!((decision.is_allowed(), waited), (true, MS(100)));
@@ -91,7 +127,10 @@ async fn one_unit_is_waited_for_although_the_burst_takes_longer() {
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_turn_in_a_leaky_bucket_is_too_late_is_denied_without_waiting() {
     let store = PausedStore::new();
-    let [limiter, queue_only] = [Limiter::new(store.clone(), [QUEUE, BUCKET]), Limiter::new(store, QUEUE)];
+    let [limiter, queue_only] = [
+        Limiter::new(store.clone(), [QUEUE, BUCKET]),
+        Limiter::new(store, QUEUE),
+    ];
     let _ = limiter.check("k").await.unwrap();
     for _ in 0..2 {
         let _ = queue_only.check("k").await.unwrap();
@@ -110,7 +149,16 @@ async fn a_request_enters_a_full_leaky_bucket_as_soon_as_it_has_room() {
     let last = waiter(&limiter, MS(500)).await;
     sleep(MS(150)).await;
     // The first unit left after 100 ms, and the waiter took its place.
-    assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 0);
+    assert_eq!(
+        limiter
+            .peek("k")
+            .await
+            .unwrap()
+            .state("queue")
+            .unwrap()
+            .remaining(),
+        0
+    );
     assert_eq!(last.await.unwrap().1, MS(500));
 }
 
@@ -120,7 +168,14 @@ async fn an_admitted_request_stays_charged_and_leaves_no_task_behind() {
         let store = PausedStore::late(MS(20));
         let limiter = Limiter::new(store.clone(), policy);
         for _ in 0..2 {
-            assert!(limiter.check("k").wait(MS(1_000)).await.unwrap().is_allowed());
+            assert!(
+                limiter
+                    .check("k")
+                    .wait(MS(1_000))
+                    .await
+                    .unwrap()
+                    .is_allowed()
+            );
         }
         sleep(delay + MS(50)).await;
         assert_eq!(store.refunds.load(Ordering::Relaxed), 0);
@@ -148,18 +203,45 @@ async fn a_denied_cost_is_not_charged_and_a_cancelled_one_is_refunded_as_a_whole
     let store = PausedStore::late(MS(20));
     let limiter = Limiter::new(store.clone(), QUEUE);
     let _ = limiter.check("k").cost(Cost::new(2)).await.unwrap();
-    let decision = limiter.check("k").cost(Cost::new(3)).wait(MS(30)).await.unwrap();
-    assert_eq!((decision.is_denied(), decision.cost()), (true, Cost::new(3)));
+    let decision = limiter
+        .check("k")
+        .cost(Cost::new(3))
+        .wait(MS(30))
+        .await
+        .unwrap();
+    assert_eq!(
+        (decision.is_denied(), decision.cost()),
+        (true, Cost::new(3))
+    );
     let key = Key::new("k");
     let check = Check::new(limiter.policies(), &key, Cost::ZERO);
     // The two units of the first request leave the bucket at 10 per second. Nothing else is in it.
-    assert!(store.store().check(check).await.unwrap().state("queue").unwrap().remaining() >= 3);
+    assert!(
+        store
+            .store()
+            .check(check)
+            .await
+            .unwrap()
+            .state("queue")
+            .unwrap()
+            .remaining()
+            >= 3
+    );
 
     let cancelled = waiter_for(&limiter, 3, MS(1_000)).await;
     sleep(MS(30)).await;
     cancelled.abort();
     sleep(MS(500)).await;
-    assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 5);
+    assert_eq!(
+        limiter
+            .peek("k")
+            .await
+            .unwrap()
+            .state("queue")
+            .unwrap()
+            .remaining(),
+        5
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +250,10 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
     for (policy, expected) in [
         (PAIR, [100, 200, 300, 400]),
         // The turn comes after all that is in the queue.
-        (Policy::leaky_bucket("leaky", Quota::per_second(10).with_burst(2)), [200, 300, 400, 500]),
+        (
+            Policy::leaky_bucket("leaky", Quota::per_second(10).with_burst(2)),
+            [200, 300, 400, 500],
+        ),
         // Both units of a window return at the same time.
         (window, [1_000, 1_000, 2_000, 2_000]),
     ] {
@@ -179,7 +264,12 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
         let now = Instant::now();
         let denial = Denial::of(decision, now).unwrap();
         for (ahead, ms) in expected.into_iter().enumerate() {
-            assert_eq!(denial.earliest_behind(ahead), now + MS(ms), "{} {ahead}", policy.name());
+            assert_eq!(
+                denial.earliest_behind(ahead),
+                now + MS(ms),
+                "{} {ahead}",
+                policy.name()
+            );
         }
     }
 }
@@ -187,11 +277,17 @@ async fn the_earliest_turn_counts_one_unit_for_each_caller_ahead() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_its_denial() {
     let slow = Limiter::new(PausedStore::new(), BUCKET);
-    let fast = slow.with_policies(Policy::token_bucket("fast", Quota::per_second(100).with_burst(1)));
+    let fast = slow.with_policies(Policy::token_bucket(
+        "fast",
+        Quota::per_second(100).with_burst(1),
+    ));
     for limiter in [&slow, &fast] {
         assert!(limiter.check("k").await.unwrap().is_allowed());
     }
-    let queued = [waiter(&slow, MS(1_000)).await, waiter(&slow, MS(1_000)).await];
+    let queued = [
+        waiter(&slow, MS(1_000)).await,
+        waiter(&slow, MS(1_000)).await,
+    ];
     // The queue of the other set would make this caller wait for 300 ms, and deny it at once for that.
     let start = Instant::now();
     let decision = fast.check("k").wait(MS(50)).await.unwrap();
@@ -207,13 +303,33 @@ async fn a_caller_with_other_policies_neither_waits_behind_the_queue_nor_gets_it
 
 #[tokio::test(start_paused = true)]
 async fn callers_with_equal_policies_share_a_queue_and_all_share_its_bound() {
-    let limiter = Limiter::builder(PausedStore::new()).policies(BUCKET).max_waiting(2).build();
+    let limiter = Limiter::builder(PausedStore::new())
+        .policies(BUCKET)
+        .max_waiting(2)
+        .build();
     let (equal, other) = (limiter.with_policies(BUCKET), limiter.with_policies(PAIR));
     assert!(limiter.check("k").await.unwrap().is_allowed());
-    assert!(other.check("k").cost(Cost::new(2)).await.unwrap().is_allowed());
-    let queued = [waiter(&limiter, MS(1_000)).await, waiter(&equal, MS(1_000)).await];
-    assert!(other.check("k").wait(MS(1_000)).await.unwrap().is_denied(), "two callers wait already");
+    assert!(
+        other
+            .check("k")
+            .cost(Cost::new(2))
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let queued = [
+        waiter(&limiter, MS(1_000)).await,
+        waiter(&equal, MS(1_000)).await,
+    ];
+    assert!(
+        other.check("k").wait(MS(1_000)).await.unwrap().is_denied(),
+        "two callers wait already"
+    );
     for (at, queued) in (1..).zip(queued) {
-        assert_eq!(queued.await.unwrap().1, MS(100 * at), "the callers with equal policies keep their order");
+        assert_eq!(
+            queued.await.unwrap().1,
+            MS(100 * at),
+            "the callers with equal policies keep their order"
+        );
     }
 }

@@ -48,18 +48,30 @@ pub(super) struct Denial {
 impl Denial {
     /// Creates the denial that arrived at `now`. The error is an admission, or a denial whose turn never comes.
     pub(super) fn of(decision: Decision, now: Instant) -> Result<Self, Decision> {
-        let retry_at = decision.retry_after().and_then(|retry| now.checked_add(retry));
+        let retry_at = decision
+            .retry_after()
+            .and_then(|retry| now.checked_add(retry));
         match retry_at.zip(now.checked_add(decision.turn_after())) {
-            Some((retry_at, turn_at)) => Ok(Self { retry_at, turn_at: turn_at.max(retry_at), decision }),
+            Some((retry_at, turn_at)) => Ok(Self {
+                retry_at,
+                turn_at: turn_at.max(retry_at),
+                decision,
+            }),
             None => Err(decision),
         }
     }
 
     /// Returns the earliest turn of a caller behind `ahead` others. Each of the others spends at least one unit.
     pub(super) fn earliest_behind(&self, ahead: usize) -> Instant {
-        let Some(state) = self.decision.strictest() else { return self.turn_at };
+        let Some(state) = self.decision.strictest() else {
+            return self.turn_at;
+        };
         let quota = state.policy().quota();
-        let (ahead, amount, period_ns) = (ahead as u128, u128::from(quota.amount()), quota.period().as_nanos());
+        let (ahead, amount, period_ns) = (
+            ahead as u128,
+            u128::from(quota.amount()),
+            quota.period().as_nanos(),
+        );
         let wait_ns = match state.policy().algorithm().is_continuous() {
             true => period_ns * ahead / amount,
             // Many units can return at the same time.
@@ -81,12 +93,21 @@ pub(super) struct QueueTicket<'a> {
 
 impl WaitQueues {
     pub(crate) fn new(max_waiting: usize) -> Self {
-        Self { queues: Lock::default(), waiting: Callers::new(max_waiting), contests: Contests::default() }
+        Self {
+            queues: Lock::default(),
+            waiting: Callers::new(max_waiting),
+            contests: Contests::default(),
+        }
     }
 
     /// Returns `true` when somebody waits for the key under these policies.
     pub(super) fn has(&self, key: &Key, policies: &PolicySet) -> bool {
-        self.waiting.callers() > 0 && self.queues.lock().get(key).is_some_and(|queues| queues.find(policies).is_some())
+        self.waiting.callers() > 0
+            && self
+                .queues
+                .lock()
+                .get(key)
+                .is_some_and(|queues| queues.find(policies).is_some())
     }
 
     /// Adds a caller to the end of the queue.
@@ -103,14 +124,23 @@ impl WaitQueues {
         let queue = queues.get(key).and_then(|queues| queues.find(policies));
         let denial = queue.and_then(|queue| queue.last_denial.as_ref());
         let is_too_late = |queue: &WaitQueue, denial: &Denial| {
-            deadline.is_some_and(|deadline| denial.earliest_behind(queue.queue.callers()) > deadline)
+            deadline
+                .is_some_and(|deadline| denial.earliest_behind(queue.queue.callers()) > deadline)
         };
-        let is_late = queue.zip(denial).is_some_and(|(queue, denial)| is_too_late(queue, denial));
+        let is_late = queue
+            .zip(denial)
+            .is_some_and(|(queue, denial)| is_too_late(queue, denial));
         let Some(waits) = (if is_late { None } else { self.waiting.join() }) else {
             return Err(denial.cloned().map(Box::new));
         };
         let queue = queues.entry(key.clone()).or_default().join(policies);
-        Ok(QueueTicket { queues: self, key, policies, queue, _waits: waits })
+        Ok(QueueTicket {
+            queues: self,
+            key,
+            policies,
+            queue,
+            _waits: waits,
+        })
     }
 }
 
@@ -125,9 +155,15 @@ impl KeyQueues {
 
     /// Adds a caller. Returns its queue.
     fn join(&mut self, policies: &PolicySet) -> Arc<Fifo> {
-        let queue = self.find(policies).map_or_else(Arc::default, |queue| Arc::clone(&queue.queue));
+        let queue = self
+            .find(policies)
+            .map_or_else(Arc::default, |queue| Arc::clone(&queue.queue));
         if queue.callers() == 0 {
-            self.0.push(WaitQueue { policies: policies.clone(), queue: Arc::clone(&queue), last_denial: None });
+            self.0.push(WaitQueue {
+                policies: policies.clone(),
+                queue: Arc::clone(&queue),
+                last_denial: None,
+            });
         }
         queue.join();
         queue
@@ -137,8 +173,12 @@ impl KeyQueues {
 impl QueueTicket<'_> {
     /// Stores the denial of the first caller for the callers behind it.
     pub(super) fn set_last_denial(&self, denial: Denial) {
-        if let Some(queue) =
-            self.queues.queues.lock().get_mut(self.key).and_then(|queues| queues.find_mut(self.policies))
+        if let Some(queue) = self
+            .queues
+            .queues
+            .lock()
+            .get_mut(self.key)
+            .and_then(|queues| queues.find_mut(self.policies))
         {
             queue.last_denial = Some(denial);
         }
@@ -146,7 +186,13 @@ impl QueueTicket<'_> {
 
     /// Returns the latest denial of the queue.
     pub(super) fn last_denial(&self) -> Option<Denial> {
-        self.queues.queues.lock().get(self.key)?.find(self.policies)?.last_denial.clone()
+        self.queues
+            .queues
+            .lock()
+            .get(self.key)?
+            .find(self.policies)?
+            .last_denial
+            .clone()
     }
 }
 
@@ -199,13 +245,17 @@ impl Contests {
     /// process were refused lately.
     pub(super) fn pause(&self, key: &Key, max_wait: Duration, now: Instant) -> Duration {
         let mut contests = self.0.lock();
-        let Some(contest) = contests.get_mut(key).filter(|contest| now <= contest.until) else { return Duration::ZERO };
+        let Some(contest) = contests.get_mut(key).filter(|contest| now <= contest.until) else {
+            return Duration::ZERO;
+        };
         if now >= contest.lot_until {
             contest.lot = random::bits() as f64 / u64::MAX as f64;
             contest.lot_until = now + contest.pace / 2;
         }
         let behind = f64::from(u8::from(now < contest.won_until));
-        LATEST.min(max_wait / 4).mul_f64((behind + contest.lot) / 2.0)
+        LATEST
+            .min(max_wait / 4)
+            .mul_f64((behind + contest.lot) / 2.0)
     }
 
     /// Records the decision on a caller.
@@ -220,18 +270,31 @@ impl Contests {
             }
             return;
         };
-        let Some(state) = decision.strictest() else { return };
+        let Some(state) = decision.strictest() else {
+            return;
+        };
         let quota = state.policy().quota();
         let turn = Duration::from_secs_f64(quota.period().as_secs_f64() / quota.amount() as f64);
         let pace = turn.clamp(2 * LATEST, LONGEST_PACE);
-        let Some(until) = now.checked_add(retry.saturating_add(2 * pace)) else { return };
+        let Some(until) = now.checked_add(retry.saturating_add(2 * pace)) else {
+            return;
+        };
         if contests.len() >= MOST {
             contests.retain(|_, contest| now <= contest.until);
         }
         if let Some(contest) = contests.get_mut(key) {
             (contest.pace, contest.until) = (pace, until);
         } else if contests.len() < MOST {
-            contests.insert(key.clone(), Contest { pace, until, won_until: now, lot: 0.0, lot_until: now });
+            contests.insert(
+                key.clone(),
+                Contest {
+                    pace,
+                    until,
+                    won_until: now,
+                    lot: 0.0,
+                    lot_until: now,
+                },
+            );
         }
     }
 }

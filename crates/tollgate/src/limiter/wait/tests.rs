@@ -6,7 +6,9 @@ use std::sync::{
 use tokio::time::sleep;
 
 use super::*;
-use crate::{Cost, Costs, ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture};
+use crate::{
+    Cost, Costs, ErrorKind, MemoryStore, Policy, Quota, Store, clock::Clock, store::StoreFuture,
+};
 
 /// An in-process store on tokio's paused time. It can delay its decisions by `latency`.
 #[derive(Clone)]
@@ -39,11 +41,15 @@ impl PausedStore {
     }
 
     pub(super) fn late(latency: Duration) -> Self {
-        Self { latency, ..Self::new() }
+        Self {
+            latency,
+            ..Self::new()
+        }
     }
 
     pub(super) fn store(&self) -> &MemoryStore {
-        self.clock.set(EPOCH_US + self.start.elapsed().as_micros() as u64);
+        self.clock
+            .set(EPOCH_US + self.start.elapsed().as_micros() as u64);
         &self.store
     }
 }
@@ -51,7 +57,9 @@ impl PausedStore {
 impl Store for PausedStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let decision = match self.checks.fetch_add(1, Ordering::Relaxed) {
-            at if at >= self.away_from => StoreFuture::ready(Err(Error::new(ErrorKind::Timeout, "away"))),
+            at if at >= self.away_from => {
+                StoreFuture::ready(Err(Error::new(ErrorKind::Timeout, "away")))
+            }
             _ => self.store().check(check),
         };
         if self.latency.is_zero() {
@@ -75,7 +83,9 @@ impl Store for PausedStore {
         let (cost, decision) = (check.cost, decision.cloned());
         StoreFuture::pending(async move {
             sleep(this.latency).await;
-            this.store().refund(Check::new(&policies, &key, cost), decision.as_ref()).await
+            this.store()
+                .refund(Check::new(&policies, &key, cost), decision.as_ref())
+                .await
         })
     }
 
@@ -85,11 +95,15 @@ impl Store for PausedStore {
 }
 
 pub(super) const QUEUE: Policy = Policy::leaky_bucket("queue", Quota::per_second(10).with_burst(5));
-pub(super) const BUCKET: Policy = Policy::token_bucket("bucket", Quota::per_second(10).with_burst(1));
+pub(super) const BUCKET: Policy =
+    Policy::token_bucket("bucket", Quota::per_second(10).with_burst(1));
 pub(super) const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// Starts a waiter and lets it run until it has to wait.
-pub(super) async fn waiter(limiter: &Limiter, max_wait: Duration) -> tokio::task::JoinHandle<(Decision, Duration)> {
+pub(super) async fn waiter(
+    limiter: &Limiter,
+    max_wait: Duration,
+) -> tokio::task::JoinHandle<(Decision, Duration)> {
     let (limiter, start) = (limiter.clone(), Instant::now());
     let task = tokio::spawn(async move {
         let decision = limiter.check("k").wait(max_wait).await.unwrap();
@@ -115,12 +129,22 @@ async fn a_leaky_bucket_releases_waiters_one_by_one_in_order_of_arrival() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leaky_bucket_of_an_outer_level_releases_the_callers_of_all_its_keys_one_by_one() {
-    let limiter = Limiter::new(PausedStore::new(), [QUEUE.at_level(1), Policy::token_bucket("own", Quota::per_day(1))]);
+    let limiter = Limiter::new(
+        PausedStore::new(),
+        [
+            QUEUE.at_level(1),
+            Policy::token_bucket("own", Quota::per_day(1)),
+        ],
+    );
     let start = Instant::now();
     let callers = (0..5_u64).map(|inner| {
         let limiter = limiter.clone();
         async move {
-            let decision = limiter.check(Key::new("k").child(inner)).wait(MS(1_000)).await.unwrap();
+            let decision = limiter
+                .check(Key::new("k").child(inner))
+                .wait(MS(1_000))
+                .await
+                .unwrap();
             (decision.is_allowed(), start.elapsed())
         }
     });
@@ -139,19 +163,31 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once_and_not_charged() 
     let start = Instant::now();
     let decision = limiter.check("k").wait(MS(150)).await.unwrap();
     assert!(decision.is_denied() && start.elapsed().is_zero());
-    assert_eq!((decision.retry_after(), decision.delay()), (Some(MS(50)), Duration::ZERO));
+    assert_eq!(
+        (decision.retry_after(), decision.delay()),
+        (Some(MS(50)), Duration::ZERO)
+    );
     assert!(decision.state("queue").unwrap().is_exceeded());
     // The denial shows the state without the denied request.
     assert_eq!(decision.state("queue").unwrap().remaining(), 3);
     // The denied request never was in the bucket: the next one follows the second.
-    assert_eq!((store.checks.load(Ordering::Relaxed), store.refunds.load(Ordering::Relaxed)), (3, 0));
+    assert_eq!(
+        (
+            store.checks.load(Ordering::Relaxed),
+            store.refunds.load(Ordering::Relaxed)
+        ),
+        (3, 0)
+    );
     assert_eq!(limiter.check("k").await.unwrap().delay(), MS(200));
     for waiter in [first, second] {
         assert!(waiter.await.unwrap().0.is_allowed());
     }
     // The retry time was exact.
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
-    let _ = (limiter.check("k").await.unwrap(), limiter.check("k").await.unwrap());
+    let _ = (
+        limiter.check("k").await.unwrap(),
+        limiter.check("k").await.unwrap(),
+    );
     sleep(MS(49)).await;
     assert!(limiter.check("k").wait(MS(150)).await.unwrap().is_denied());
     sleep(MS(1)).await;
@@ -162,20 +198,44 @@ async fn a_request_that_would_wait_too_long_is_denied_at_once_and_not_charged() 
 async fn a_request_cancelled_during_its_delay_is_refunded() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
     let _ = limiter.check("k").await.unwrap();
-    let waiters = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
-    assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 2);
+    let waiters = [
+        waiter(&limiter, MS(1_000)).await,
+        waiter(&limiter, MS(1_000)).await,
+    ];
+    assert_eq!(
+        limiter
+            .peek("k")
+            .await
+            .unwrap()
+            .state("queue")
+            .unwrap()
+            .remaining(),
+        2
+    );
     // The last one first: only the last place in the queue can be returned.
     for waiter in waiters.into_iter().rev() {
         waiter.abort();
         assert!(waiter.await.unwrap_err().is_cancelled());
     }
     tokio::task::yield_now().await;
-    assert_eq!(limiter.peek("k").await.unwrap().state("queue").unwrap().remaining(), 4);
+    assert_eq!(
+        limiter
+            .peek("k")
+            .await
+            .unwrap()
+            .state("queue")
+            .unwrap()
+            .remaining(),
+        4
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waited_for_a_fill_is_refunded_until_the_next_one() {
-    const HALVES: Policy = Policy::interval_bucket("halves", Quota::new(2, Duration::from_millis(100)).with_burst(3));
+    const HALVES: Policy = Policy::interval_bucket(
+        "halves",
+        Quota::new(2, Duration::from_millis(100)).with_burst(3),
+    );
     for (cost, late, left) in [(2, 0, 3), (1, 99, 2), (1, 100, 3), (2, 100, 3)] {
         let limiter = Limiter::new(PausedStore::new(), HALVES);
         let _ = limiter.check("k").cost(3).await.unwrap();
@@ -184,10 +244,26 @@ async fn a_request_that_waited_for_a_fill_is_refunded_until_the_next_one() {
         let decision = limiter.check("k").cost(3).wait(MS(1_000)).await.unwrap();
         assert_eq!(start.elapsed(), MS(200));
         sleep(MS(late)).await;
-        let before = limiter.peek("k").await.unwrap().state("halves").unwrap().remaining();
+        let before = limiter
+            .peek("k")
+            .await
+            .unwrap()
+            .state("halves")
+            .unwrap()
+            .remaining();
         limiter.refund("k", cost).of(&decision).await.unwrap();
-        let after = limiter.peek("k").await.unwrap().state("halves").unwrap().remaining();
-        assert_eq!((after, after - before), (left, if late < 100 { cost } else { 0 }), "{cost} units {late} ms late");
+        let after = limiter
+            .peek("k")
+            .await
+            .unwrap()
+            .state("halves")
+            .unwrap()
+            .remaining();
+        assert_eq!(
+            (after, after - before),
+            (left, if late < 100 { cost } else { 0 }),
+            "{cost} units {late} ms late"
+        );
     }
 }
 
@@ -195,11 +271,17 @@ async fn a_request_that_waited_for_a_fill_is_refunded_until_the_next_one() {
 async fn a_place_in_the_middle_of_the_queue_is_not_given_to_a_second_request() {
     let limiter = Limiter::new(PausedStore::new(), QUEUE);
     let _ = limiter.check("k").await.unwrap();
-    let [middle, last] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+    let [middle, last] = [
+        waiter(&limiter, MS(1_000)).await,
+        waiter(&limiter, MS(1_000)).await,
+    ];
     middle.abort();
     assert!(middle.await.unwrap_err().is_cancelled());
     let next = waiter(&limiter, MS(1_000)).await;
-    assert_eq!([last.await.unwrap().1, next.await.unwrap().1], [MS(200), MS(300)]);
+    assert_eq!(
+        [last.await.unwrap().1, next.await.unwrap().1],
+        [MS(200), MS(300)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +294,10 @@ async fn a_request_cancelled_before_the_decision_arrives_is_refunded() {
         // The decision arrives after 20 ms, and the refund 20 ms later.
         sleep(MS(35)).await;
         let peeked = limiter.peek("k").await.unwrap();
-        assert_eq!(peeked.states().next().unwrap().reset_after(), Duration::ZERO);
+        assert_eq!(
+            peeked.states().next().unwrap().reset_after(),
+            Duration::ZERO
+        );
     }
 }
 
@@ -220,14 +305,20 @@ async fn a_request_cancelled_before_the_decision_arrives_is_refunded() {
 async fn a_request_that_the_store_did_not_charge_is_not_refunded_to_the_store() {
     for latency in [Duration::ZERO, MS(20)] {
         // Three requests that the store charges. Everything after them is decided by the local share.
-        let store = PausedStore { away_from: 3, ..PausedStore::late(latency) };
+        let store = PausedStore {
+            away_from: 3,
+            ..PausedStore::late(latency)
+        };
         let limiter = Limiter::new(store.clone(), QUEUE);
         for _ in 0..3 {
             let _ = limiter.check("k").await.unwrap();
         }
         assert!(limiter.check("k").await.unwrap().is_degraded());
         // Cancelled during its delay, cancelled before the decision arrives, and turned away.
-        let waiters = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+        let waiters = [
+            waiter(&limiter, MS(1_000)).await,
+            waiter(&limiter, MS(1_000)).await,
+        ];
         sleep(latency + MS(1)).await;
         let early = waiter(&limiter, MS(1_000)).await;
         for waiter in waiters.into_iter().chain([early]) {
@@ -276,13 +367,20 @@ async fn callers_of_a_token_bucket_go_into_debt_in_order_of_arrival() {
     let (decision, waited) = in_time.await.unwrap();
     assert_eq!((decision.is_allowed(), waited), (true, MS(400)));
     assert!(limiter.wait_queues().queues.lock().is_empty());
-    assert_eq!(store.checks.load(Ordering::Relaxed), 6, "each caller asks once");
+    assert_eq!(
+        store.checks.load(Ordering::Relaxed),
+        6,
+        "each caller asks once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_beyond_max_waiting_is_denied_at_once() {
     let store = PausedStore::new();
-    let limiter = Limiter::builder(store.clone()).policies(BUCKET).max_waiting(2).build();
+    let limiter = Limiter::builder(store.clone())
+        .policies(BUCKET)
+        .max_waiting(2)
+        .build();
     for key in ["k", "other"] {
         let _ = limiter.check(key).await.unwrap();
     }
@@ -292,7 +390,14 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
     }
     for key in ["k", "other"] {
         let (start, before) = (Instant::now(), store.checks.load(Ordering::Relaxed));
-        assert!(limiter.check(key).wait(MS(1_000)).await.unwrap().is_denied());
+        assert!(
+            limiter
+                .check(key)
+                .wait(MS(1_000))
+                .await
+                .unwrap()
+                .is_denied()
+        );
         assert_eq!(start.elapsed(), MS(0));
         // The caller's own denial is the answer. The store is not asked again.
         assert_eq!(store.checks.load(Ordering::Relaxed) - before, 1);
@@ -300,18 +405,35 @@ async fn a_caller_beyond_max_waiting_is_denied_at_once() {
     for waiter in waiters {
         assert!(waiter.await.unwrap().0.is_allowed());
     }
-    assert!(limiter.check("other").wait(MS(1_000)).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("other")
+            .wait(MS(1_000))
+            .await
+            .unwrap()
+            .is_allowed()
+    );
     assert_eq!(limiter.wait_queues().waiting.callers(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_whose_time_runs_out_does_not_overtake_the_queue() {
-    let limiter = Limiter::new(PausedStore::new(), Policy::window_from_first_hit("minute", Quota::new(2, MS(1_000))));
+    let limiter = Limiter::new(
+        PausedStore::new(),
+        Policy::window_from_first_hit("minute", Quota::new(2, MS(1_000))),
+    );
     let first = limiter.check("k").cost(Cost::new(2)).await.unwrap();
     assert!(first.is_allowed());
     let whole = tokio::spawn({
         let limiter = limiter.clone();
-        async move { limiter.check("k").cost(Cost::new(2)).wait(MS(5_000)).await.unwrap() }
+        async move {
+            limiter
+                .check("k")
+                .cost(Cost::new(2))
+                .wait(MS(5_000))
+                .await
+                .unwrap()
+        }
     });
     tokio::task::yield_now().await;
     // Its time ends together with the window, and one unit would fit then.
@@ -329,7 +451,14 @@ async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits
         Policy::interval_bucket("two", Quota::new(2, MS(1_000))),
     ] {
         let limiter = Limiter::new(PausedStore::new(), policy);
-        assert!(limiter.check("k").cost(Cost::new(2)).await.unwrap().is_allowed());
+        assert!(
+            limiter
+                .check("k")
+                .cost(Cost::new(2))
+                .await
+                .unwrap()
+                .is_allowed()
+        );
         let first = waiter(&limiter, MS(1_000)).await;
         let second = waiter(&limiter, MS(1_000)).await;
         let (denied, waited) = waiter(&limiter, MS(1_999)).await.await.unwrap();
@@ -347,11 +476,30 @@ async fn a_caller_behind_the_units_of_a_window_is_denied_at_once_unless_it_waits
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_zero_is_a_plain_check() {
     let limiter = Limiter::new(PausedStore::new(), BUCKET);
-    assert!(limiter.check("k").wait(Duration::ZERO).await.unwrap().is_allowed());
+    assert!(
+        limiter
+            .check("k")
+            .wait(Duration::ZERO)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
     let decision = limiter.check("k").wait(Duration::ZERO).await.unwrap();
     assert_eq!(decision.retry_after(), Some(MS(100)));
-    assert!(limiter.check("k").wait(Duration::MAX).await.unwrap().is_allowed());
-    let error = limiter.check("k").cost(Cost::new(2)).wait(Duration::MAX).await.unwrap_err();
+    assert!(
+        limiter
+            .check("k")
+            .wait(Duration::MAX)
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+    let error = limiter
+        .check("k")
+        .cost(Cost::new(2))
+        .wait(Duration::MAX)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::CostExceedsBurst);
 }
 
@@ -363,8 +511,17 @@ async fn a_check_that_spends_nothing_of_a_queue_does_not_wait_for_it() {
     for costs in [Costs::new(Cost::ZERO), [("queue", 0), ("tokens", 1)].into()] {
         for max_wait in [Duration::ZERO, MS(100), MS(10_000)] {
             let start = Instant::now();
-            let decision = limiter.check("k").cost(costs.clone()).wait(max_wait).await.unwrap();
-            assert_eq!((decision.is_allowed(), start.elapsed()), (true, Duration::ZERO), "{costs:?} {max_wait:?}");
+            let decision = limiter
+                .check("k")
+                .cost(costs.clone())
+                .wait(max_wait)
+                .await
+                .unwrap();
+            assert_eq!(
+                (decision.is_allowed(), start.elapsed()),
+                (true, Duration::ZERO),
+                "{costs:?} {max_wait:?}"
+            );
         }
     }
 }
@@ -372,10 +529,16 @@ async fn a_check_that_spends_nothing_of_a_queue_does_not_wait_for_it() {
 /// A refund of a place in the middle would let two requests leave at one instant.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_caller_gives_back_its_place_in_a_debt_only_if_it_is_the_last() {
-    for policy in [BUCKET, Policy::interval_bucket("interval", Quota::new(1, MS(100)))] {
+    for policy in [
+        BUCKET,
+        Policy::interval_bucket("interval", Quota::new(1, MS(100))),
+    ] {
         let limiter = Limiter::new(PausedStore::new(), policy);
         let _ = limiter.check("k").await.unwrap();
-        let [first, second] = [waiter(&limiter, MS(1_000)).await, waiter(&limiter, MS(1_000)).await];
+        let [first, second] = [
+            waiter(&limiter, MS(1_000)).await,
+            waiter(&limiter, MS(1_000)).await,
+        ];
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         let third = waiter(&limiter, MS(1_000)).await;
@@ -383,31 +546,52 @@ async fn a_cancelled_caller_gives_back_its_place_in_a_debt_only_if_it_is_the_las
         third.abort();
         assert!(third.await.unwrap_err().is_cancelled());
         let fourth = waiter(&limiter, MS(1_000)).await;
-        assert_eq!([second.await.unwrap().1, fourth.await.unwrap().1], [MS(200), MS(300)]);
+        assert_eq!(
+            [second.await.unwrap().1, fourth.await.unwrap().1],
+            [MS(200), MS(300)]
+        );
     }
 }
 
 /// Callers of a token bucket with a cost starved behind callers and checks that came later.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_with_a_cost_gets_its_turn_in_order_of_arrival_also_against_other_processes_and_plain_checks() {
+async fn a_waiter_with_a_cost_gets_its_turn_in_order_of_arrival_also_against_other_processes_and_plain_checks()
+ {
     let store = PausedStore::new();
     let policy = Policy::token_bucket("calls", Quota::per_second(10));
     // Two limiters stand for two processes: each has its own queues.
-    let [ours, theirs] = [Limiter::new(store.clone(), policy.clone()), Limiter::new(store, policy)];
+    let [ours, theirs] = [
+        Limiter::new(store.clone(), policy.clone()),
+        Limiter::new(store, policy),
+    ];
     let _ = ours.check("k").cost(Cost::new(10)).await.unwrap();
     let first = waiter(&theirs, MS(60_000)).await;
     let start = Instant::now();
     let pair = tokio::spawn(async move {
-        assert!(ours.check("k").cost(Cost::new(2)).wait(MS(60_000)).await.unwrap().is_allowed());
+        assert!(
+            ours.check("k")
+                .cost(Cost::new(2))
+                .wait(MS(60_000))
+                .await
+                .unwrap()
+                .is_allowed()
+        );
         start.elapsed()
     });
     tokio::task::yield_now().await;
     let later = waiter(&theirs, MS(60_000)).await;
     for _ in 0..5 {
-        assert!(theirs.check("k").await.unwrap().is_denied(), "no check takes what somebody waits for");
+        assert!(
+            theirs.check("k").await.unwrap().is_denied(),
+            "no check takes what somebody waits for"
+        );
         sleep(MS(50)).await;
     }
-    let waits = [first.await.unwrap().1, pair.await.unwrap(), later.await.unwrap().1];
+    let waits = [
+        first.await.unwrap().1,
+        pair.await.unwrap(),
+        later.await.unwrap().1,
+    ];
     assert_eq!(waits, [MS(100), MS(300), MS(400)]);
     assert!(theirs.check("k").await.unwrap().is_denied());
 }
@@ -417,7 +601,10 @@ async fn a_leaky_bucket_beside_another_policy_waits_for_both() {
     let minute = Policy::window_from_first_hit("minute", Quota::new(2, Duration::from_secs(60)));
     let limiter = Limiter::new(PausedStore::new(), [QUEUE, minute]);
     for waited in [MS(0), MS(100), MS(60_000)] {
-        let (decision, after) = waiter(&limiter, Duration::from_secs(120)).await.await.unwrap();
+        let (decision, after) = waiter(&limiter, Duration::from_secs(120))
+            .await
+            .await
+            .unwrap();
         assert!(decision.is_allowed());
         assert!(after <= waited, "{after:?} {waited:?}");
     }
@@ -440,7 +627,12 @@ async fn units_accrue_on_paused_time_while_a_caller_sleeps() {
     for minutes in 0..5 {
         let decision = limiter.check("k").wait(MS(300_000)).await.unwrap();
         assert!(decision.is_allowed());
-        assert_eq!(start.elapsed().as_millis().div_ceil(60_000), minutes, "{:?}", start.elapsed());
+        assert_eq!(
+            start.elapsed().as_millis().div_ceil(60_000),
+            minutes,
+            "{:?}",
+            start.elapsed()
+        );
     }
     sleep(MS(59_000)).await;
     assert!(limiter.check("k").await.unwrap().is_denied());

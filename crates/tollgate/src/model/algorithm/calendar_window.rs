@@ -27,19 +27,31 @@ impl Opening for Calendar {
         }
         // Units of the current period, of one that another calendar started within it, or of one that lies impossibly far
         // ahead.
-        (periods.begin, if is_old { 0 } else { count }, !is_old && start_us > periods.close)
+        (
+            periods.begin,
+            if is_old { 0 } else { count },
+            !is_old && start_us > periods.close,
+        )
     }
 
     #[inline]
     fn end_us(policy: &Policy, start_us: u64, now_us: u64) -> u64 {
         let periods = policy.periods(now_us);
-        if start_us == periods.close { periods.after } else { periods.close }
+        if start_us == periods.close {
+            periods.after
+        } else {
+            periods.close
+        }
     }
 
     fn start_us(policy: &Policy, left_us: u64, now_us: u64) -> u64 {
         let periods = policy.periods(now_us);
         let is_next = now_us + left_us > periods.close;
-        if is_next { periods.close } else { periods.begin }
+        if is_next {
+            periods.close
+        } else {
+            periods.begin
+        }
     }
 
     fn stored(policy: &Policy, start_us: u64) -> u64 {
@@ -59,7 +71,10 @@ impl Opening for Calendar {
 /// Reads the unit and the zone of a calendar window from `rest`: `(month, Europe/Berlin)`.
 pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
     match arguments(rest).and_then(|arguments| arguments.split_once(',')) {
-        Some((unit, zone)) => Ok(Algorithm::CalendarWindow { unit: unit.trim().parse()?, zone: zone.trim().parse()? }),
+        Some((unit, zone)) => Ok(Algorithm::CalendarWindow {
+            unit: unit.trim().parse()?,
+            zone: zone.trim().parse()?,
+        }),
         None => Err(Error::config(format!(
             "algorithm {:?} needs a unit and a time zone, as in calendar_window(month, Europe/Berlin)",
             shown(text)

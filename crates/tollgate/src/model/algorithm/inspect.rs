@@ -105,25 +105,44 @@ impl StoredState {
     #[must_use]
     pub fn spent(&self, now_us: u64, expires_us: u64, quota: Option<&Quota>) -> u64 {
         match self {
-            Self::Bucket { full_us, part, pace } => bucket(full_us.saturating_sub(now_us), *part, *pace, quota),
+            Self::Bucket {
+                full_us,
+                part,
+                pace,
+            } => bucket(full_us.saturating_sub(now_us), *part, *pace, quota),
             Self::IntervalBucket { start_us, missing } => {
                 let fills = quota.map_or(0, |quota| {
-                    (now_us.saturating_sub(*start_us) / period_us(quota)).saturating_mul(quota.amount())
+                    (now_us.saturating_sub(*start_us) / period_us(quota))
+                        .saturating_mul(quota.amount())
                 });
                 missing.saturating_sub(fills)
             }
-            Self::Window { start_us, count, period_us } => {
+            Self::Window {
+                start_us,
+                count,
+                period_us,
+            } => {
                 if now_us < start_us.saturating_add(*period_us) {
                     *count
                 } else {
                     0
                 }
             }
-            Self::SlidingWindow { start_us, current, previous } => {
+            Self::SlidingWindow {
+                start_us,
+                current,
+                previous,
+            } => {
                 // The key expires at the end of the next window.
-                let guessed = expires_us.saturating_sub(*start_us) / if *current == 0 { 1 } else { 2 };
+                let guessed =
+                    expires_us.saturating_sub(*start_us) / if *current == 0 { 1 } else { 2 };
                 let period_us = quota.map_or(guessed, period_us).max(1);
-                sliding_window(now_us.saturating_sub(*start_us), period_us, *current, *previous)
+                sliding_window(
+                    now_us.saturating_sub(*start_us),
+                    period_us,
+                    *current,
+                    *previous,
+                )
             }
             Self::SlidingBuckets { width_us, buckets } => {
                 let newest = buckets.last().map_or(0, |(at, _)| *at);
@@ -131,10 +150,16 @@ impl StoredState {
                 let guessed = (expires_us / width_us).saturating_sub(newest + 1);
                 let count = quota.map_or(guessed, |quota| period_us(quota).div_ceil(*width_us));
                 let first = newest.max(now_us / width_us).saturating_sub(count);
-                buckets.iter().filter(|(at, _)| *at >= first).map(|(_, units)| units).sum()
+                buckets
+                    .iter()
+                    .filter(|(at, _)| *at >= first)
+                    .map(|(_, units)| units)
+                    .sum()
             }
             Self::SlidingLog { units } => *units,
-            Self::Lockout { until_us, failures, .. } => {
+            Self::Lockout {
+                until_us, failures, ..
+            } => {
                 if now_us < *until_us {
                     *failures
                 } else {
@@ -166,26 +191,48 @@ impl StoredState {
         let room = quota.burst().checked_sub(cost)?;
         let (amount, period) = (quota.amount(), period_us(quota));
         let at_us = match self {
-            Self::Bucket { full_us, part, pace } => bucket_at(*full_us, *part, *pace, room, quota),
-            Self::IntervalBucket { start_us, missing } => {
-                start_us.saturating_add(missing.saturating_sub(room).div_ceil(amount).saturating_mul(period))
-            }
+            Self::Bucket {
+                full_us,
+                part,
+                pace,
+            } => bucket_at(*full_us, *part, *pace, room, quota),
+            Self::IntervalBucket { start_us, missing } => start_us.saturating_add(
+                missing
+                    .saturating_sub(room)
+                    .div_ceil(amount)
+                    .saturating_mul(period),
+            ),
             Self::Window { count, .. } if *count <= room => now_us,
-            Self::Window { start_us, period_us, .. } => start_us.saturating_add(*period_us),
-            Self::SlidingWindow { start_us, current, previous } => match room.checked_sub(*current) {
+            Self::Window {
+                start_us,
+                period_us,
+                ..
+            } => start_us.saturating_add(*period_us),
+            Self::SlidingWindow {
+                start_us,
+                current,
+                previous,
+            } => match room.checked_sub(*current) {
                 Some(room) => start_us.saturating_add(share_us(*previous, room, period)),
-                None => start_us.saturating_add(period).saturating_add(share_us(*current, room, period)),
+                None => start_us
+                    .saturating_add(period)
+                    .saturating_add(share_us(*current, room, period)),
             },
             Self::SlidingBuckets { width_us, buckets } => {
-                let leaves = |at: u64| (at + period.div_ceil(*width_us) + 1).saturating_mul(*width_us);
+                let leaves =
+                    |at: u64| (at + period.div_ceil(*width_us) + 1).saturating_mul(*width_us);
                 let alive = || buckets.iter().filter(|(at, _)| leaves(*at) > now_us);
-                let mut over = alive().map(|(_, units)| units).sum::<u64>().saturating_sub(room);
+                let mut over = alive()
+                    .map(|(_, units)| units)
+                    .sum::<u64>()
+                    .saturating_sub(room);
                 let last = alive().find(|(_, units)| {
                     over = over.saturating_sub(*units);
                     over == 0
                 });
                 let is_full = alive().map(|(_, units)| units).sum::<u64>() > room;
-                last.filter(|_| is_full).map_or(now_us, |(at, _)| leaves(*at))
+                last.filter(|_| is_full)
+                    .map_or(now_us, |(at, _)| leaves(*at))
             }
             Self::SlidingLog { .. } => return None,
             Self::Lockout { failures, .. } if *failures <= room => now_us,
@@ -210,12 +257,16 @@ fn bucket_at(full_us: u64, part: u64, pace: f64, room: u64, quota: &Quota) -> u6
 /// count.
 fn share_us(units: u64, room: u64, period_us: u64) -> u64 {
     let left = (u128::from(room) * u128::from(period_us)).checked_div(u128::from(units));
-    let left = left.and_then(|left| u64::try_from(left).ok()).unwrap_or(u64::MAX);
+    let left = left
+        .and_then(|left| u64::try_from(left).ok())
+        .unwrap_or(u64::MAX);
     period_us.saturating_sub(left)
 }
 
 fn period_us(quota: &Quota) -> u64 {
-    u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX).max(1)
+    u64::try_from(quota.period().as_micros())
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 /// Returns the units missing in a bucket that is full after `ahead` microseconds and a part of one.
@@ -223,7 +274,8 @@ fn bucket(ahead: u64, part: u64, pace: f64, quota: Option<&Quota>) -> u64 {
     if let Some(quota) = quota {
         let (amount, period) = (u128::from(quota.amount()), u128::from(period_us(quota)));
         // The part counts parts of a microsecond of the quota that wrote it.
-        if (period as f64 / amount as f64).to_bits() == pace.to_bits() && u128::from(part) < amount {
+        if (period as f64 / amount as f64).to_bits() == pace.to_bits() && u128::from(part) < amount
+        {
             let used = u128::from(ahead) * amount + u128::from(part);
             return u64::try_from(used.div_ceil(period)).unwrap_or(u64::MAX);
         }
@@ -251,13 +303,27 @@ mod tests {
     use super::*;
 
     fn packed(numbers: &[f64]) -> Vec<u8> {
-        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+        numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect()
     }
 
     #[test]
     fn values_that_no_script_writes_are_refused() {
-        for tag in crate::model::algorithm::ROWS.iter().map(|row| row.tag).chain(["t9", ""]) {
-            for value in [&b""[..], b"1", b"hello world", &[0xFF; 24], &[0; 7], &packed(&[-1.0, 0.5, f64::NAN])] {
+        for tag in crate::model::algorithm::ROWS
+            .iter()
+            .map(|row| row.tag)
+            .chain(["t9", ""])
+        {
+            for value in [
+                &b""[..],
+                b"1",
+                b"hello world",
+                &[0xFF; 24],
+                &[0; 7],
+                &packed(&[-1.0, 0.5, f64::NAN]),
+            ] {
                 assert_eq!(StoredState::decode(tag, value), None, "{tag}");
             }
         }
@@ -272,10 +338,19 @@ mod tests {
         }
         let stored = StoredState::decode("b1", &value).unwrap();
         let buckets = vec![(65_535, 4), (65_537, 5)];
-        assert_eq!(stored, StoredState::SlidingBuckets { width_us: 1_000_000, buckets });
+        assert_eq!(
+            stored,
+            StoredState::SlidingBuckets {
+                width_us: 1_000_000,
+                buckets
+            }
+        );
         // Two buckets count beside the current one.
         let (second, quota) = (1_000_000, Quota::new(10, std::time::Duration::from_secs(2)));
-        assert_eq!(stored.spent(65_537 * second, 65_540 * second, Some(&quota)), 9);
+        assert_eq!(
+            stored.spent(65_537 * second, 65_540 * second, Some(&quota)),
+            9
+        );
         assert_eq!(stored.spent(65_537 * second, 65_540 * second, None), 9);
         assert_eq!(stored.spent(65_538 * second, 65_540 * second, None), 5);
     }
@@ -286,26 +361,61 @@ mod tests {
         let quota = Quota::new(10, Duration::from_secs(10));
         let mut waits = Vec::new();
         for state in [
-            StoredState::Bucket { full_us: 14 * SECOND, part: 0, pace: 1e6 },
-            StoredState::IntervalBucket { start_us: 4 * SECOND, missing: 23 },
-            StoredState::Window { start_us: 2 * SECOND, count: 8, period_us: 10 * SECOND },
-            StoredState::SlidingWindow { start_us: 3 * SECOND, current: 4, previous: 9 },
-            StoredState::SlidingBuckets { width_us: SECOND, buckets: vec![(1, 3), (4, 2), (5, 4)] },
-            StoredState::Lockout { until_us: 12 * SECOND, failures: 4, lockouts: 1 },
+            StoredState::Bucket {
+                full_us: 14 * SECOND,
+                part: 0,
+                pace: 1e6,
+            },
+            StoredState::IntervalBucket {
+                start_us: 4 * SECOND,
+                missing: 23,
+            },
+            StoredState::Window {
+                start_us: 2 * SECOND,
+                count: 8,
+                period_us: 10 * SECOND,
+            },
+            StoredState::SlidingWindow {
+                start_us: 3 * SECOND,
+                current: 4,
+                previous: 9,
+            },
+            StoredState::SlidingBuckets {
+                width_us: SECOND,
+                buckets: vec![(1, 3), (4, 2), (5, 4)],
+            },
+            StoredState::Lockout {
+                until_us: 12 * SECOND,
+                failures: 4,
+                lockouts: 1,
+            },
         ] {
-            for (now_us, cost) in
-                [5, 9, 13, 40].into_iter().flat_map(|at| (0..=10).map(move |cost| (at * SECOND, cost)))
+            for (now_us, cost) in [5, 9, 13, 40]
+                .into_iter()
+                .flat_map(|at| (0..=10).map(move |cost| (at * SECOND, cost)))
             {
                 let fits = |at_us| state.spent(at_us, u64::MAX, Some(&quota)) + cost <= 10;
                 let wait_us = state.fits_after(now_us, cost, &quota).unwrap().as_micros() as u64;
-                assert!(fits(now_us + wait_us), "{state:?} {now_us} {cost} {wait_us}");
-                assert!(wait_us == 0 || !fits(now_us + wait_us - 1), "{state:?} {now_us} {cost} {wait_us}");
+                assert!(
+                    fits(now_us + wait_us),
+                    "{state:?} {now_us} {cost} {wait_us}"
+                );
+                assert!(
+                    wait_us == 0 || !fits(now_us + wait_us - 1),
+                    "{state:?} {now_us} {cost} {wait_us}"
+                );
                 waits.push(wait_us);
             }
             assert_eq!(state.fits_after(0, 11, &quota), None, "{state:?}");
         }
-        assert!(waits.iter().filter(|wait| **wait > 0).count() > 60, "{waits:?}");
-        assert_eq!(StoredState::SlidingLog { units: 1 }.fits_after(0, 1, &quota), None);
+        assert!(
+            waits.iter().filter(|wait| **wait > 0).count() > 60,
+            "{waits:?}"
+        );
+        assert_eq!(
+            StoredState::SlidingLog { units: 1 }.fits_after(0, 1, &quota),
+            None
+        );
     }
 
     #[test]

@@ -25,12 +25,26 @@ impl State {
     fn refill(self, quota: &Quota, now_us: u64) -> (Self, bool) {
         let start_us = self.start_us.min(now_us);
         let refills = (now_us - start_us) / quota.period_us();
-        let used = self.used.saturating_sub(refills.saturating_mul(quota.amount()));
+        let used = self
+            .used
+            .saturating_sub(refills.saturating_mul(quota.amount()));
         if used == 0 {
             // The bucket is full: the next period starts with the next request.
-            return (Self { start_us: now_us, used }, false);
+            return (
+                Self {
+                    start_us: now_us,
+                    used,
+                },
+                false,
+            );
         }
-        (Self { start_us: start_us + refills * quota.period_us(), used }, self.start_us > now_us)
+        (
+            Self {
+                start_us: start_us + refills * quota.period_us(),
+                used,
+            },
+            self.start_us > now_us,
+        )
     }
 
     fn left(&self, quota: &Quota, now_us: u64) -> u64 {
@@ -55,7 +69,11 @@ impl Meter for State {
             // The burst was lowered since the state was stored, or the state is in debt. What is read of it is cut at the start of
             // the period, so the next refill comes in time although nothing is stored.
             let is_in_debt = state.used >= MARK;
-            let most = if is_in_debt { Self::most_spent(policy) } else { policy.quota_ref().burst() };
+            let most = if is_in_debt {
+                Self::most_spent(policy)
+            } else {
+                policy.quota_ref().burst()
+            };
             state.used = (state.used - if is_in_debt { MARK } else { 0 }).min(most);
         }
         state.refill(policy.quota_ref(), now_us)
@@ -64,7 +82,13 @@ impl Meter for State {
     /// Returns the state as it is stored, without its mark.
     fn hold(&mut self, _policy: &Policy, _now_us: u64) -> (Self, bool) {
         let was_marked = self.used >= MARK;
-        (Self { used: self.used - if was_marked { MARK } else { 0 }, ..*self }, was_marked)
+        (
+            Self {
+                used: self.used - if was_marked { MARK } else { 0 },
+                ..*self
+            },
+            was_marked,
+        )
     }
 
     fn mark_held(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64, was_marked: bool) {
@@ -83,7 +107,11 @@ impl Meter for State {
             || ask.cost == 0
             || ask.wait_us() > 0
                 && self.used <= most_before(quota)
-                && until(quota, self.used + ask.cost - limit, self.left(quota, now_us)) <= ask.wait_us()
+                && until(
+                    quota,
+                    self.used + ask.cost - limit,
+                    self.left(quota, now_us),
+                ) <= ask.wait_us()
     }
 
     fn charge(&mut self, _policy: &Policy, _now_us: u64, cost: u64, _tag: &[u8]) {
@@ -117,13 +145,19 @@ impl Meter for State {
         let quota = refund.policy.quota_ref();
         let (settled, _) = self.refill(quota, refund.now_us);
         let is_last = refund.end.is_none_or(|end| settled.ends_at(quota, end));
-        let spent_us = refund.end.and_then(|end| paid_us(quota, end)).unwrap_or(refund.spent_us);
+        let spent_us = refund
+            .end
+            .and_then(|end| paid_us(quota, end))
+            .unwrap_or(refund.spent_us);
         let is_returned = settled.used > 0 && is_last && spent_us >= settled.start_us;
         let cost = if is_returned { refund.cost } else { 0 };
         // What lapses of a leased policy is stored in any case.
         let is_written = is_returned || refund.policy.is_leased();
         if is_written {
-            *self = Self { used: settled.used.saturating_sub(cost), ..settled };
+            *self = Self {
+                used: settled.used.saturating_sub(cost),
+                ..settled
+            };
         }
         is_written
     }
@@ -134,9 +168,17 @@ impl Meter for State {
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
         let quota = policy.quota_ref();
-        let used = if self.used >= MARK { self.used - MARK } else { self.used };
+        let used = if self.used >= MARK {
+            self.used - MARK
+        } else {
+            self.used
+        };
         // A settlement may come with a quota that fills more slowly than that of the units.
-        self.start_us + used.div_ceil(quota.amount()).saturating_mul(quota.period_us()).min(MOST_US)
+        self.start_us
+            + used
+                .div_ceil(quota.amount())
+                .saturating_mul(quota.period_us())
+                .min(MOST_US)
     }
 
     fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
@@ -144,12 +186,23 @@ impl Meter for State {
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
-        let ([start_us, used], []) = stored::split(bytes)? else { return None };
-        Some((Self { start_us: whole(start_us)?, used: whole(used)? }, 0.0))
+        let ([start_us, used], []) = stored::split(bytes)? else {
+            return None;
+        };
+        Some((
+            Self {
+                start_us: whole(start_us)?,
+                used: whole(used)?,
+            },
+            0.0,
+        ))
     }
 
     fn shown(&self, _beside: f64) -> StoredState {
-        StoredState::IntervalBucket { start_us: self.start_us, missing: unmarked(self.used) }
+        StoredState::IntervalBucket {
+            start_us: self.start_us,
+            missing: unmarked(self.used),
+        }
     }
 
     /// Derives the numbers from the missing units and the time until the next refill.
@@ -161,7 +214,10 @@ impl Meter for State {
         let retry_us = match ask.wait_us() {
             0 => fits,
             // It owes no sooner than the debt of the others has room for it.
-            wait_us => fits.min(fits.saturating_sub(wait_us).max(until(used.saturating_sub(most_before(quota))))),
+            wait_us => fits.min(
+                fits.saturating_sub(wait_us)
+                    .max(until(used.saturating_sub(most_before(quota)))),
+            ),
         };
         Numbers {
             remaining: quota.burst().saturating_sub(used),
@@ -173,7 +229,11 @@ impl Meter for State {
 
     fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
         let quota = policy.quota_ref();
-        if charged > 0 { until(quota, words[0].saturating_sub(quota.burst()), words[1]) } else { 0 }
+        if charged > 0 {
+            until(quota, words[0].saturating_sub(quota.burst()), words[1])
+        } else {
+            0
+        }
     }
 
     fn end_of(words: &Words, is_owed: impl FnOnce() -> bool) -> Option<Span> {
@@ -182,15 +242,25 @@ impl Meter for State {
 
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let start_us = (now_us + words[1]).saturating_sub(policy.quota_ref().period_us());
-        Some(Self { start_us, used: words[0] })
+        Some(Self {
+            start_us,
+            used: words[0],
+        })
     }
 
     fn args(policy: &Policy) -> [Option<u64>; 3] {
-        [Some(policy.quota_ref().period_us()), Some(policy.quota_ref().burst()), None]
+        [
+            Some(policy.quota_ref().period_us()),
+            Some(policy.quota_ref().burst()),
+            None,
+        ]
     }
 
     fn ceiling_args(policy: &Policy, ask: Ask) -> (u64, Option<u64>) {
-        (ask.limit(policy.quota_ref().burst()), Some(ask.wait_us().min(MAX_EXACT - 1)))
+        (
+            ask.limit(policy.quota_ref().burst()),
+            Some(ask.wait_us().min(MAX_EXACT - 1)),
+        )
     }
 }
 
@@ -210,6 +280,8 @@ fn paid_us(quota: &Quota, (fill_us, used): Span) -> Option<u64> {
 fn until(quota: &Quota, missing: u64, left: u64) -> u64 {
     match missing.div_ceil(quota.amount()) {
         0 => 0,
-        refills => (refills - 1).saturating_mul(quota.period_us()).saturating_add(left),
+        refills => (refills - 1)
+            .saturating_mul(quota.period_us())
+            .saturating_add(left),
     }
 }

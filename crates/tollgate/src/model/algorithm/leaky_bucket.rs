@@ -24,7 +24,13 @@ impl Meter for Bucket {
     #[inline]
     fn settle(&mut self, policy: &Policy, other: Option<f64>, now_us: u64) -> (Self, bool) {
         let mut state = *self;
-        let mended = Self::settle(&mut state, policy.quota_ref(), other, !policy.is_leased(), now_us);
+        let mended = Self::settle(
+            &mut state,
+            policy.quota_ref(),
+            other,
+            !policy.is_leased(),
+            now_us,
+        );
         (state, mended)
     }
 
@@ -48,7 +54,13 @@ impl Meter for Bucket {
 
     #[inline]
     fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
-        Self::fits(self, policy.quota_ref(), now_us, ask.cost, ceiling(policy, ask))
+        Self::fits(
+            self,
+            policy.quota_ref(),
+            now_us,
+            ask.cost,
+            ceiling(policy, ask),
+        )
     }
 
     #[inline]
@@ -76,9 +88,14 @@ impl Meter for Bucket {
 
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
         let rate = Rate::of(refund.policy, refund.other);
-        let is_last = refund.end.is_none_or(|end| !rate.is_other() && self.ends_at(end));
+        let is_last = refund
+            .end
+            .is_none_or(|end| !rate.is_other() && self.ends_at(end));
         if is_last {
-            self.subtract(rate.quota, rate.returned(refund.cost).min(self.ahead(refund.now_us)));
+            self.subtract(
+                rate.quota,
+                rate.returned(refund.cost).min(self.ahead(refund.now_us)),
+            );
         }
         is_last
     }
@@ -101,7 +118,9 @@ impl Meter for Bucket {
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
-        let (bucket, pace, []) = Self::of_bytes(bytes)? else { return None };
+        let (bucket, pace, []) = Self::of_bytes(bytes)? else {
+            return None;
+        };
         Some((bucket, pace))
     }
 
@@ -110,7 +129,12 @@ impl Meter for Bucket {
     }
 
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        token_bucket::numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
+        token_bucket::numbers(
+            policy.quota_ref(),
+            words,
+            denied.cost,
+            ceiling(policy, denied),
+        )
     }
 
     fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {

@@ -70,10 +70,15 @@ impl Failures {
     /// Brings the failures to `now_us`. Returns whether a time lay ahead of the clock.
     fn settle(&mut self, policy: &Policy, now_us: u64) -> bool {
         if self.is_locked_out(policy) && self.until_us <= now_us {
-            (self.level, self.ended_us, self.count) = ((self.level + 1).min(MOST_LEVEL), self.until_us, 0);
+            (self.level, self.ended_us, self.count) =
+                ((self.level + 1).min(MOST_LEVEL), self.until_us, 0);
         }
         let is_locked = self.is_locked_out(policy);
-        let most_us = if is_locked { now_us + self.lock_us(policy) } else { u64::MAX };
+        let most_us = if is_locked {
+            now_us + self.lock_us(policy)
+        } else {
+            u64::MAX
+        };
         let is_ahead = self.count > 0 && self.start_us > now_us
             || is_locked && self.until_us > most_us
             || self.level > 0 && self.ended_us > now_us;
@@ -115,7 +120,8 @@ impl Failures {
     /// Takes back failures of a window or a lockout that is not over, and with them the lockout to which they led. Returns
     /// whether there are some.
     fn refund(&mut self, refund: &Refund<'_>) -> bool {
-        let is_open = self.count > 0 && self.until_us > refund.now_us && refund.spent_us >= self.start_us;
+        let is_open =
+            self.count > 0 && self.until_us > refund.now_us && refund.spent_us >= self.start_us;
         if is_open {
             let was_locked = self.is_locked(refund.policy);
             self.count = self.count.saturating_sub(refund.cost);
@@ -131,7 +137,11 @@ impl Failures {
         if self.count > 0 && self.is_locked_out {
             return self.until_us + longest_us;
         }
-        let forgotten_us = if self.level > 0 { self.ended_us + longest_us } else { 0 };
+        let forgotten_us = if self.level > 0 {
+            self.ended_us + longest_us
+        } else {
+            0
+        };
         let closed_us = if self.count > 0 { self.until_us } else { 0 };
         forgotten_us.max(closed_us)
     }
@@ -152,9 +162,14 @@ impl State {
 impl Meter for State {
     #[inline]
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
-        let Some(mut failures) = self.0.clone() else { return (Self(None), false) };
+        let Some(mut failures) = self.0.clone() else {
+            return (Self(None), false);
+        };
         let is_mended = failures.settle(policy, now_us);
-        (Self(Some(failures).filter(|failures| !failures.is_fresh())), is_mended)
+        (
+            Self(Some(failures).filter(|failures| !failures.is_fresh())),
+            is_mended,
+        )
     }
 
     #[inline]
@@ -206,13 +221,24 @@ impl Meter for State {
     /// ended are forgotten. A time is 0 when there is nothing to wait for.
     #[inline]
     fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        let Some(failures) = &self.0 else { return [0; 4] };
-        let left = |at_us: u64, is_open: bool| if is_open { at_us.saturating_sub(now_us) } else { 0 };
+        let Some(failures) = &self.0 else {
+            return [0; 4];
+        };
+        let left = |at_us: u64, is_open: bool| {
+            if is_open {
+                at_us.saturating_sub(now_us)
+            } else {
+                0
+            }
+        };
         [
             failures.count,
             left(failures.closes_us(policy), failures.count > 0),
             left(failures.until_us, failures.is_locked_out(policy)),
-            left(failures.ended_us + policy.lock_times().longest_us, failures.level > 0),
+            left(
+                failures.ended_us + policy.lock_times().longest_us,
+                failures.level > 0,
+            ),
         ]
     }
 
@@ -221,13 +247,22 @@ impl Meter for State {
     }
 
     fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
-        let Failures { start_us, count, until_us, is_locked_out, level, ended_us } = self.get();
+        let Failures {
+            start_us,
+            count,
+            until_us,
+            is_locked_out,
+            level,
+            ended_us,
+        } = self.get();
         let mark = if is_locked_out { MARK } else { 0 };
         doubles(&[start_us, until_us, count + mark, level, ended_us])
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
-        let ([start_us, until_us, count, level, ended_us], []) = stored::split(bytes)? else { return None };
+        let ([start_us, until_us, count, level, ended_us], []) = stored::split(bytes)? else {
+            return None;
+        };
         let count = whole(count)?;
         let failures = Failures {
             start_us: whole(start_us)?,
@@ -241,12 +276,22 @@ impl Meter for State {
     }
 
     fn shown(&self, _beside: f64) -> StoredState {
-        let Failures { until_us, count: failures, level: lockouts, .. } = self.get();
-        StoredState::Lockout { until_us, failures, lockouts }
+        let Failures {
+            until_us,
+            count: failures,
+            level: lockouts,
+            ..
+        } = self.get();
+        StoredState::Lockout {
+            until_us,
+            failures,
+            lockouts,
+        }
     }
 
     fn numbers(policy: &Policy, words: &Words, ask: Ask) -> Numbers {
-        let ([count, closes_us, until_us, forgotten_us], amount) = (*words, policy.quota_ref().amount());
+        let ([count, closes_us, until_us, forgotten_us], amount) =
+            (*words, policy.quota_ref().amount());
         let (more_us, reset_us) = match until_us {
             0 => (closes_us, closes_us.max(forgotten_us)),
             until_us => (until_us, until_us + policy.lock_times().longest_us),
@@ -279,26 +324,43 @@ impl Meter for State {
             level: u64::from(forgotten_us > 0),
             ended_us: (now_us + forgotten_us).saturating_sub(policy.lock_times().longest_us),
         };
-        Some(Self(Some(failures).filter(|failures| !failures.is_fresh()).map(Box::new)))
+        Some(Self(
+            Some(failures)
+                .filter(|failures| !failures.is_fresh())
+                .map(Box::new),
+        ))
     }
 
     fn args(policy: &Policy) -> [Option<u64>; 3] {
         let lock = policy.lock_times();
-        [policy.quota_ref().period_us(), lock.first_us, lock.longest_us].map(Some)
+        [
+            policy.quota_ref().period_us(),
+            lock.first_us,
+            lock.longest_us,
+        ]
+        .map(Some)
     }
 }
 
 /// Reads the times of a lockout from `rest`: `(1m, 1h)`.
 pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
-    let Some((first, longest)) = arguments(rest).and_then(|arguments| arguments.split_once(',')) else {
+    let Some((first, longest)) = arguments(rest).and_then(|arguments| arguments.split_once(','))
+    else {
         let text = shown(text);
-        let message = format!("algorithm {text:?} needs its first and its longest time, as in lockout(1m, 1h)");
+        let message = format!(
+            "algorithm {text:?} needs its first and its longest time, as in lockout(1m, 1h)"
+        );
         return Err(Error::config(message));
     };
-    let (first, longest) = (Quota::parse_period(first.trim())?, Quota::parse_period(longest.trim())?);
+    let (first, longest) = (
+        Quota::parse_period(first.trim())?,
+        Quota::parse_period(longest.trim())?,
+    );
     if first > longest {
         let text = shown(text);
-        return Err(Error::config(format!("algorithm {text:?} must not have a first time above its longest time")));
+        return Err(Error::config(format!(
+            "algorithm {text:?} must not have a first time above its longest time"
+        )));
     }
     Ok(Algorithm::Lockout { first, longest })
 }

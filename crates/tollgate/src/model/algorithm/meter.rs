@@ -136,7 +136,12 @@ pub(crate) trait Meter: Sized + Clone + Default {
     /// Derives the numbers that a caller sees from the words. By default the words are the used units and the three times.
     fn numbers(policy: &Policy, words: &Words, _denied: Ask) -> Numbers {
         let [used, retry_us, reset_us, more_us] = *words;
-        Numbers { remaining: policy.quota_ref().amount().saturating_sub(used), retry_us, reset_us, more_us }
+        Numbers {
+            remaining: policy.quota_ref().amount().saturating_sub(used),
+            retry_us,
+            reset_us,
+            more_us,
+        }
     }
 
     /// Returns the time until the turn of a request that charged `charged` units, or until its debt is paid, in microseconds.

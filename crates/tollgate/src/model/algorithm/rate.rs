@@ -25,7 +25,10 @@ pub(super) struct Rate<'a> {
 
 impl<'a> Rate<'a> {
     pub(super) fn of(policy: &'a Policy, other: Option<f64>) -> Self {
-        Self { quota: policy.quota_ref(), other }
+        Self {
+            quota: policy.quota_ref(),
+            other,
+        }
     }
 
     pub(super) fn is_other(&self) -> bool {
@@ -34,25 +37,34 @@ impl<'a> Rate<'a> {
 
     /// Returns the time of the whole burst. Of another quota it is not known.
     pub(super) fn top(&self) -> Span {
-        if self.is_other() { (MAX_EXACT, 0) } else { self.quota.span(self.quota.burst()) }
+        if self.is_other() {
+            (MAX_EXACT, 0)
+        } else {
+            self.quota.span(self.quota.burst())
+        }
     }
 
     /// Returns the time of the most units that are spent in debt.
     pub(super) fn most(&self) -> Span {
         let units = self.quota.burst() * MOST_BURSTS;
-        self.other.map_or_else(|| most(self.quota), |pace| (bounded((units as f64 * pace).ceil()), 0))
+        self.other.map_or_else(
+            || most(self.quota),
+            |pace| (bounded((units as f64 * pace).ceil()), 0),
+        )
     }
 
     /// Returns the time of units that are charged.
     pub(super) fn charged(&self, cost: u64) -> Span {
         let of_other = |pace: f64| (bounded((cost as f64 * pace).ceil()), 0);
-        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+        self.other
+            .map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
     }
 
     /// Returns the time of units that are returned.
     pub(super) fn returned(&self, cost: u64) -> Span {
         let of_other = |pace: f64| (bounded(cost as f64 * pace), 0);
-        self.other.map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
+        self.other
+            .map_or_else(|| self.quota.span(self.most_units(cost)), of_other)
     }
 
     /// No more is spent, and the time of more units may exceed 64 bits.
@@ -64,10 +76,14 @@ impl<'a> Rate<'a> {
     /// faster of the two rates.
     pub(super) fn owed(&self, step: Span, passed_us: u64) -> Span {
         let passed_us = match self.other {
-            Some(other) if other > self.quota.pace() => (passed_us as f64 / self.quota.pace() * other).ceil() as u64,
+            Some(other) if other > self.quota.pace() => {
+                (passed_us as f64 / self.quota.pace() * other).ceil() as u64
+            }
             _ => passed_us,
         };
-        step.0.checked_sub(passed_us).map_or((0, 0), |left| (left, step.1))
+        step.0
+            .checked_sub(passed_us)
+            .map_or((0, 0), |left| (left, step.1))
     }
 }
 
@@ -80,7 +96,11 @@ fn bounded(us: f64) -> u64 {
 pub(super) fn converted(ahead: u64, pace: f64, quota: &Quota) -> u64 {
     let units = ahead as f64 / pace;
     let is_known = units >= 0.0 && units <= MAX_EXACT as f64;
-    let ahead = if is_known { (units * quota.pace()).ceil() } else { 0.0 };
+    let ahead = if is_known {
+        (units * quota.pace()).ceil()
+    } else {
+        0.0
+    };
     ahead.min(MAX_EXACT as f64) as u64
 }
 
@@ -93,7 +113,11 @@ pub(super) fn kept_words(
     ask: Ask,
     ceiling: Span,
 ) -> Option<Words> {
-    if policy.is_leased() { None } else { bucket.of_other_rate(policy.quota_ref(), pace, now_us, ask, ceiling) }
+    if policy.is_leased() {
+        None
+    } else {
+        bucket.of_other_rate(policy.quota_ref(), pace, now_us, ask, ceiling)
+    }
 }
 
 impl Bucket {
@@ -102,7 +126,14 @@ impl Bucket {
     ///
     /// The units return at the rate at which they were stored. So a cost that does not fit is admitted at the time that the words
     /// tell, and not at that of this rate. Without a cost they are those of the units that are spent.
-    fn of_other_rate(mut self, quota: &Quota, pace: f64, now_us: u64, ask: Ask, ceiling: Span) -> Option<Words> {
+    fn of_other_rate(
+        mut self,
+        quota: &Quota,
+        pace: f64,
+        now_us: u64,
+        ask: Ask,
+        ceiling: Span,
+    ) -> Option<Words> {
         if self.full_us < now_us {
             return None;
         }
@@ -118,8 +149,13 @@ impl Bucket {
             return Some([whole, part, 0, 0]);
         }
         let step = quota.span(ask.cost);
-        let room =
-            (if is_in_debt { ceiling } else { ceiling.min(top) }).0.saturating_sub(step.0 + u64::from(step.1 > 0));
+        let room = (if is_in_debt {
+            ceiling
+        } else {
+            ceiling.min(top)
+        })
+        .0
+        .saturating_sub(step.0 + u64::from(step.1 > 0));
         // The most that is stored when the cost fits: the quotient of doubles may be one too high or too low.
         let mut least = ((room as f64 / quota.pace() * pace) as u64).min(stored);
         if converted(least, pace, quota) > room {
@@ -128,7 +164,11 @@ impl Bucket {
             least += 1;
         }
         let wait_us = stored.saturating_sub(least).max(1);
-        let (whole, part) = if ceiling < step { (0, 0) } else { less(quota, ceiling, step) };
+        let (whole, part) = if ceiling < step {
+            (0, 0)
+        } else {
+            less(quota, ceiling, step)
+        };
         Some([whole + wait_us, part, 0, 0])
     }
 }

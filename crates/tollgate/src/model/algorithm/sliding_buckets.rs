@@ -68,8 +68,10 @@ impl Meter for State {
         }
         let first = filled.newest().max(at).saturating_sub(layout.count);
         let expired = filled.buckets.iter().take_while(|(at, _)| *at < first);
-        (filled.expired, filled.expired_units) =
-            expired.fold((0, 0), |(count, units), (_, more)| (count + 1, units + u64::from(*more)));
+        (filled.expired, filled.expired_units) = expired
+            .fold((0, 0), |(count, units), (_, more)| {
+                (count + 1, units + u64::from(*more))
+            });
         (Self(self.0.take()), false)
     }
 
@@ -106,7 +108,11 @@ impl Meter for State {
         };
         filled.drop_expired();
         let spent_at = spent_us / filled.width_us;
-        let there = filled.buckets.iter().find(|(at, _)| *at == spent_at).map_or(0, |(_, units)| u64::from(*units));
+        let there = filled
+            .buckets
+            .iter()
+            .find(|(at, _)| *at == spent_at)
+            .map_or(0, |(_, units)| u64::from(*units));
         let exact = there.min(cost);
         let mut older = cost - exact;
         for (at, units) in &mut filled.buckets {
@@ -134,21 +140,36 @@ impl Meter for State {
         // Returns the time until `units` units have expired.
         let until = |units: u64| {
             let mut expired = 0;
-            let last = filled.buckets.iter().skip(filled.expired).find(|(_, more)| {
-                expired += u64::from(*more);
-                expired >= units
-            });
+            let last = filled
+                .buckets
+                .iter()
+                .skip(filled.expired)
+                .find(|(_, more)| {
+                    expired += u64::from(*more);
+                    expired >= units
+                });
             last.map_or(0, |(at, _)| layout.expires_us(*at) - now_us)
         };
         let surplus = (used + 1).saturating_sub(quota.amount()).max(1);
         let lacking = (used + denied.cost).saturating_sub(denied.limit(quota.amount()));
         let retry_us = if denied.cost > 0 { until(lacking) } else { 0 };
-        [used, retry_us, layout.expires_us(filled.newest()) - now_us, until(surplus)]
+        [
+            used,
+            retry_us,
+            layout.expires_us(filled.newest()) - now_us,
+            until(surplus),
+        ]
     }
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
         let layout = policy.buckets();
-        self.0.as_ref().map_or(0, |filled| Buckets { width_us: filled.width_us, ..layout }.expires_us(filled.newest()))
+        self.0.as_ref().map_or(0, |filled| {
+            Buckets {
+                width_us: filled.width_us,
+                ..layout
+            }
+            .expires_us(filled.newest())
+        })
     }
 
     fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
@@ -166,19 +187,35 @@ impl Meter for State {
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
         let ([width_us, newest, _], buckets) = stored::split(bytes)?;
         let (width_us, newest) = (whole(width_us)?, whole(newest)?);
-        let (buckets, []) = buckets.as_chunks::<6>() else { return None };
+        let (buckets, []) = buckets.as_chunks::<6>() else {
+            return None;
+        };
         let buckets: VecDeque<(u64, u32)> = buckets
             .iter()
             .map(|[low, high, a, b, c, d]| {
                 // The lowest 16 bits of the number; no bucket is newer than the newest one.
                 let back = (newest as u16).wrapping_sub(u16::from_le_bytes([*low, *high]));
-                (newest.saturating_sub(back.into()), u32::from_le_bytes([*a, *b, *c, *d]))
+                (
+                    newest.saturating_sub(back.into()),
+                    u32::from_le_bytes([*a, *b, *c, *d]),
+                )
             })
             .collect();
         let total = buckets.iter().map(|(_, units)| u64::from(*units)).sum();
-        let is_sound = width_us > 0 && newest.checked_mul(width_us).is_some_and(|last_us| last_us < MAX_EXACT);
-        let is_ordered = buckets.iter().is_sorted_by(|(one, _), (next, _)| one < next);
-        let filled = Filled { width_us, buckets, total, expired: 0, expired_units: 0 };
+        let is_sound = width_us > 0
+            && newest
+                .checked_mul(width_us)
+                .is_some_and(|last_us| last_us < MAX_EXACT);
+        let is_ordered = buckets
+            .iter()
+            .is_sorted_by(|(one, _), (next, _)| one < next);
+        let filled = Filled {
+            width_us,
+            buckets,
+            total,
+            expired: 0,
+            expired_units: 0,
+        };
         (is_sound && is_ordered && total > 0).then(|| (Self(Some(Box::new(filled))), 0.0))
     }
 
@@ -203,7 +240,13 @@ impl Meter for State {
 
 impl Filled {
     fn new(layout: Buckets) -> Self {
-        Self { width_us: layout.width_us, buckets: VecDeque::new(), total: 0, expired: 0, expired_units: 0 }
+        Self {
+            width_us: layout.width_us,
+            buckets: VecDeque::new(),
+            total: 0,
+            expired: 0,
+            expired_units: 0,
+        }
     }
 
     fn newest(&self) -> u64 {
@@ -248,9 +291,16 @@ impl Filled {
 /// Reads the number of buckets from `rest`: `(10)`.
 pub(super) fn parse(text: &str, rest: &str) -> Result<Algorithm, Error> {
     let digits = arguments(rest).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let wrong = if rest.is_empty() { "needs the number of buckets" } else { "must have 1 to 1000 buckets" };
+    let wrong = if rest.is_empty() {
+        "needs the number of buckets"
+    } else {
+        "must have 1 to 1000 buckets"
+    };
     match digits.and_then(|digits| digits.parse().ok()) {
         Some(buckets @ 1..=1000) => Ok(Algorithm::SlidingBuckets { buckets }),
-        _ => Err(Error::config(format!("algorithm {:?} {wrong}, as in sliding_buckets(10)", shown(text)))),
+        _ => Err(Error::config(format!(
+            "algorithm {:?} {wrong}, as in sliding_buckets(10)",
+            shown(text)
+        ))),
     }
 }

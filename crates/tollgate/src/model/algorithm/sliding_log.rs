@@ -34,7 +34,11 @@ impl PartialEq for Log {
 
 impl State {
     /// Returns the entries that count at `now_us`, newest first.
-    pub(crate) fn entries(&self, period_us: u64, now_us: u64) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(crate) fn entries(
+        &self,
+        period_us: u64,
+        now_us: u64,
+    ) -> impl Iterator<Item = (u64, &[u8])> {
         let entries = self.0.iter().flat_map(|log| &log.entries);
         entries
             .take_while(move |(at, _)| at + period_us > now_us)
@@ -81,7 +85,12 @@ impl Meter for State {
 
     /// Adds one entry for each unit at `now_us`, or at the time of the newest entry when the clock went back.
     fn charge(&mut self, _policy: &Policy, now_us: u64, cost: u64, tag: &[u8]) {
-        let log = self.0.get_or_insert_with(|| Box::new(Log { entries: VecDeque::new(), used: 0 }));
+        let log = self.0.get_or_insert_with(|| {
+            Box::new(Log {
+                entries: VecDeque::new(),
+                used: 0,
+            })
+        });
         log.entries.truncate(log.used);
         let at = log.newest().max(now_us);
         let tag: Option<Arc<[u8]>> = (!tag.is_empty()).then(|| tag.into());
@@ -100,7 +109,12 @@ impl Meter for State {
         };
         log.entries.truncate(log.used);
         let first = log.entries.partition_point(|(at, _)| *at > spent_us);
-        let exact = log.entries.range(first..).take(cost as usize).take_while(|(at, _)| *at == spent_us).count();
+        let exact = log
+            .entries
+            .range(first..)
+            .take(cost as usize)
+            .take_while(|(at, _)| *at == spent_us)
+            .count();
         log.entries.drain(first..first + exact);
         let older = (log.entries.len() - first).min(cost as usize - exact);
         log.entries.truncate(log.entries.len() - older);
@@ -120,12 +134,23 @@ impl Meter for State {
         let (used, amount) = (log.used, quota.amount() as usize);
         // The newest entry that has to expire, counted from the newest one.
         let last = denied.limit(quota.amount()).saturating_sub(denied.cost) as usize;
-        let retry_us = if denied.cost > 0 { expires(last.min(used - 1)) } else { 0 };
-        [used as u64, retry_us, expires(0), expires(used.min(amount) - 1)]
+        let retry_us = if denied.cost > 0 {
+            expires(last.min(used - 1))
+        } else {
+            0
+        };
+        [
+            used as u64,
+            retry_us,
+            expires(0),
+            expires(used.min(amount) - 1),
+        ]
     }
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
-        self.0.as_ref().map_or(0, |log| log.newest() + policy.quota_ref().period_us())
+        self.0
+            .as_ref()
+            .map_or(0, |log| log.newest() + policy.quota_ref().period_us())
     }
 
     fn to_bytes(&self, _policy: &Policy, _other: Option<f64>) -> Vec<u8> {
@@ -147,13 +172,17 @@ impl Meter for State {
             entries.push_back((whole(at)?, (!tag.is_empty()).then(|| tag.into())));
             bytes = rest;
         }
-        let is_ordered = entries.iter().is_sorted_by(|(one, _), (next, _)| one >= next);
+        let is_ordered = entries
+            .iter()
+            .is_sorted_by(|(one, _), (next, _)| one >= next);
         let used = entries.len();
         (is_ordered && used > 0).then(|| (Self(Some(Box::new(Log { entries, used }))), 0.0))
     }
 
     fn shown(&self, _beside: f64) -> StoredState {
-        StoredState::SlidingLog { units: self.spent() }
+        StoredState::SlidingLog {
+            units: self.spent(),
+        }
     }
 
     fn unspend(_policy: &Policy, words: &mut Words, units: u64) {
@@ -168,6 +197,7 @@ impl Log {
     }
 
     fn inside(&self, quota: &Quota, now_us: u64) -> usize {
-        self.entries.partition_point(|(at, _)| at + quota.period_us() > now_us)
+        self.entries
+            .partition_point(|(at, _)| at + quota.period_us() > now_us)
     }
 }

@@ -46,7 +46,11 @@ impl State {
             state.start_us = at - at % period;
         } else {
             let follows = state.start_us + period >= start;
-            state = Self { start_us: start, current: 0, previous: if follows { state.current } else { 0 } };
+            state = Self {
+                start_us: start,
+                current: 0,
+                previous: if follows { state.current } else { 0 },
+            };
         }
         (state, mended && state.counts() != (0, 0))
     }
@@ -74,9 +78,18 @@ impl Meter for State {
     }
 
     fn hold(&mut self, policy: &Policy, now_us: u64) -> (Self, bool) {
-        let (state, period) = (Self { start_us: self.start_us & !IN_DEBT, ..*self }, policy.quota_ref().period_us());
+        let (state, period) = (
+            Self {
+                start_us: self.start_us & !IN_DEBT,
+                ..*self
+            },
+            policy.quota_ref().period_us(),
+        );
         let counts = state.start_us + period >= now_us - now_us % period;
-        (state.moved_to(policy.quota_ref(), now_us).0, counts && self.start_us >= IN_DEBT)
+        (
+            state.moved_to(policy.quota_ref(), now_us).0,
+            counts && self.start_us >= IN_DEBT,
+        )
     }
 
     #[inline]
@@ -148,16 +161,36 @@ impl Meter for State {
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
-        let ([start_us, current, previous], []) = stored::split(bytes)? else { return None };
+        let ([start_us, current, previous], []) = stored::split(bytes)? else {
+            return None;
+        };
         let (start_us, current) = (whole(start_us)?, whole(current)?);
-        let start_us = if current >= MARK { start_us | IN_DEBT } else { start_us };
-        let (current, previous) = (unmarked(current).try_into().ok()?, whole(previous)?.try_into().ok()?);
-        Some((Self { start_us, current, previous }, 0.0))
+        let start_us = if current >= MARK {
+            start_us | IN_DEBT
+        } else {
+            start_us
+        };
+        let (current, previous) = (
+            unmarked(current).try_into().ok()?,
+            whole(previous)?.try_into().ok()?,
+        );
+        Some((
+            Self {
+                start_us,
+                current,
+                previous,
+            },
+            0.0,
+        ))
     }
 
     fn shown(&self, _beside: f64) -> StoredState {
         let (current, previous) = self.counts();
-        StoredState::SlidingWindow { start_us: self.start_us & !IN_DEBT, current, previous }
+        StoredState::SlidingWindow {
+            start_us: self.start_us & !IN_DEBT,
+            current,
+            previous,
+        }
     }
 
     /// Derives the numbers from the two counts and the time left of the window.
@@ -166,8 +199,9 @@ impl Meter for State {
         let (amount, period) = (quota.amount(), quota.period_us());
         // Returns the time for which a previous window of `count` units may still overlap, so that its
         // share is at most `room`.
-        let share =
-            |room: u64, count: u64| u64::try_from(product(room, period) / u128::from(count.max(1))).unwrap_or(u64::MAX);
+        let share = |room: u64, count: u64| {
+            u64::try_from(product(room, period) / u128::from(count.max(1))).unwrap_or(u64::MAX)
+        };
         let until = |units: u64, limit: u64| {
             if current + units > limit {
                 // It cannot fit before this window has become the previous one.
@@ -187,16 +221,28 @@ impl Meter for State {
         };
         Numbers {
             remaining,
-            retry_us: if ask.cost > 0 { until(ask.cost, ask.limit(amount)) } else { 0 },
+            retry_us: if ask.cost > 0 {
+                until(ask.cost, ask.limit(amount))
+            } else {
+                0
+            },
             reset_us,
-            more_us: if remaining == amount { 0 } else { until(remaining + 1, amount) },
+            more_us: if remaining == amount {
+                0
+            } else {
+                until(remaining + 1, amount)
+            },
         }
     }
 
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let start_us = (now_us + words[2]).saturating_sub(policy.quota_ref().period_us());
         let count = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
-        Some(Self { start_us, current: count(words[0]), previous: count(words[1]) })
+        Some(Self {
+            start_us,
+            current: count(words[0]),
+            previous: count(words[1]),
+        })
     }
 }
 

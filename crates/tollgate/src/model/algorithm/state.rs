@@ -74,19 +74,37 @@ impl State {
     }
 
     /// Marks a held state, before it is stored.
-    pub(crate) fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
+    pub(crate) fn mark_held(
+        &mut self,
+        policy: &Policy,
+        other: Option<f64>,
+        now_us: u64,
+        was_marked: bool,
+    ) {
         by_state!(self, state => Meter::mark_held(state, policy, other, now_us, was_marked));
     }
 
     /// Returns the words of a check that charges nothing to this state, which was stored at another pace, when they are not those
     /// of the settled state.
-    pub(crate) fn kept_words(&self, policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words> {
+    pub(crate) fn kept_words(
+        &self,
+        policy: &Policy,
+        pace: f64,
+        now_us: u64,
+        ask: Ask,
+    ) -> Option<Words> {
         by_state!(self, state => Meter::kept_words(state, policy, pace, now_us, ask))
     }
 
     /// Charges `cost` to a held state although it need not fit, up to [the most](Meter::most_spent) that is spent in debt.
     /// Returns whether the state is written.
-    pub(crate) fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
+    pub(crate) fn owe(
+        &mut self,
+        policy: &Policy,
+        other: Option<f64>,
+        now_us: u64,
+        cost: u64,
+    ) -> bool {
         by_state!(self, state => Meter::owe(state, policy, other, now_us, cost))
     }
 
@@ -141,6 +159,9 @@ impl State {
             (state.into(), beside)
         });
         let has_pace = policy.algorithm().is_queued(false);
-        Some((state, (has_pace && beside != policy.quota_ref().pace()).then_some(beside)))
+        Some((
+            state,
+            (has_pace && beside != policy.quota_ref().pace()).then_some(beside),
+        ))
     }
 }

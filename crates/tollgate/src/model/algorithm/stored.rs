@@ -5,7 +5,10 @@ use crate::model::quota::MAX_EXACT;
 
 /// Returns the bytes of numbers below 2^53.
 pub(crate) fn doubles(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|&word| (word as f64).to_le_bytes()).collect()
+    words
+        .iter()
+        .flat_map(|&word| (word as f64).to_le_bytes())
+        .collect()
 }
 
 /// Splits bytes into their first doubles and the rest.
@@ -26,5 +29,9 @@ pub(crate) fn whole(double: f64) -> Option<u64> {
 
 /// Returns a number without the mark of a debt.
 pub(super) fn unmarked(number: u64) -> u64 {
-    if number >= MARK { number - MARK } else { number }
+    if number >= MARK {
+        number - MARK
+    } else {
+        number
+    }
 }

@@ -69,8 +69,12 @@ impl Facts {
         parse: None,
     };
 
-    pub(super) const BUCKET: Self =
-        Self { args: &["amount", "period", "burst"], has_burst: true, top: "burst", ..Self::WINDOW };
+    pub(super) const BUCKET: Self = Self {
+        args: &["amount", "period", "burst"],
+        has_burst: true,
+        top: "burst",
+        ..Self::WINDOW
+    };
 
     /// A [`Bucket`](super::token_bucket::Bucket).
     pub(super) const VIRTUAL: Self = Self {
@@ -363,7 +367,11 @@ pub(crate) fn delay_us(policy: &Policy, level: &PolicyLevel, charged: u64) -> u6
 }
 
 /// Returns the end of the places of a request, see [`Meter::end_of`].
-pub(crate) fn end_of(policy: &Policy, level: &PolicyLevel, is_owed: impl FnOnce() -> bool) -> Option<Span> {
+pub(crate) fn end_of(
+    policy: &Policy,
+    level: &PolicyLevel,
+    is_owed: impl FnOnce() -> bool,
+) -> Option<Span> {
     by_algorithm!(policy.algorithm(), Of => <Of as Meter>::end_of(&level.words, is_owed))
 }
 
@@ -400,17 +408,28 @@ pub(crate) fn later(
 ) -> PolicyLevel {
     let ask = ask.into();
     // The reply for a single bucket has no time. Any time gives the same result then.
-    let at_us = if at_us == 0 { crate::model::quota::MAX_EXACT } else { at_us };
+    let at_us = if at_us == 0 {
+        crate::model::quota::MAX_EXACT
+    } else {
+        at_us
+    };
     let Some(mut state) = state_of(policy, &level.words, at_us) else {
-        let [_, retry_us, reset_us, more_us] = level.words.map(|word| word.saturating_sub(passed_us));
+        let [_, retry_us, reset_us, more_us] =
+            level.words.map(|word| word.saturating_sub(passed_us));
         let fits = level.fits || retry_us == 0;
         let used = if reset_us > 0 { level.words[0] } else { 0 };
-        return PolicyLevel { fits, words: [used, if fits { 0 } else { retry_us }, reset_us, more_us] };
+        return PolicyLevel {
+            fits,
+            words: [used, if fits { 0 } else { retry_us }, reset_us, more_us],
+        };
     };
     let now_us = at_us + passed_us;
     state.mark_debt(policy, at_us);
     let state = state.settle(policy, None, now_us).state;
-    let mut later = PolicyLevel { fits: state.fits(policy, now_us, ask), words: state.words(policy, now_us, ask) };
+    let mut later = PolicyLevel {
+        fits: state.fits(policy, now_us, ask),
+        words: state.words(policy, now_us, ask),
+    };
     if !level.fits {
         later.words[3] = level.words[3].saturating_sub(passed_us);
         later.fits &= later.words[3] == 0;
@@ -419,13 +438,32 @@ pub(crate) fn later(
 }
 
 /// Returns the level of a policy `passed_us` after it was `level` at `at_us`, with at most `most` units left.
-pub(crate) fn lowered(policy: &Policy, level: &PolicyLevel, at_us: u64, passed_us: u64, most: u64) -> PolicyLevel {
-    let mut level = later(policy, &PolicyLevel { fits: true, ..*level }, at_us, passed_us, 0);
+pub(crate) fn lowered(
+    policy: &Policy,
+    level: &PolicyLevel,
+    at_us: u64,
+    passed_us: u64,
+    most: u64,
+) -> PolicyLevel {
+    let mut level = later(
+        policy,
+        &PolicyLevel {
+            fits: true,
+            ..*level
+        },
+        at_us,
+        passed_us,
+        0,
+    );
     let surplus = numbers(policy, &level, 0).remaining.saturating_sub(most);
     if surplus == 0 {
         return level;
     }
-    let now_us = if at_us == 0 { crate::model::quota::MAX_EXACT } else { at_us } + passed_us;
+    let now_us = if at_us == 0 {
+        crate::model::quota::MAX_EXACT
+    } else {
+        at_us
+    } + passed_us;
     level.words = match state_of(policy, &level.words, now_us) {
         Some(mut state) => {
             state.charge(policy, now_us, surplus, &[]);

@@ -6,7 +6,11 @@ use super::{Algorithm, ROWS};
 use crate::{Error, model::quota};
 
 /// Writes the name of an algorithm, with its arguments in parentheses.
-pub(super) fn write(f: &mut fmt::Formatter<'_>, name: &str, arguments: &[&dyn Argument]) -> fmt::Result {
+pub(super) fn write(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    arguments: &[&dyn Argument],
+) -> fmt::Result {
     f.write_str(name)?;
     for (at, argument) in arguments.iter().enumerate() {
         f.write_str(if at == 0 { "(" } else { ", " })?;
@@ -48,7 +52,8 @@ impl Argument for Duration {
 
 /// Returns what stands in the parentheses behind a name.
 pub(super) fn arguments(rest: &str) -> Option<&str> {
-    rest.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+    rest.strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'))
 }
 
 /// Returns the start of a wrong text, for a message.
@@ -84,10 +89,18 @@ impl FromStr for Algorithm {
         }
         let (mut with, mut names) = (Vec::new(), Vec::new());
         for algorithm in Self::ALL {
-            if algorithm.facts().parse.is_some() { &mut with } else { &mut names }.push(algorithm.to_string());
+            if algorithm.facts().parse.is_some() {
+                &mut with
+            } else {
+                &mut names
+            }
+            .push(algorithm.to_string());
         }
         let (names, with) = (names.join(", "), with.join(" or "));
-        Err(Error::config(format!("unknown algorithm {:?}, expected {names} or {with}", shown(text))))
+        Err(Error::config(format!(
+            "unknown algorithm {:?}, expected {names} or {with}",
+            shown(text)
+        )))
     }
 }
 
@@ -98,7 +111,10 @@ mod tests {
     #[test]
     fn every_algorithm_is_read_as_it_is_written() {
         for algorithm in Algorithm::ALL {
-            assert_eq!(algorithm.to_string().parse::<Algorithm>().unwrap(), algorithm);
+            assert_eq!(
+                algorithm.to_string().parse::<Algorithm>().unwrap(),
+                algorithm
+            );
         }
     }
 
@@ -110,9 +126,17 @@ mod tests {
             "unknown algorithm \"token-bucket\", expected token_bucket, interval_bucket, leaky_bucket, fixed_window, \
              window_from_first_hit, sliding_window, sliding_log or sliding_buckets(10) or lockout(1m, 1h)"
         );
-        for text in ["sliding_buckets()", "sliding_buckets(0)", "sliding_buckets(1001)", "sliding_buckets(+9)"] {
+        for text in [
+            "sliding_buckets()",
+            "sliding_buckets(0)",
+            "sliding_buckets(1001)",
+            "sliding_buckets(+9)",
+        ] {
             let error = text.parse::<Algorithm>().unwrap_err().to_string();
-            assert!(error.ends_with("must have 1 to 1000 buckets, as in sliding_buckets(10)"), "{error}");
+            assert!(
+                error.ends_with("must have 1 to 1000 buckets, as in sliding_buckets(10)"),
+                "{error}"
+            );
         }
     }
 }

@@ -37,7 +37,13 @@ impl Bucket {
     /// A bucket of another rate that is full again within its own drain time is read, and not mended: it holds what others
     /// spent who know the other rate. One that holds more than the burst then has no room for any cost.
     #[inline]
-    pub(crate) fn settle(&mut self, quota: &Quota, other: Option<f64>, is_kept: bool, now_us: u64) -> bool {
+    pub(crate) fn settle(
+        &mut self,
+        quota: &Quota,
+        other: Option<f64>,
+        is_kept: bool,
+        now_us: u64,
+    ) -> bool {
         if self.full_us < now_us {
             (self.full_us, self.part) = (now_us, 0);
             return false;
@@ -114,7 +120,9 @@ impl Bucket {
     /// known whether that is a debt, so it is marked as one.
     pub(super) fn owe(&mut self, rate: &Rate<'_>, now_us: u64, cost: u64) {
         let ahead = self.ahead(now_us);
-        let (whole, part) = add(rate.quota, ahead, rate.charged(cost)).min(rate.most()).max(ahead);
+        let (whole, part) = add(rate.quota, ahead, rate.charged(cost))
+            .min(rate.most())
+            .max(ahead);
         (self.full_us, self.part) = (now_us + whole, part);
         if rate.is_other() {
             self.part += MARK;
@@ -146,7 +154,10 @@ impl Bucket {
 
     /// Returns the state that has these words at `now_us`.
     pub(crate) fn of_words(words: &Words, now_us: u64) -> Self {
-        Self { full_us: now_us + words[0], part: words[1] }
+        Self {
+            full_us: now_us + words[0],
+            part: words[1],
+        }
     }
 
     #[inline]
@@ -171,18 +182,28 @@ impl Bucket {
     /// Returns the bytes of a bucket.
     pub(super) fn bytes(self, quota: &Quota, other: Option<f64>) -> Vec<u8> {
         let pace = other.unwrap_or_else(|| quota.pace());
-        [self.full_us as f64, self.part as f64, pace].iter().flat_map(|word| word.to_le_bytes()).collect()
+        [self.full_us as f64, self.part as f64, pace]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
     }
 
     /// Reads the bytes of a bucket: itself, its pace, and what follows.
     pub(super) fn of_bytes(bytes: &[u8]) -> Option<(Self, f64, &[u8])> {
         let ([full_us, part, pace], rest) = stored::split(bytes)?;
-        let bucket = Self { full_us: whole(full_us)?, part: whole(part)? };
+        let bucket = Self {
+            full_us: whole(full_us)?,
+            part: whole(part)?,
+        };
         (pace > 0.0 && pace.is_finite()).then_some((bucket, pace, rest))
     }
 
     pub(super) fn shown(&self, pace: f64) -> StoredState {
-        StoredState::Bucket { full_us: self.full_us, part: unmarked(self.part), pace }
+        StoredState::Bucket {
+            full_us: self.full_us,
+            part: unmarked(self.part),
+            pace,
+        }
     }
 }
 
@@ -205,7 +226,10 @@ pub(super) fn most(quota: &Quota) -> Span {
 pub(super) fn bursts(quota: &Quota, count: u64) -> Span {
     let (whole, part) = quota.span(quota.burst());
     let parts = part * count;
-    (whole * count + parts / quota.amount(), parts % quota.amount())
+    (
+        whole * count + parts / quota.amount(),
+        parts % quota.amount(),
+    )
 }
 
 #[inline]
@@ -259,7 +283,11 @@ fn whole_numbers(quota: &Quota, unit: u64, ahead: u64, cost: u64, ceiling: u64) 
         remaining,
         retry_us: if cost == 0 { 0 } else { until(cost, ceiling) },
         reset_us: ahead,
-        more_us: if ahead == 0 { 0 } else { until(remaining + 1, top) },
+        more_us: if ahead == 0 {
+            0
+        } else {
+            until(remaining + 1, top)
+        },
     }
 }
 
@@ -273,9 +301,17 @@ fn wide_numbers(quota: &Quota, words: &Words, cost: u64, ceiling: Span) -> Numbe
     let ceiling = i128::from(ceiling.0) * n + i128::from(ceiling.1);
     Numbers {
         remaining: remaining as u64,
-        retry_us: if cost == 0 { 0 } else { until(i128::from(cost), ceiling) },
+        retry_us: if cost == 0 {
+            0
+        } else {
+            until(i128::from(cost), ceiling)
+        },
         reset_us: ceil_div(used, n),
-        more_us: if used == 0 { 0 } else { until(remaining + 1, top) },
+        more_us: if used == 0 {
+            0
+        } else {
+            until(remaining + 1, top)
+        },
     }
 }
 
@@ -296,7 +332,10 @@ pub(crate) fn debt_us(quota: &Quota, words: &Words) -> u64 {
     }
     let n = i128::from(quota.amount());
     let used = i128::from(words[0]) * n + i128::from(words[1]);
-    ceil_div((used - i128::from(quota.period_us()) * i128::from(quota.burst())).max(0), n)
+    ceil_div(
+        (used - i128::from(quota.period_us()) * i128::from(quota.burst())).max(0),
+        n,
+    )
 }
 
 fn ceil_div(a: i128, b: i128) -> u64 {
@@ -328,7 +367,10 @@ impl State {
     /// Changes the bucket and its trace.
     fn with_trace(&mut self, change: impl FnOnce(&mut Traced)) {
         let mut state = match self {
-            Self::Plain(bucket) => Traced { bucket: *bucket, trace: None },
+            Self::Plain(bucket) => Traced {
+                bucket: *bucket,
+                trace: None,
+            },
             Self::Traced(state) => **state,
         };
         change(&mut state);
@@ -343,7 +385,9 @@ impl State {
 #[inline]
 fn ceiling(policy: &Policy, ask: Ask) -> Span {
     let quota = policy.quota_ref();
-    ceiling_within(quota, ask, || add(quota, bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost)))
+    ceiling_within(quota, ask, || {
+        add(quota, bursts(quota, MOST_BURSTS - 1), quota.span(ask.cost))
+    })
 }
 
 impl Meter for State {
@@ -375,16 +419,25 @@ impl Meter for State {
     }
 
     fn mark_held(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, was_marked: bool) {
-        self.bucket_mut().mark_held(&Rate::of(policy, other), now_us, was_marked);
+        self.bucket_mut()
+            .mark_held(&Rate::of(policy, other), now_us, was_marked);
     }
 
     fn kept_words(&self, policy: &Policy, pace: f64, now_us: u64, ask: Ask) -> Option<Words> {
-        kept_words(self.bucket(), policy, pace, now_us, ask, ceiling(policy, ask))
+        kept_words(
+            self.bucket(),
+            policy,
+            pace,
+            now_us,
+            ask,
+            ceiling(policy, ask),
+        )
     }
 
     #[inline]
     fn fits(&self, policy: &Policy, now_us: u64, ask: Ask) -> bool {
-        self.bucket().fits(policy.quota_ref(), now_us, ask.cost, ceiling(policy, ask))
+        self.bucket()
+            .fits(policy.quota_ref(), now_us, ask.cost, ceiling(policy, ask))
     }
 
     #[inline]
@@ -397,7 +450,8 @@ impl Meter for State {
     }
 
     fn owe(&mut self, policy: &Policy, other: Option<f64>, now_us: u64, cost: u64) -> bool {
-        self.bucket_mut().owe(&Rate::of(policy, other), now_us, cost);
+        self.bucket_mut()
+            .owe(&Rate::of(policy, other), now_us, cost);
         true
     }
 
@@ -438,7 +492,11 @@ impl Meter for State {
             Self::Traced(state) => state.trace.map(|trace| doubles(&trace.words())),
             Self::Plain(_) => None,
         };
-        [self.bucket().bytes(policy.quota_ref(), other), trace.unwrap_or_default()].concat()
+        [
+            self.bucket().bytes(policy.quota_ref(), other),
+            trace.unwrap_or_default(),
+        ]
+        .concat()
     }
 
     fn expires_ms(&self, _policy: &Policy) -> u64 {
@@ -464,11 +522,20 @@ impl Meter for State {
     }
 
     fn numbers(policy: &Policy, words: &Words, denied: Ask) -> Numbers {
-        numbers(policy.quota_ref(), words, denied.cost, ceiling(policy, denied))
+        numbers(
+            policy.quota_ref(),
+            words,
+            denied.cost,
+            ceiling(policy, denied),
+        )
     }
 
     fn delay_us(policy: &Policy, words: &Words, charged: u64) -> u64 {
-        if charged > 0 { debt_us(policy.quota_ref(), words) } else { 0 }
+        if charged > 0 {
+            debt_us(policy.quota_ref(), words)
+        } else {
+            0
+        }
     }
 
     fn end_of(words: &Words, _is_owed: impl FnOnce() -> bool) -> Option<Span> {
@@ -510,14 +577,23 @@ impl Meter for State {
         let quota = policy.quota_ref();
         let mut state = *traced;
         let mended = state.settle(quota, other, !policy.is_leased(), now_us);
-        let fits = state.bucket.fits(quota, now_us, cost, quota.span(quota.burst()));
+        let fits = state
+            .bucket
+            .fits(quota, now_us, cost, quota.span(quota.burst()));
         let is_charged = fits && cost > 0;
         if is_charged {
             state.bucket.charge(quota, cost);
         }
         let kept = other.filter(|_| !is_charged).and_then(|pace| {
             let ask = Ask::from(cost).denied_unless(fits);
-            kept_words(&traced.bucket, policy, pace, now_us, ask, ceiling(policy, ask))
+            kept_words(
+                &traced.bucket,
+                policy,
+                pace,
+                now_us,
+                ask,
+                ceiling(policy, ask),
+            )
         });
         let words = kept.unwrap_or_else(|| state.bucket.words(now_us));
         let is_written = is_charged || (mended && cost > 0);
@@ -552,10 +628,26 @@ mod tests {
 
     #[test]
     fn the_64_bit_numbers_equal_the_128_bit_numbers() {
-        for quota in [Quota::per_second(10), Quota::per_minute(600).with_burst(7), Quota::per_day(1).with_burst(9)] {
+        for quota in [
+            Quota::per_second(10),
+            Quota::per_minute(600).with_burst(7),
+            Quota::per_day(1).with_burst(9),
+        ] {
             let (unit, _) = quota.span(1);
             let (top, _) = quota.span(quota.burst());
-            for ahead in [0, 1, unit - 1, unit, unit + 1, top / 2, top - unit, top - 1, top, top + 1, 8 * top] {
+            for ahead in [
+                0,
+                1,
+                unit - 1,
+                unit,
+                unit + 1,
+                top / 2,
+                top - unit,
+                top - 1,
+                top,
+                top + 1,
+                8 * top,
+            ] {
                 for cost in 0..=quota.burst() {
                     let words = [ahead, 0, 0, 0];
                     for ceiling in [top, top - 1, unit, top + 3 * unit / 2] {

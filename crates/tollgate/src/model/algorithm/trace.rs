@@ -43,7 +43,13 @@ pub(crate) struct Traced {
 
 impl Traced {
     /// Brings the bucket to `now_us`, as [`Bucket::settle`] does.
-    pub(super) fn settle(&mut self, quota: &Quota, other: Option<f64>, is_kept: bool, now_us: u64) -> bool {
+    pub(super) fn settle(
+        &mut self,
+        quota: &Quota,
+        other: Option<f64>,
+        is_kept: bool,
+        now_us: u64,
+    ) -> bool {
         let full_us = self.bucket.full_us();
         let mended = self.bucket.settle(quota, other, is_kept, now_us);
         let is_converted = full_us >= now_us && other.is_some();
@@ -65,7 +71,10 @@ impl Traced {
         if let Some(trace) = &mut self.trace {
             if let Some(quota) = mended {
                 // The past of a mended bucket is unknown.
-                *trace = Trace { returned: quota.span(quota.burst()).0, ..Trace::default() };
+                *trace = Trace {
+                    returned: quota.span(quota.burst()).0,
+                    ..Trace::default()
+                };
             } else {
                 trace.settle(now_us.saturating_sub(full_us), self.bucket.ahead(now_us).0);
             }
@@ -75,12 +84,21 @@ impl Traced {
     /// Remembers the time of a reservation that was charged.
     pub(super) fn remember(&mut self, now_us: u64) {
         let ahead = self.bucket.ahead(now_us).0;
-        self.trace.get_or_insert_default().remember(Since { time_us: now_us, least: ahead });
+        self.trace.get_or_insert_default().remember(Since {
+            time_us: now_us,
+            least: ahead,
+        });
     }
 
     /// Returns units to a held bucket. Of a request that left a debt only the last places are taken back.
     pub(super) fn refund(&mut self, rate: &Rate<'_>, refund: &Refund<'_>) {
-        let Refund { now_us, spent_us, cost, end, .. } = *refund;
+        let Refund {
+            now_us,
+            spent_us,
+            cost,
+            end,
+            ..
+        } = *refund;
         let mut trace = self.trace.unwrap_or_default();
         let passed_us = now_us.saturating_sub(spent_us);
         let (top, ahead, step) = (rate.top(), self.bucket.ahead(now_us), rate.returned(cost));
@@ -149,28 +167,59 @@ impl Trace {
     /// that passed. Of a request from before the time of the least, all units were missing then.
     fn lower(&mut self, spent_us: u64, given: u64, passed_us: u64, left: u64) {
         for since in [&mut self.present, &mut self.former] {
-            let lost = if since.time_us < spent_us { given.min(passed_us) } else { given };
+            let lost = if since.time_us < spent_us {
+                given.min(passed_us)
+            } else {
+                given
+            };
             since.least = since.least.saturating_sub(lost).min(left);
         }
     }
 
     /// Returns a lower bound of what was missing at every time since `spent_us`.
     fn least_since(&self, spent_us: u64) -> u64 {
-        let of = |since: Since| if spent_us >= since.time_us { since.least } else { 0 };
+        let of = |since: Since| {
+            if spent_us >= since.time_us {
+                since.least
+            } else {
+                0
+            }
+        };
         of(self.present).max(of(self.former))
     }
 
     /// Returns the numbers that are stored behind those of the bucket.
     pub(super) fn words(&self) -> [u64; 5] {
-        let Self { returned, present, former } = *self;
-        [returned, present.time_us, present.least, former.time_us, former.least]
+        let Self {
+            returned,
+            present,
+            former,
+        } = *self;
+        [
+            returned,
+            present.time_us,
+            present.least,
+            former.time_us,
+            former.least,
+        ]
     }
 
     pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let ([returned, at, least, former_at, former_least], []) = stored::split(bytes)? else { return None };
-        let since = |time: f64, least: f64| Some(Since { time_us: whole(time)?, least: whole(least)? });
+        let ([returned, at, least, former_at, former_least], []) = stored::split(bytes)? else {
+            return None;
+        };
+        let since = |time: f64, least: f64| {
+            Some(Since {
+                time_us: whole(time)?,
+                least: whole(least)?,
+            })
+        };
         // No burst takes longer, and the state is stored for as long.
         let returned = whole(returned).filter(|&returned| returned <= MOST_US / MOST_BURSTS)?;
-        Some(Self { returned, present: since(at, least)?, former: since(former_at, former_least)? })
+        Some(Self {
+            returned,
+            present: since(at, least)?,
+            former: since(former_at, former_least)?,
+        })
     }
 }

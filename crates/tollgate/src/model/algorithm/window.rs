@@ -53,7 +53,14 @@ impl<O: Opening> Meter for Window<O> {
     #[inline]
     fn settle(&mut self, policy: &Policy, _other: Option<f64>, now_us: u64) -> (Self, bool) {
         let (start_us, count, mended) = O::settle(policy, self.start_us, self.count, now_us);
-        (Self { start_us, count, opening: PhantomData }, mended)
+        (
+            Self {
+                start_us,
+                count,
+                opening: PhantomData,
+            },
+            mended,
+        )
     }
 
     #[inline]
@@ -80,12 +87,21 @@ impl<O: Opening> Meter for Window<O> {
 
     #[inline]
     fn words(&self, policy: &Policy, now_us: u64, _denied: Ask) -> Words {
-        [self.count, O::end_us(policy, self.start_us, now_us) - now_us, 0, 0]
+        [
+            self.count,
+            O::end_us(policy, self.start_us, now_us) - now_us,
+            0,
+            0,
+        ]
     }
 
     fn fresh_at(&self, policy: &Policy) -> u64 {
         // A window that is stored has begun.
-        if self.count == 0 { 0 } else { O::end_us(policy, self.start_us, self.start_us) }
+        if self.count == 0 {
+            0
+        } else {
+            O::end_us(policy, self.start_us, self.start_us)
+        }
     }
 
     fn to_bytes(&self, policy: &Policy, _other: Option<f64>) -> Vec<u8> {
@@ -93,14 +109,28 @@ impl<O: Opening> Meter for Window<O> {
     }
 
     fn of_bytes(bytes: &[u8]) -> Option<(Self, f64)> {
-        let ([start_us, count, stored], []) = stored::split(bytes)? else { return None };
+        let ([start_us, count, stored], []) = stored::split(bytes)? else {
+            return None;
+        };
         let (start_us, count) = (whole(start_us)?, whole(count)?);
-        let length_us = O::length_us(start_us, whole(stored)?).filter(|&length_us| length_us > 0)?;
-        Some((Self { start_us, count, opening: PhantomData }, length_us as f64))
+        let length_us =
+            O::length_us(start_us, whole(stored)?).filter(|&length_us| length_us > 0)?;
+        Some((
+            Self {
+                start_us,
+                count,
+                opening: PhantomData,
+            },
+            length_us as f64,
+        ))
     }
 
     fn shown(&self, length_us: f64) -> StoredState {
-        StoredState::Window { start_us: self.start_us, count: self.count, period_us: length_us as u64 }
+        StoredState::Window {
+            start_us: self.start_us,
+            count: self.count,
+            period_us: length_us as u64,
+        }
     }
 
     /// Derives the numbers from the count and the time left of the window.
@@ -109,12 +139,21 @@ impl<O: Opening> Meter for Window<O> {
         let remaining = amount.saturating_sub(count);
         let used_left = if count == 0 { 0 } else { left };
         let room = ask.limit(amount).saturating_sub(count);
-        Numbers { remaining, retry_us: if ask.cost > room { left } else { 0 }, reset_us: used_left, more_us: used_left }
+        Numbers {
+            remaining,
+            retry_us: if ask.cost > room { left } else { 0 },
+            reset_us: used_left,
+            more_us: used_left,
+        }
     }
 
     fn of_words(policy: &Policy, words: &Words, now_us: u64) -> Option<Self> {
         let start_us = O::start_us(policy, words[1], now_us);
-        Some(Self { start_us, count: words[0], opening: PhantomData })
+        Some(Self {
+            start_us,
+            count: words[0],
+            opening: PhantomData,
+        })
     }
 
     fn args(policy: &Policy) -> [Option<u64>; 3] {

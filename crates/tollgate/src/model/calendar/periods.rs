@@ -27,8 +27,14 @@ impl Periods {
         let (begin, close) = period(now, unit, zone);
         let (before, _) = period(begin - 1, unit, zone);
         let (_, after) = period(close, unit, zone);
-        let [before, begin, close, after] = [before, begin, close, after].map(|at| u64::try_from(at).unwrap_or(0));
-        Self { before, begin, close, after }
+        let [before, begin, close, after] =
+            [before, begin, close, after].map(|at| u64::try_from(at).unwrap_or(0));
+        Self {
+            before,
+            begin,
+            close,
+            after,
+        }
     }
 }
 
@@ -43,7 +49,10 @@ fn period(now: i64, unit: CalendarUnit, zone: &TimeZone) -> (i64, i64) {
 }
 
 fn calendar_period(now: i64, unit: CalendarUnit, zone: &TimeZone) -> Option<(i64, i64)> {
-    let date = Timestamp::from_microsecond(now).ok()?.to_zoned(zone.clone()).date();
+    let date = Timestamp::from_microsecond(now)
+        .ok()?
+        .to_zoned(zone.clone())
+        .date();
     let mut first = unit.first(date)?;
     let mut start = instant(first, zone)?;
     loop {
@@ -60,7 +69,12 @@ fn calendar_period(now: i64, unit: CalendarUnit, zone: &TimeZone) -> Option<(i64
 
 /// Returns the first instant of a day: midnight, or the end of the gap where there is no midnight.
 fn instant(date: Date, zone: &TimeZone) -> Option<i64> {
-    Some(date.to_zoned(zone.clone()).ok()?.timestamp().as_microsecond())
+    Some(
+        date.to_zoned(zone.clone())
+            .ok()?
+            .timestamp()
+            .as_microsecond(),
+    )
 }
 
 #[cfg(test)]
@@ -68,7 +82,11 @@ mod tests {
     use super::*;
 
     fn us(time: &str) -> u64 {
-        time.parse::<Timestamp>().unwrap().as_microsecond().try_into().unwrap()
+        time.parse::<Timestamp>()
+            .unwrap()
+            .as_microsecond()
+            .try_into()
+            .unwrap()
     }
 
     /// Returns the current period at a time, in hours, and its start.
@@ -76,8 +94,13 @@ mod tests {
         let zone = TimeZone::get(zone).unwrap();
         let periods = Periods::around(us(time), unit, &zone);
         assert!(periods.cover(us(time)), "{periods:?} at {time}");
-        assert!(periods.before < periods.begin && periods.close < periods.after, "{periods:?}");
-        let start = Timestamp::from_microsecond(periods.begin as i64).unwrap().to_string();
+        assert!(
+            periods.before < periods.begin && periods.close < periods.after,
+            "{periods:?}"
+        );
+        let start = Timestamp::from_microsecond(periods.begin as i64)
+            .unwrap()
+            .to_string();
         ((periods.close - periods.begin) as f64 / 3_600e6, start)
     }
 
@@ -85,19 +108,68 @@ mod tests {
     fn days_have_23_and_25_hours_when_the_clocks_change() {
         use CalendarUnit::Day;
         for (time, zone, hours, start) in [
-            ("2024-03-30T12:00:00Z", "Europe/Berlin", 24.0, "2024-03-29T23:00:00Z"),
-            ("2024-03-31T12:00:00Z", "Europe/Berlin", 23.0, "2024-03-30T23:00:00Z"),
-            ("2024-10-27T12:00:00Z", "Europe/Berlin", 25.0, "2024-10-26T22:00:00Z"),
-            ("2024-10-05T20:00:00Z", "Australia/Lord_Howe", 23.5, "2024-10-05T13:30:00Z"),
-            ("2024-04-06T20:00:00Z", "Australia/Lord_Howe", 24.5, "2024-04-06T13:00:00Z"),
+            (
+                "2024-03-30T12:00:00Z",
+                "Europe/Berlin",
+                24.0,
+                "2024-03-29T23:00:00Z",
+            ),
+            (
+                "2024-03-31T12:00:00Z",
+                "Europe/Berlin",
+                23.0,
+                "2024-03-30T23:00:00Z",
+            ),
+            (
+                "2024-10-27T12:00:00Z",
+                "Europe/Berlin",
+                25.0,
+                "2024-10-26T22:00:00Z",
+            ),
+            (
+                "2024-10-05T20:00:00Z",
+                "Australia/Lord_Howe",
+                23.5,
+                "2024-10-05T13:30:00Z",
+            ),
+            (
+                "2024-04-06T20:00:00Z",
+                "Australia/Lord_Howe",
+                24.5,
+                "2024-04-06T13:00:00Z",
+            ),
             // Cuba puts the clock forward at midnight: the day starts at 01:00. In autumn its first hour comes twice.
-            ("2024-03-10T12:00:00Z", "America/Havana", 23.0, "2024-03-10T05:00:00Z"),
-            ("2024-11-03T12:00:00Z", "America/Havana", 25.0, "2024-11-03T04:00:00Z"),
+            (
+                "2024-03-10T12:00:00Z",
+                "America/Havana",
+                23.0,
+                "2024-03-10T05:00:00Z",
+            ),
+            (
+                "2024-11-03T12:00:00Z",
+                "America/Havana",
+                25.0,
+                "2024-11-03T04:00:00Z",
+            ),
             // Samoa left out the 30th of December.
-            ("2011-12-30T10:00:00Z", "Pacific/Apia", 24.0, "2011-12-30T10:00:00Z"),
-            ("2011-12-30T09:59:59Z", "Pacific/Apia", 24.0, "2011-12-29T10:00:00Z"),
+            (
+                "2011-12-30T10:00:00Z",
+                "Pacific/Apia",
+                24.0,
+                "2011-12-30T10:00:00Z",
+            ),
+            (
+                "2011-12-30T09:59:59Z",
+                "Pacific/Apia",
+                24.0,
+                "2011-12-29T10:00:00Z",
+            ),
         ] {
-            assert_eq!(around(time, Day, zone), (hours, start.to_owned()), "{zone} {time}");
+            assert_eq!(
+                around(time, Day, zone),
+                (hours, start.to_owned()),
+                "{zone} {time}"
+            );
         }
     }
 
@@ -106,7 +178,12 @@ mod tests {
         use CalendarUnit::{Month, Week, Year};
         for (time, unit, days, start) in [
             ("2026-02-14T00:00:00Z", Month, 28.0, "2026-02-01T00:00:00Z"),
-            ("2028-02-29T23:59:59.999999Z", Month, 29.0, "2028-02-01T00:00:00Z"),
+            (
+                "2028-02-29T23:59:59.999999Z",
+                Month,
+                29.0,
+                "2028-02-01T00:00:00Z",
+            ),
             ("2028-03-01T00:00:00Z", Month, 31.0, "2028-03-01T00:00:00Z"),
             ("2100-02-28T00:00:00Z", Month, 28.0, "2100-02-01T00:00:00Z"),
             ("2026-04-30T12:00:00Z", Month, 30.0, "2026-04-01T00:00:00Z"),
@@ -115,11 +192,18 @@ mod tests {
             ("2028-12-31T23:00:00Z", Year, 366.0, "2028-01-01T00:00:00Z"),
             ("2027-01-01T00:00:00Z", Year, 365.0, "2027-01-01T00:00:00Z"),
         ] {
-            assert_eq!(around(time, unit, "UTC"), (24.0 * days, start.to_owned()), "{unit} {time}");
+            assert_eq!(
+                around(time, unit, "UTC"),
+                (24.0 * days, start.to_owned()),
+                "{unit} {time}"
+            );
         }
         // A local month is an hour shorter when its clocks go forward.
         let berlin = around("2024-03-10T00:00:00Z", Month, "Europe/Berlin");
-        assert_eq!(berlin, (31.0 * 24.0 - 1.0, "2024-02-29T23:00:00Z".to_owned()));
+        assert_eq!(
+            berlin,
+            (31.0 * 24.0 - 1.0, "2024-02-29T23:00:00Z".to_owned())
+        );
     }
 
     /// Compares each period of a zone with the next one.
@@ -127,7 +211,10 @@ mod tests {
         let mut periods = Periods::around(us(start), unit, zone);
         for _ in 0..count {
             let next = Periods::around(periods.close, unit, zone);
-            assert_eq!((next.before, next.begin, next.close), (periods.begin, periods.close, periods.after));
+            assert_eq!(
+                (next.before, next.begin, next.close),
+                (periods.begin, periods.close, periods.after)
+            );
             assert_eq!(Periods::around(periods.close - 1, unit, zone), periods);
             periods = next;
         }
@@ -142,7 +229,12 @@ mod tests {
             }
         }
         for zone in ["Europe/Berlin", "Australia/Lord_Howe", "America/Havana"] {
-            follow(&TimeZone::get(zone).unwrap(), CalendarUnit::Day, "2024-01-01T00:00:00Z", 800);
+            follow(
+                &TimeZone::get(zone).unwrap(),
+                CalendarUnit::Day,
+                "2024-01-01T00:00:00Z",
+                800,
+            );
         }
     }
 }

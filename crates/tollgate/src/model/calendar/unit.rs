@@ -58,7 +58,9 @@ impl CalendarUnit {
     pub(super) fn first(self, date: Date) -> Option<Date> {
         match self {
             Self::Day => Some(date),
-            Self::Week => date.checked_sub(i32::from(date.weekday().to_monday_zero_offset()).days()).ok(),
+            Self::Week => date
+                .checked_sub(i32::from(date.weekday().to_monday_zero_offset()).days())
+                .ok(),
             Self::Month => Some(date.first_of_month()),
             Self::Year => Some(date.first_of_year()),
         }
@@ -88,7 +90,9 @@ impl FromStr for CalendarUnit {
         let unit = Self::ALL.into_iter().find(|unit| unit.as_str() == text);
         unit.ok_or_else(|| {
             let shown: String = text.chars().take(60).collect();
-            Error::config(format!("unknown calendar unit {shown:?}, expected day, week, month or year"))
+            Error::config(format!(
+                "unknown calendar unit {shown:?}, expected day, week, month or year"
+            ))
         })
     }
 }

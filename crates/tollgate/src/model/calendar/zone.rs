@@ -69,7 +69,9 @@ impl TimeZone {
     }
 
     fn zone(self) -> &'static Zone {
-        let Some(at) = usize::from(self.0).checked_sub(1) else { return &UTC };
+        let Some(at) = usize::from(self.0).checked_sub(1) else {
+            return &UTC;
+        };
         let zones = ZONES.read().unwrap_or_else(PoisonError::into_inner);
         zones.get(at).copied().unwrap_or(&UTC)
     }
@@ -93,7 +95,11 @@ impl TimeZone {
 
 impl Zone {
     const fn new(name: String, zone: tz::TimeZone) -> Self {
-        Self { name, zone, periods: [const { Lock::new(None) }; CalendarUnit::ALL.len()] }
+        Self {
+            name,
+            zone,
+            periods: [const { Lock::new(None) }; CalendarUnit::ALL.len()],
+        }
     }
 }
 
@@ -108,11 +114,13 @@ impl FromStr for TimeZone {
     fn from_str(text: &str) -> Result<Self, Error> {
         let found = match offset_minutes(text) {
             Some(0) => Some(Self::UTC),
-            Some(minutes) => tz::Offset::from_seconds(minutes * 60).ok().and_then(|offset| {
-                let sign = if minutes < 0 { '-' } else { '+' };
-                let name = format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60);
-                Self::named(name, offset.to_time_zone())
-            }),
+            Some(minutes) => tz::Offset::from_seconds(minutes * 60)
+                .ok()
+                .and_then(|offset| {
+                    let sign = if minutes < 0 { '-' } else { '+' };
+                    let name = format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60);
+                    Self::named(name, offset.to_time_zone())
+                }),
             // The zone `Etc/Unknown` is known to the library, and is UTC there.
             None if text.eq_ignore_ascii_case("Etc/Unknown") => None,
             None => tz::TimeZone::get(text).ok().and_then(|zone| {
@@ -138,7 +146,8 @@ fn offset_minutes(text: &str) -> Option<i32> {
     };
     let (hours, minutes) = rest.split_once(':')?;
     let number = |digits: &str| -> Option<i32> {
-        (digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+        (digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| digits.parse().ok())?
     };
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let total = hours * 60 + minutes;
@@ -147,7 +156,11 @@ fn offset_minutes(text: &str) -> Option<i32> {
 
 impl fmt::Display for TimeZone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::UTC { UTC_NAME } else { &self.zone().name })
+        f.write_str(if *self == Self::UTC {
+            UTC_NAME
+        } else {
+            &self.zone().name
+        })
     }
 }
 
@@ -163,18 +176,41 @@ mod tests {
 
     #[test]
     fn a_zone_is_read_as_it_is_written() {
-        for name in ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "+05:30", "-23:59", "+14:00"] {
+        for name in [
+            "UTC",
+            "Europe/Berlin",
+            "Australia/Lord_Howe",
+            "+05:30",
+            "-23:59",
+            "+14:00",
+        ] {
             let zone: TimeZone = name.parse().unwrap();
-            assert_eq!((zone.to_string().as_str(), name.parse::<TimeZone>().unwrap()), (name, zone));
+            assert_eq!(
+                (zone.to_string().as_str(), name.parse::<TimeZone>().unwrap()),
+                (name, zone)
+            );
         }
-        assert_eq!("europe/berlin".parse::<TimeZone>().unwrap(), "Europe/Berlin".parse().unwrap());
+        assert_eq!(
+            "europe/berlin".parse::<TimeZone>().unwrap(),
+            "Europe/Berlin".parse().unwrap()
+        );
         assert_eq!("-00:00".parse::<TimeZone>().unwrap(), TimeZone::UTC);
     }
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "Mars/Olympus", "+5:30", "+05:60", "+24:00", "+05", "05:30", "+aa:00", "+é:00", "Etc/Unknown"]
-        {
+        for text in [
+            "",
+            "Mars/Olympus",
+            "+5:30",
+            "+05:60",
+            "+24:00",
+            "+05",
+            "05:30",
+            "+aa:00",
+            "+é:00",
+            "Etc/Unknown",
+        ] {
             assert!(text.parse::<TimeZone>().is_err(), "{text:?}");
         }
     }

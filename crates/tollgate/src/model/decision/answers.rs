@@ -34,7 +34,11 @@ impl Decision {
     ///
     /// [`Denied`], which holds the decision, when the request is denied.
     pub fn into_result(self) -> Result<(), Denied> {
-        if self.is_allowed() { Ok(()) } else { Err(Denied(Box::new(self))) }
+        if self.is_allowed() {
+            Ok(())
+        } else {
+            Err(Denied(Box::new(self)))
+        }
     }
 }
 

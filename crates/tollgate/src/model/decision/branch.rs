@@ -36,20 +36,34 @@ impl Decision {
         let is_of = |at: usize| self.policies.shared()[at].branch() == branch;
         let places: Vec<usize> = (0..self.policies.len()).filter(|&at| is_of(at)).collect();
         let policies = self.policies.branch(branch)?;
-        let all: Vec<PolicyLevel> = self.levels.iter(&self.policies).map(|(_, level)| level).collect();
+        let all: Vec<PolicyLevel> = self
+            .levels
+            .iter(&self.policies)
+            .map(|(_, level)| level)
+            .collect();
         // A decision that no policy took part in has no levels.
-        let own = policies.iter().zip(places.iter().filter_map(|&at| all.get(at).copied()));
+        let own = policies
+            .iter()
+            .zip(places.iter().filter_map(|&at| all.get(at).copied()));
         let levels = PolicyLevels::collect(own);
         let is_charged = self.is_allowed() || !levels.fit();
         let charge = match is_charged {
             true => {
                 let charge = Charge::each(places.iter().map(|&at| self.charge().of(at)));
                 let ceilings = places.iter().filter_map(|&at| self.charge().ceiling(at));
-                if self.charge().is_capped() { charge.under(ceilings) } else { charge }
+                if self.charge().is_capped() {
+                    charge.under(ceilings)
+                } else {
+                    charge
+                }
             }
             false => Cost::ZERO.into(),
         };
         let part = Self::from_levels(&policies, levels, charge.borrow(), self.at_us);
-        Some(Self { degraded: self.degraded, in_process: self.in_process, ..part })
+        Some(Self {
+            degraded: self.degraded,
+            in_process: self.in_process,
+            ..part
+        })
     }
 }

@@ -70,12 +70,24 @@ const BLOCKED: u8 = 3;
 
 impl Decision {
     #[inline]
-    pub(crate) fn from_levels(policies: &PolicySet, levels: PolicyLevels, charge: ChargeRef<'_>, at_us: u64) -> Self {
+    pub(crate) fn from_levels(
+        policies: &PolicySet,
+        levels: PolicyLevels,
+        charge: ChargeRef<'_>,
+        at_us: u64,
+    ) -> Self {
         let levels = match charge.each {
             Some(costs) => levels.with_costs(costs),
             None => levels,
         };
-        Self { policies: policies.clone(), at_us, levels, cost: charge.cost, degraded: 0, in_process: 0 }
+        Self {
+            policies: policies.clone(),
+            at_us,
+            levels,
+            cost: charge.cost,
+            degraded: 0,
+            in_process: 0,
+        }
     }
 
     /// Allows a request without asking any policy.
@@ -87,7 +99,9 @@ impl Decision {
     pub(crate) fn uncharged(mut self) -> Self {
         if self.is_allowed() {
             // The ceilings stay: they say what the rank can have.
-            let each = Charge::from(Cost::ZERO).under_those_of(self.charge()).into_each();
+            let each = Charge::from(Cost::ZERO)
+                .under_those_of(self.charge())
+                .into_each();
             (self.cost, self.levels) = (Cost::ZERO, self.levels.with_each(each));
         }
         self
@@ -96,9 +110,15 @@ impl Decision {
     /// Denies a request because a policy blocks.
     #[cold]
     pub(crate) fn blocked(policies: &PolicySet, charge: ChargeRef<'_>) -> Self {
-        let level = |policy: &Policy| PolicyLevel { fits: !policy.quota_ref().is_blocked(), words: [0; 4] };
+        let level = |policy: &Policy| PolicyLevel {
+            fits: !policy.quota_ref().is_blocked(),
+            words: [0; 4],
+        };
         let levels = PolicyLevels::collect(policies.iter().map(|policy| (policy, level(policy))));
-        Self { in_process: BLOCKED, ..Self::from_levels(policies, levels, charge, 0) }
+        Self {
+            in_process: BLOCKED,
+            ..Self::from_levels(policies, levels, charge, 0)
+        }
     }
 
     pub(crate) fn degraded_by(mut self, cause: ErrorKind) -> Self {
@@ -201,7 +221,10 @@ impl Decision {
     /// Zero in all other cases, and for a denial.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        self.states().map(|state| state.delay()).max().unwrap_or_default()
+        self.states()
+            .map(|state| state.delay())
+            .max()
+            .unwrap_or_default()
     }
 
     /// Returns why the store did not make the decision. `None` when the store made it.
@@ -227,7 +250,10 @@ impl Decision {
 
     #[inline]
     pub(crate) fn charge(&self) -> ChargeRef<'_> {
-        ChargeRef { cost: self.cost, each: self.levels.costs() }
+        ChargeRef {
+            cost: self.cost,
+            each: self.levels.costs(),
+        }
     }
 
     /// Returns the policies that were checked.
@@ -241,19 +267,29 @@ impl Decision {
     #[must_use]
     pub fn states(&self) -> impl ExactSizeIterator<Item = PolicyState<'_>> {
         let (charge, is_allowed) = (self.charge(), self.is_allowed());
-        self.levels.iter(&self.policies).enumerate().map(move |(at, (policy, level))| {
-            let cost = charge.of(at).units();
-            if self.is_blocked() {
-                return PolicyState::new(policy, !level.fits, Numbers::default(), 0, cost);
-            }
-            let ask = charge.ask(at);
-            let kept = ask.kept(policy.quota_ref().burst());
-            let numbers = ranked(policy, &level, ask, kept);
-            #[cfg(feature = "test-util")]
-            let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
-            let delay_us = if is_allowed { delay_us(policy, &level, cost) } else { 0 };
-            PolicyState { kept, ..PolicyState::new(policy, !level.fits, numbers, delay_us, cost) }
-        })
+        self.levels
+            .iter(&self.policies)
+            .enumerate()
+            .map(move |(at, (policy, level))| {
+                let cost = charge.of(at).units();
+                if self.is_blocked() {
+                    return PolicyState::new(policy, !level.fits, Numbers::default(), 0, cost);
+                }
+                let ask = charge.ask(at);
+                let kept = ask.kept(policy.quota_ref().burst());
+                let numbers = ranked(policy, &level, ask, kept);
+                #[cfg(feature = "test-util")]
+                let numbers = self.levels.set_numbers(at).unwrap_or(numbers);
+                let delay_us = if is_allowed {
+                    delay_us(policy, &level, cost)
+                } else {
+                    0
+                };
+                PolicyState {
+                    kept,
+                    ..PolicyState::new(policy, !level.fits, numbers, delay_us, cost)
+                }
+            })
     }
 
     /// Returns the state of the policy with this name. `None` when [`states`](Self::states) has no such policy.
@@ -278,7 +314,11 @@ impl Decision {
             let by_share = || share(b, a).cmp(&share(a, b));
             let by_more = || a.next_unit_after().cmp(&b.next_unit_after());
             let by_wait = || a.retry_after().cmp(&b.retry_after());
-            a.is_exceeded().cmp(&b.is_exceeded()).then_with(by_wait).then_with(by_share).then_with(by_more)
+            a.is_exceeded()
+                .cmp(&b.is_exceeded())
+                .then_with(by_wait)
+                .then_with(by_share)
+                .then_with(by_more)
         })
     }
 
@@ -290,10 +330,22 @@ impl Decision {
     /// its way: in a queue, after all that is in it.
     pub(crate) fn turn_after(&self) -> Duration {
         let levels = self.levels.iter(&self.policies).enumerate();
-        let turns = levels.map(|(at, (policy, level))| match policy.algorithm().is_queue() {
-            true => numbers(policy, &level, 0).reset_us,
-            false => numbers(policy, &PolicyLevel { fits: false, ..level }, self.charge().of(at).units()).retry_us,
-        });
+        let turns = levels.map(
+            |(at, (policy, level))| match policy.algorithm().is_queue() {
+                true => numbers(policy, &level, 0).reset_us,
+                false => {
+                    numbers(
+                        policy,
+                        &PolicyLevel {
+                            fits: false,
+                            ..level
+                        },
+                        self.charge().of(at).units(),
+                    )
+                    .retry_us
+                }
+            },
+        );
         Duration::from_micros(turns.max().unwrap_or(0))
     }
 
@@ -308,10 +360,15 @@ impl Decision {
         let charge = self.charge();
         let units = charge.of(at).units();
         // Only a check under ceilings goes into debt.
-        let is_owed = || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, units) > 0;
+        let is_owed =
+            || charge.is_capped() && self.is_allowed() && delay_us(policy, &level, units) > 0;
         let end = end_of(policy, &level, is_owed)?;
         let quota = policy.quota_ref();
-        Some(if policy.is_leased() { quota.span(units.min(quota.burst())) } else { end })
+        Some(if policy.is_leased() {
+            quota.span(units.min(quota.burst()))
+        } else {
+            end
+        })
     }
 
     /// Returns what the policy at this place of the set had left right before this decision charged it. `state` is its state.
@@ -330,7 +387,11 @@ impl Decision {
 
     /// Returns when the store decided, in microseconds on its own clock. 0 if it did not say.
     pub(crate) fn at_us(&self) -> u64 {
-        if self.at_us & HERE == 0 { self.at_us } else { 0 }
+        if self.at_us & HERE == 0 {
+            self.at_us
+        } else {
+            0
+        }
     }
 
     /// Returns the time that stands for that of a store which did not say when it decided: the request was sent at
@@ -352,8 +413,18 @@ fn ranked(policy: &Policy, level: &PolicyLevel, ask: Ask, kept: u64) -> Numbers 
     if found.remaining >= kept {
         return found;
     }
-    let one = numbers(policy, &PolicyLevel { fits: false, ..*level }, Ask { cost: 1, ..ask });
-    Numbers { more_us: found.more_us.max(one.retry_us), ..found }
+    let one = numbers(
+        policy,
+        &PolicyLevel {
+            fits: false,
+            ..*level
+        },
+        Ask { cost: 1, ..ask },
+    );
+    Numbers {
+        more_us: found.more_us.max(one.retry_us),
+        ..found
+    }
 }
 
 impl fmt::Debug for Decision {
@@ -380,8 +451,21 @@ pub struct PolicyState<'a> {
 }
 
 impl<'a> PolicyState<'a> {
-    fn new(policy: &'a Policy, is_exceeded: bool, numbers: Numbers, delay_us: u64, cost: u64) -> Self {
-        Self { policy, is_exceeded, numbers, delay_us, cost, kept: 0 }
+    fn new(
+        policy: &'a Policy,
+        is_exceeded: bool,
+        numbers: Numbers,
+        delay_us: u64,
+        cost: u64,
+    ) -> Self {
+        Self {
+            policy,
+            is_exceeded,
+            numbers,
+            delay_us,
+            cost,
+            kept: 0,
+        }
     }
 
     /// Returns the policy.
@@ -424,7 +508,10 @@ impl<'a> PolicyState<'a> {
     /// ```
     #[must_use]
     pub fn spent(&self) -> u64 {
-        self.policy.quota_ref().burst().saturating_sub(self.numbers.remaining)
+        self.policy
+            .quota_ref()
+            .burst()
+            .saturating_sub(self.numbers.remaining)
     }
 
     /// Returns how long until the denied request would fit, if no other request spends.
@@ -513,7 +600,12 @@ impl PolicyLevels {
     #[inline]
     pub(crate) fn one(level: PolicyLevel) -> Self {
         let [first, second, third, fourth] = level.words;
-        Self { len: 1, denying: u8::from(!level.fits), words: [first, second, third, fourth, 0, 0], more: None }
+        Self {
+            len: 1,
+            denying: u8::from(!level.fits),
+            words: [first, second, third, fourth, 0, 0],
+            more: None,
+        }
     }
 
     /// Creates the levels of all policies of a set, in its order.
@@ -595,12 +687,28 @@ impl PolicyLevels {
         policies: &'a PolicySet,
     ) -> impl ExactSizeIterator<Item = (&'a Policy, PolicyLevel)> {
         let mut next = 0;
-        policies.iter().take(self.len.into()).enumerate().map(move |(at, policy)| {
-            let count = policy.words();
-            let words = std::array::from_fn(|word| if word < count { self.word(next + word) } else { 0 });
-            next += count;
-            (policy, PolicyLevel { fits: self.denying >> at & 1 == 0, words })
-        })
+        policies
+            .iter()
+            .take(self.len.into())
+            .enumerate()
+            .map(move |(at, policy)| {
+                let count = policy.words();
+                let words = std::array::from_fn(|word| {
+                    if word < count {
+                        self.word(next + word)
+                    } else {
+                        0
+                    }
+                });
+                next += count;
+                (
+                    policy,
+                    PolicyLevel {
+                        fits: self.denying >> at & 1 == 0,
+                        words,
+                    },
+                )
+            })
     }
 
     #[inline]

@@ -25,12 +25,28 @@ impl Decision {
         let numbers = self.states().map(|state| match is_denying(state.policy()) {
             true => {
                 let reset_us = wait_us.max(state.policy().quota().period_us());
-                Numbers { remaining: 0, retry_us: wait_us, reset_us, more_us: wait_us }
+                Numbers {
+                    remaining: 0,
+                    retry_us: wait_us,
+                    reset_us,
+                    more_us: wait_us,
+                }
             }
-            false => Numbers { remaining: state.remaining(), ..Numbers::default() },
+            false => Numbers {
+                remaining: state.remaining(),
+                ..Numbers::default()
+            },
         });
         let levels = self.levels.iter(&self.policies);
-        let levels = levels.map(|(policy, level)| (policy, PolicyLevel { fits: !is_denying(policy), ..level }));
+        let levels = levels.map(|(policy, level)| {
+            (
+                policy,
+                PolicyLevel {
+                    fits: !is_denying(policy),
+                    ..level
+                },
+            )
+        });
         let levels = PolicyLevels::collect(levels).with_numbers(numbers.collect());
         Self::from_levels(&self.policies, levels, charge, self.at_us)
     }

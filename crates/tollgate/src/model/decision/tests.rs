@@ -5,7 +5,10 @@ use crate::{Costs, ErrorKind, Key, Lease, MemoryStore, Policy, PolicySet, Quota,
 fn what_replicas_held_is_not_missing_after_the_decision() {
     let policy = Policy::token_bucket("bucket", Quota::per_hour(3_600));
     let ahead = |policy: Policy| {
-        let levels = PolicyLevels::one(PolicyLevel { fits: true, words: [900_000_000, 0, 0, 0] });
+        let levels = PolicyLevels::one(PolicyLevel {
+            fits: true,
+            words: [900_000_000, 0, 0, 0],
+        });
         Decision::from_levels(&PolicySet::from(policy), levels, Cost::new(5).into(), 1).ahead_of(0)
     };
     assert_eq!(ahead(policy.clone()), Some((900_000_000, 0)));
@@ -27,7 +30,13 @@ fn collected_levels_are_returned_unchanged() {
         for (word, value) in words[..policy.words()].iter_mut().zip(1..) {
             *word = at * 10 + value;
         }
-        expected.push((policy, PolicyLevel { fits: at % 2 == 0, words }));
+        expected.push((
+            policy,
+            PolicyLevel {
+                fits: at % 2 == 0,
+                words,
+            },
+        ));
     }
     let levels = PolicyLevels::collect(expected.iter().copied());
     let read: Vec<_> = levels.iter(&policies).collect();
@@ -35,7 +44,10 @@ fn collected_levels_are_returned_unchanged() {
     assert!(!levels.fit());
     let one = PolicyLevels::one(expected[1].1);
     let set = PolicySet::from(expected[1].0.clone());
-    assert_eq!(one.iter(&set).map(|(_, level)| level).collect::<Vec<_>>(), [expected[1].1]);
+    assert_eq!(
+        one.iter(&set).map(|(_, level)| level).collect::<Vec<_>>(),
+        [expected[1].1]
+    );
     assert!(one.fit());
     assert_eq!(PolicyLevels::new().iter(&policies).len(), 0);
 }
@@ -43,19 +55,45 @@ fn collected_levels_are_returned_unchanged() {
 #[test]
 fn map_changes_each_level() {
     let quota = Quota::per_second(5);
-    let [bucket, log] = [Policy::token_bucket("bucket", quota), Policy::sliding_log("log", quota)];
+    let [bucket, log] = [
+        Policy::token_bucket("bucket", quota),
+        Policy::sliding_log("log", quota),
+    ];
     let level = |policy: &Policy, first| {
-        let words = std::array::from_fn(|at| if at < policy.words() { first + at as u64 } else { 0 });
+        let words = std::array::from_fn(|at| {
+            if at < policy.words() {
+                first + at as u64
+            } else {
+                0
+            }
+        });
         PolicyLevel { fits: true, words }
     };
-    for set in [PolicySet::from(bucket.clone()), PolicySet::from([bucket, log])] {
+    for set in [
+        PolicySet::from(bucket.clone()),
+        PolicySet::from([bucket, log]),
+    ] {
         let levels = PolicyLevels::collect(set.iter().map(|policy| (policy, level(policy, 10))));
         let denied = levels.map(&set, |_, policy, read| {
             assert_eq!(*read, level(policy, 10));
-            PolicyLevel { fits: false, ..level(policy, 20) }
+            PolicyLevel {
+                fits: false,
+                ..level(policy, 20)
+            }
         });
-        let expected = set.iter().map(|policy| (policy, PolicyLevel { fits: false, ..level(policy, 20) }));
-        assert_eq!(denied.iter(&set).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let expected = set.iter().map(|policy| {
+            (
+                policy,
+                PolicyLevel {
+                    fits: false,
+                    ..level(policy, 20)
+                },
+            )
+        });
+        assert_eq!(
+            denied.iter(&set).collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>()
+        );
     }
 }
 
@@ -64,7 +102,9 @@ fn policies() -> PolicySet {
     PolicySet::from([
         Policy::sliding_log("log", quota).at_branch(2),
         Policy::token_bucket("bucket", quota),
-        Policy::fixed_window("outer", quota).at_branch(2).at_level(1),
+        Policy::fixed_window("outer", quota)
+            .at_branch(2)
+            .at_level(1),
     ])
 }
 
@@ -72,24 +112,57 @@ fn policies() -> PolicySet {
 fn a_part_is_the_decision_of_its_branch_alone() {
     let (store, set) = (MemoryStore::new(), policies());
     let key = Key::new("a").with_branch(Key::new("b").child("c"));
-    let costs = Costs::new(Cost::ONE).with("log", 2_u64).charge(&set).expect("costs");
+    let costs = Costs::new(Cost::ONE)
+        .with("log", 2_u64)
+        .charge(&set)
+        .expect("costs");
     let decision = store.decide(Check::of(&set, &key, costs.borrow()));
     let figures = |decision: &Decision| {
         let states = decision.states();
-        states.map(|state| (state.policy().name().to_owned(), state.remaining(), state.cost())).collect::<Vec<_>>()
+        states
+            .map(|state| {
+                (
+                    state.policy().name().to_owned(),
+                    state.remaining(),
+                    state.cost(),
+                )
+            })
+            .collect::<Vec<_>>()
     };
     let second = decision.branch(2).expect("policies of the branch");
-    assert_eq!(figures(&second), [("log".into(), 8, Cost::new(2)), ("outer".into(), 9, Cost::ONE)]);
     assert_eq!(
-        second.policies().iter().map(|policy| (policy.branch(), policy.level())).collect::<Vec<_>>(),
+        figures(&second),
+        [
+            ("log".into(), 8, Cost::new(2)),
+            ("outer".into(), 9, Cost::ONE)
+        ]
+    );
+    assert_eq!(
+        second
+            .policies()
+            .iter()
+            .map(|policy| (policy.branch(), policy.level()))
+            .collect::<Vec<_>>(),
         [(1, None), (1, Some(1))]
     );
-    assert_eq!(figures(&decision.branch(1).expect("a policy of the branch")), [("bucket".into(), 9, Cost::ONE)]);
+    assert_eq!(
+        figures(&decision.branch(1).expect("a policy of the branch")),
+        [("bucket".into(), 9, Cost::ONE)]
+    );
     assert!(decision.branch(3).is_none());
     // The part and the branch's key alone are all that a refund needs.
-    store.refund_at(Check::of(second.policies(), &key.branches()[1], second.charge()), Some(second.at_us()), None);
+    store.refund_at(
+        Check::of(second.policies(), &key.branches()[1], second.charge()),
+        Some(second.at_us()),
+        None,
+    );
     let left = store.decide(Check::new(&set, &key, Cost::ZERO));
-    assert_eq!(left.states().map(|state| state.remaining()).collect::<Vec<_>>(), [10, 9, 10]);
+    assert_eq!(
+        left.states()
+            .map(|state| state.remaining())
+            .collect::<Vec<_>>(),
+        [10, 9, 10]
+    );
 }
 
 #[test]

@@ -141,7 +141,9 @@ impl Key {
     /// [`Policy::at_level`]: crate::Policy::at_level
     #[must_use]
     pub fn child(self, part: impl Into<Self>) -> Self {
-        self.with_part(&part.into(), |key, part| part.each_level().fold(key, Self::below))
+        self.with_part(&part.into(), |key, part| {
+            part.each_level().fold(key, Self::below)
+        })
     }
 
     /// Returns the key without its innermost level. `None` for a key of one level.
@@ -153,7 +155,8 @@ impl Key {
             let parents: Option<Vec<Self>> = self.branches().iter().map(Self::parent).collect();
             return parents.map(Self::side_by_side);
         }
-        self.outer().map(|outer| Self::nested(outer, self.levels - 1, self.ends))
+        self.outer()
+            .map(|outer| Self::nested(outer, self.levels - 1, self.ends))
     }
 
     /// Appends the text of a level. At the greatest number of levels, joins it to the innermost one.
@@ -182,14 +185,19 @@ impl Key {
 
     /// Returns the text of the innermost level.
     pub(super) fn innermost(&self) -> &[u8] {
-        self.outer().map_or(self.as_bytes(), |outer| &self.as_bytes()[outer.len() + 1..])
+        self.outer()
+            .map_or(self.as_bytes(), |outer| &self.as_bytes()[outer.len() + 1..])
     }
 
     /// Returns the text of each level, outermost first.
     pub(super) fn each_level(&self) -> impl Iterator<Item = &[u8]> {
         let starts = (0..self.levels).map(|outer| if outer == 0 { 0 } else { self.end(outer) + 1 });
-        let ends = (1..self.levels).map(|level| self.end(level)).chain([self.as_bytes().len()]);
-        starts.zip(ends).map(|(start, end)| &self.as_bytes()[start..end])
+        let ends = (1..self.levels)
+            .map(|level| self.end(level))
+            .chain([self.as_bytes().len()]);
+        starts
+            .zip(ends)
+            .map(|(start, end)| &self.as_bytes()[start..end])
     }
 
     /// Returns the levels around the innermost one.
@@ -200,12 +208,25 @@ impl Key {
     /// Creates a key from the text of all its levels.
     fn nested(text: &[u8], levels: u8, ends: [u8; MAX_LEVELS - 1]) -> Self {
         if text.len() <= INLINE_BYTES {
-            return Self { levels, ends, ..Self::of(text) };
+            return Self {
+                levels,
+                ends,
+                ..Self::of(text)
+            };
         }
         let mut long = [0; LONG_BYTES];
         long[..text.len()].copy_from_slice(text);
-        let long = LongKey::Nested { len: text.len() as u16, text: long };
-        Self { len: LONG, levels, ends, long: Some(Arc::new(long)), ..Self::EMPTY }
+        let long = LongKey::Nested {
+            len: text.len() as u16,
+            text: long,
+        };
+        Self {
+            len: LONG,
+            levels,
+            ends,
+            long: Some(Arc::new(long)),
+            ..Self::EMPTY
+        }
     }
 }
 
@@ -274,8 +295,16 @@ impl Key {
             _ => {
                 let texts: Vec<&[u8]> = keys.iter().map(Self::as_bytes).collect();
                 let text = texts.join(&BRANCH).into();
-                let long = LongKey::Branches { text, keys: keys.into() };
-                Self { len: LONG, levels: 0, long: Some(Arc::new(long)), ..Self::EMPTY }
+                let long = LongKey::Branches {
+                    text,
+                    keys: keys.into(),
+                };
+                Self {
+                    len: LONG,
+                    levels: 0,
+                    long: Some(Arc::new(long)),
+                    ..Self::EMPTY
+                }
             }
         }
     }
@@ -286,7 +315,10 @@ impl Key {
         if !self.has_branches() && !part.has_branches() {
             return join(self, part);
         }
-        let pairs = self.branches().iter().flat_map(|key| part.branches().iter().map(move |part| (key, part)));
+        let pairs = self
+            .branches()
+            .iter()
+            .flat_map(|key| part.branches().iter().map(move |part| (key, part)));
         Self::side_by_side(pairs.map(|(key, part)| join(key.clone(), part)))
     }
 }

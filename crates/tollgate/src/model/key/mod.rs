@@ -63,7 +63,10 @@ pub struct Key {
 }
 
 /// Stores what does not fit into a key in place. The size is fixed, so the pointer to it is thin and a key stays small.
-#[allow(clippy::large_enum_variant, reason = "it is behind a pointer, and a nested key is one allocation")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is behind a pointer, and a nested key is one allocation"
+)]
 enum LongKey {
     /// The text of a nested key.
     Nested { len: u16, text: [u8; LONG_BYTES] },
@@ -75,8 +78,13 @@ const _: () = assert!(size_of::<Key>() <= 88);
 
 impl Key {
     /// A key without text, which no function returns.
-    const EMPTY: Self =
-        Self { len: 0, levels: 1, ends: [0; MAX_LEVELS - 1], text: [PADDING; INLINE_BYTES], long: None };
+    const EMPTY: Self = Self {
+        len: 0,
+        levels: 1,
+        ends: [0; MAX_LEVELS - 1],
+        text: [PADDING; INLINE_BYTES],
+        long: None,
+    };
 
     /// Creates a key of one part.
     ///
@@ -138,7 +146,10 @@ impl Key {
 
     /// Creates a key of one level from a text of at most [`KEY_BYTES`].
     fn of(text: &[u8]) -> Self {
-        let mut key = Self { len: text.len() as u8, ..Self::EMPTY };
+        let mut key = Self {
+            len: text.len() as u8,
+            ..Self::EMPTY
+        };
         key.text[..text.len()].copy_from_slice(text);
         key
     }
@@ -183,7 +194,11 @@ impl Key {
     #[must_use]
     #[inline]
     pub fn branches(&self) -> &[Self] {
-        if self.has_branches() { self.long_branches() } else { slice::from_ref(self) }
+        if self.has_branches() {
+            self.long_branches()
+        } else {
+            slice::from_ref(self)
+        }
     }
 
     /// Returns `true` when the key has several branches.
@@ -195,7 +210,11 @@ impl Key {
     /// Returns the branch at this place, counted from 0. A key without branches returns itself.
     #[inline]
     pub(crate) fn branch(&self, at: u8) -> &Self {
-        if self.has_branches() { self.long_branches().get(usize::from(at)).unwrap_or(self) } else { self }
+        if self.has_branches() {
+            self.long_branches().get(usize::from(at)).unwrap_or(self)
+        } else {
+            self
+        }
     }
 
     #[cold]
@@ -210,7 +229,11 @@ impl Key {
     #[must_use]
     #[inline]
     pub fn levels(&self) -> usize {
-        if self.has_branches() { self.branch(0).levels.into() } else { self.levels.into() }
+        if self.has_branches() {
+            self.branch(0).levels.into()
+        } else {
+            self.levels.into()
+        }
     }
 
     /// Returns the number of levels of a key without branches, and 0 for a key with branches.
@@ -223,9 +246,15 @@ impl Key {
     #[inline]
     pub(crate) fn level(&self, count: u8) -> KeyLevel<'_> {
         if count == 0 || count >= self.levels {
-            return KeyLevel { bytes: self.as_bytes(), whole: Some(self) };
+            return KeyLevel {
+                bytes: self.as_bytes(),
+                whole: Some(self),
+            };
         }
-        KeyLevel { bytes: &self.as_bytes()[..self.end(count)], whole: None }
+        KeyLevel {
+            bytes: &self.as_bytes()[..self.end(count)],
+            whole: None,
+        }
     }
 
     /// Returns the text of the outermost level.
@@ -268,7 +297,11 @@ impl<'a> KeyLevel<'a> {
     #[inline]
     pub(crate) fn padded<const N: usize>(self) -> Option<&'a [u8; N]> {
         let key = self.whole?;
-        if usize::from(key.len) <= N { key.text.first_chunk() } else { None }
+        if usize::from(key.len) <= N {
+            key.text.first_chunk()
+        } else {
+            None
+        }
     }
 }
 
@@ -359,7 +392,10 @@ static PLAIN: [bool; 256] = {
 /// Returns the two hex digits of a byte.
 fn hex(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+    [
+        DIGITS[usize::from(byte >> 4)],
+        DIGITS[usize::from(byte & 15)],
+    ]
 }
 
 /// The size of the pieces in which a part is copied.
@@ -404,7 +440,9 @@ fn padded(part: &[u8], rest: usize) -> [u8; WORD] {
         }
         None => {
             let mut word = [PADDING; WORD];
-            word.iter_mut().zip(part).for_each(|(target, &byte)| *target = byte);
+            word.iter_mut()
+                .zip(part)
+                .for_each(|(target, &byte)| *target = byte);
             word
         }
     }
@@ -412,7 +450,8 @@ fn padded(part: &[u8], rest: usize) -> [u8; WORD] {
 
 #[inline]
 fn is_plain(word: &[u8; WORD]) -> bool {
-    word.iter().fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)])
+    word.iter()
+        .fold(true, |plain, &byte| plain & PLAIN[usize::from(byte)])
 }
 
 /// The size of the block that is hashed for a short text.
@@ -423,7 +462,9 @@ impl KeyLevel<'_> {
     #[inline]
     pub(crate) fn hash(self, hasher: &RandomState) -> u64 {
         match self.padded::<BLOCK>() {
-            Some(block) if self.as_bytes().len() < BLOCK => hash_block(hasher, block, self.as_bytes().len()),
+            Some(block) if self.as_bytes().len() < BLOCK => {
+                hash_block(hasher, block, self.as_bytes().len())
+            }
             _ => hash_text(hasher, self.as_bytes()),
         }
     }
@@ -476,7 +517,11 @@ mod hash_tests {
                 let key = Key::from(text.as_str());
                 let hash = key.level(1).hash(&hasher);
                 assert_eq!(hash, hash_text(&hasher, text.as_bytes()), "{text}");
-                assert_eq!(hash, key.clone().child("inner").level(1).hash(&hasher), "{text}");
+                assert_eq!(
+                    hash,
+                    key.clone().child("inner").level(1).hash(&hasher),
+                    "{text}"
+                );
                 assert_eq!(hash, key.level(0).hash(&hasher), "{text}");
                 assert!(hashes.insert(hash), "{text}");
             }

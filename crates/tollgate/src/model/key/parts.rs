@@ -95,11 +95,16 @@ impl Key {
         let v6 = match address {
             IpAddr::V4(v4) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-                return Self::written(format_args!("*{}/{prefix}", Ipv4Addr::from_bits(v4.to_bits() & mask)));
+                return Self::written(format_args!(
+                    "*{}/{prefix}",
+                    Ipv4Addr::from_bits(v4.to_bits() & mask)
+                ));
             }
             IpAddr::V6(v6) => v6,
         };
-        let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+        let mask = u128::MAX
+            .checked_shl(128 - u32::from(prefix.min(128)))
+            .unwrap_or(0);
         let network = Ipv6Addr::from_bits(v6.to_bits() & mask);
         if prefix < 128 {
             Self::written(format_args!("*{network}/{prefix}"))
@@ -119,7 +124,10 @@ impl Key {
             text ^= u128::from(digits) << (8 * len);
             len += usize::from(count);
         }
-        let mut key = Self { len: len as u8, ..Self::EMPTY };
+        let mut key = Self {
+            len: len as u8,
+            ..Self::EMPTY
+        };
         key.text[..16].copy_from_slice(&(text ^ u128::from_ne_bytes([b'0'; 16])).to_le_bytes());
         key
     }
@@ -137,7 +145,10 @@ static OCTETS: [(u32, u8); 256] = {
             10..100 => ([b'.', tens, ones, b'0'], 3),
             _ => ([b'.', hundreds, tens, ones], 4),
         };
-        octets[at] = (u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]), len);
+        octets[at] = (
+            u32::from_le_bytes(text) ^ u32::from_le_bytes([b'0'; 4]),
+            len,
+        );
         at += 1;
     }
     octets

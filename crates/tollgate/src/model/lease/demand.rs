@@ -28,7 +28,11 @@ impl Demand {
     /// Creates an estimate that asks for nothing until the rate is known.
     #[must_use]
     pub fn new(now_us: u64) -> Self {
-        Self { asked: 0, called_us: now_us, rate: 0.0 }
+        Self {
+            asked: 0,
+            called_us: now_us,
+            rate: 0.0,
+        }
     }
 
     /// Counts the units of a check, whether they were admitted or not.
@@ -46,6 +50,10 @@ impl Demand {
             self.called_us = now_us;
         }
         let units = self.rate * lease.generation_us() as f64;
-        if units < LEAST { 0 } else { units.min(MOST) as u64 }
+        if units < LEAST {
+            0
+        } else {
+            units.min(MOST) as u64
+        }
     }
 }

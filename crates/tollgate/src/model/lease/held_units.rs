@@ -31,14 +31,23 @@ impl HeldUnits {
     /// clocks of different speed.
     pub fn add(&mut self, sent_us: u64, grant: Grant) {
         let until_us = sent_us + grant.life_us - grant.life_us.div_ceil(1_000);
-        match self.grants.iter_mut().find(|held| held.stamps == grant.stamps) {
+        match self
+            .grants
+            .iter_mut()
+            .find(|held| held.stamps == grant.stamps)
+        {
             Some(held) => {
                 // The end of a generation is the same for all of its grants. The earlier estimate is the safe one.
                 held.until_us = held.until_us.min(until_us);
                 held.units += grant.units;
             }
             None => {
-                self.grants.push(Held { stamps: grant.stamps, units: grant.units, spent: 0, until_us });
+                self.grants.push(Held {
+                    stamps: grant.stamps,
+                    units: grant.units,
+                    spent: 0,
+                    until_us,
+                });
                 self.grants.sort_by_key(|held| held.until_us);
             }
         }
@@ -57,7 +66,9 @@ impl HeldUnits {
     /// Returns whether [`spend`](Self::spend) would find a grant that holds as many units.
     #[must_use]
     pub fn covers(&self, now_us: u64, cost: u64) -> bool {
-        self.grants.iter().any(|held| now_us < held.until_us && held.units >= cost)
+        self.grants
+            .iter()
+            .any(|held| now_us < held.until_us && held.units >= cost)
     }
 
     /// Takes back units that were spent and are not reported yet. Returns the stamps of the grant that has them now, and
@@ -65,7 +76,11 @@ impl HeldUnits {
     ///
     /// It need not be the grant of which they were spent: all units that were spent are reported in the end, once.
     pub fn refund(&mut self, now_us: u64, units: u64) -> Option<&Stamps> {
-        let mut alive = self.grants.iter_mut().rev().filter(|held| now_us < held.until_us);
+        let mut alive = self
+            .grants
+            .iter_mut()
+            .rev()
+            .filter(|held| now_us < held.until_us);
         let held = alive.find(|held| held.spent >= units)?;
         held.spent -= units;
         held.units += units;
@@ -82,9 +97,17 @@ impl HeldUnits {
                 self.lapsed += std::mem::take(&mut held.units);
             }
             let spent = std::mem::take(&mut held.spent);
-            let returned = if give_back { std::mem::take(&mut held.units) } else { 0 };
+            let returned = if give_back {
+                std::mem::take(&mut held.units)
+            } else {
+                0
+            };
             if spent + returned > 0 {
-                reports.push(Report { stamps: held.stamps.clone(), spent, returned });
+                reports.push(Report {
+                    stamps: held.stamps.clone(),
+                    spent,
+                    returned,
+                });
             }
         }
         self.grants.retain(|held| held.units > 0);
@@ -105,6 +128,10 @@ impl HeldUnits {
     /// Returns the units that may be spent.
     #[must_use]
     pub fn held(&self, now_us: u64) -> u64 {
-        self.grants.iter().filter(|held| now_us < held.until_us).map(|held| held.units).sum()
+        self.grants
+            .iter()
+            .filter(|held| now_us < held.until_us)
+            .map(|held| held.units)
+            .sum()
     }
 }

@@ -18,7 +18,12 @@
 
 #![cfg_attr(
     not(feature = "testing"),
-    allow(dead_code, unreachable_pub, unused_imports, reason = "the feature makes all of it public")
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "the feature makes all of it public"
+    )
 )]
 
 mod call;

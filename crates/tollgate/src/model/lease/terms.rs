@@ -47,7 +47,10 @@ impl Lease {
     /// Creates the default terms: generations of 5 s, and at most one eighth of the burst outstanding.
     #[must_use]
     pub const fn new() -> Self {
-        Self { generation: Duration::from_secs(5), share: 8 }
+        Self {
+            generation: Duration::from_secs(5),
+            share: 8,
+        }
     }
 
     /// Sets the length of a generation, 100 ms to 60 s in whole milliseconds. 5 s by default.
@@ -93,9 +96,16 @@ impl Lease {
     }
 
     /// Tests whether a policy may have these terms.
-    pub(crate) const fn checked(self, algorithm: Algorithm, quota: &Quota) -> Result<Terms, InvalidLease> {
+    pub(crate) const fn checked(
+        self,
+        algorithm: Algorithm,
+        quota: &Quota,
+    ) -> Result<Terms, InvalidLease> {
         let ms = self.generation.as_millis();
-        if ms < GENERATION_MS[0] || ms > GENERATION_MS[1] || !self.generation.subsec_nanos().is_multiple_of(1_000_000) {
+        if ms < GENERATION_MS[0]
+            || ms > GENERATION_MS[1]
+            || !self.generation.subsec_nanos().is_multiple_of(1_000_000)
+        {
             return Err(InvalidLease::Generation);
         }
         if self.share == 0 {
@@ -126,8 +136,12 @@ impl InvalidLease {
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Generation => "lease generation must be 100 ms to 60 s, in whole milliseconds",
-            Self::Share => "lease share must be at least 1: one share-th of the burst may be outstanding",
-            Self::Queue => "a leaky bucket cannot be leased: a leased unit has no place in its queue",
+            Self::Share => {
+                "lease share must be at least 1: one share-th of the burst may be outstanding"
+            }
+            Self::Queue => {
+                "a leaky bucket cannot be leased: a leased unit has no place in its queue"
+            }
             Self::Lockout => "a lockout cannot be leased: it has no units to give away",
             Self::Burst => "lease share of the burst must be at least 8 units",
         }
@@ -142,7 +156,11 @@ impl InvalidLease {
             Self::Share => format!("{text}, got 0 in policy {name}"),
             Self::Queue | Self::Lockout => format!("{text}, in policy {name}"),
             Self::Burst => {
-                format!("{text}, got {} (1/{} of {quota:?}) in policy {name}", lease.most(quota), lease.share)
+                format!(
+                    "{text}, got {} (1/{} of {quota:?}) in policy {name}",
+                    lease.most(quota),
+                    lease.share
+                )
             }
         })
     }

@@ -201,7 +201,11 @@ impl Policy {
         unit: crate::CalendarUnit,
         zone: crate::TimeZone,
     ) -> Self {
-        Self::literal(name, Algorithm::CalendarWindow { unit, zone }, Quota::new(amount, unit.nominal()))
+        Self::literal(
+            name,
+            Algorithm::CalendarWindow { unit, zone },
+            Quota::new(amount, unit.nominal()),
+        )
     }
 
     /// Says which feature the constructor needs.
@@ -244,7 +248,10 @@ impl Policy {
     /// this fails the build.
     #[must_use]
     #[track_caller]
-    pub const fn window_from_first_hit(name: &'static str /* or try_new */, quota: Quota) -> Self {
+    pub const fn window_from_first_hit(
+        name: &'static str, /* or try_new */
+        quota: Quota,
+    ) -> Self {
         Self::literal(name, Algorithm::WindowFromFirstHit, quota)
     }
 
@@ -324,7 +331,11 @@ impl Policy {
     /// ```
     #[must_use]
     #[track_caller]
-    pub const fn sliding_buckets(name: &'static str /* or try_new */, quota: Quota, buckets: u16) -> Self {
+    pub const fn sliding_buckets(
+        name: &'static str, /* or try_new */
+        quota: Quota,
+        buckets: u16,
+    ) -> Self {
         Self::literal(name, Algorithm::SlidingBuckets { buckets }, quota)
     }
 
@@ -433,7 +444,12 @@ impl Policy {
     /// ```
     #[must_use]
     #[track_caller]
-    pub const fn lockout(name: &'static str, quota: Quota, first: Duration, longest: Duration) -> Self {
+    pub const fn lockout(
+        name: &'static str,
+        quota: Quota,
+        first: Duration,
+        longest: Duration,
+    ) -> Self {
         Self::literal(name, Algorithm::Lockout { first, longest }, quota)
     }
 }

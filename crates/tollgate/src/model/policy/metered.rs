@@ -49,7 +49,10 @@ impl Policy {
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the level is not between 1 and 4.
     pub fn try_at_level(self, level: u8) -> Result<Self, Error> {
         if !is_level(level) {
-            return Err(Error::config(format!("policy level must be 1 to 4, got {level} in policy {}", self.name())));
+            return Err(Error::config(format!(
+                "policy level must be 1 to 4, got {level} in policy {}",
+                self.name()
+            )));
         }
         Ok(self.at_level(level))
     }
@@ -58,10 +61,21 @@ impl Policy {
     pub(crate) fn find(&self, key: &Key) -> Result<(), Error> {
         let lacking = match key.branches().get(usize::from(self.reach >> 4)) {
             Some(branch) if usize::from(self.depth()) <= branch.levels() => return Ok(()),
-            Some(branch) => format!("{} levels of a key, got a key of {}", self.depth(), branch.levels()),
-            None => format!("branch {} of a key, got a key of {}", self.branch(), key.branches().len()),
+            Some(branch) => format!(
+                "{} levels of a key, got a key of {}",
+                self.depth(),
+                branch.levels()
+            ),
+            None => format!(
+                "branch {} of a key, got a key of {}",
+                self.branch(),
+                key.branches().len()
+            ),
         };
-        Err(Error::new(ErrorKind::KeyLevels, format!("policy {} meters {lacking}", self.name())))
+        Err(Error::new(
+            ErrorKind::KeyLevels,
+            format!("policy {} meters {lacking}", self.name()),
+        ))
     }
 
     /// Meters one branch of a key that has several [side by side](crate::Key::with_branch); 1, the default, is the first
@@ -105,7 +119,10 @@ impl Policy {
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the branch is not between 1 and 4.
     pub fn try_at_branch(self, branch: u8) -> Result<Self, Error> {
         if !is_branch(branch) {
-            return Err(Error::config(format!("policy branch must be 1 to 4, got {branch} in policy {}", self.name())));
+            return Err(Error::config(format!(
+                "policy branch must be 1 to 4, got {branch} in policy {}",
+                self.name()
+            )));
         }
         Ok(self.at_branch(branch))
     }
@@ -131,9 +148,14 @@ mod tests {
     fn the_first_branch_is_the_default() {
         assert_eq!(policy("a").at_branch(1), policy("a"));
         assert_ne!(policy("a").at_branch(2), policy("a"));
-        assert!(format!("{:?}", policy("a").at_level(3).at_branch(2)).ends_with(", level 3, branch 2"));
+        assert!(
+            format!("{:?}", policy("a").at_level(3).at_branch(2)).ends_with(", level 3, branch 2")
+        );
         let quota = Quota::per_second(7);
-        assert_eq!(policy("a").at_branch(3).with_quota(quota).unwrap().branch(), 3);
+        assert_eq!(
+            policy("a").at_branch(3).with_quota(quota).unwrap().branch(),
+            3
+        );
     }
 
     #[test]
@@ -146,22 +168,42 @@ mod tests {
 
     #[test]
     fn a_set_refuses_keys_that_lack_what_a_policy_meters() {
-        let set = PolicySet::from([policy("a"), policy("b").at_branch(2).at_level(2), policy("c").at_branch(3)]);
+        let set = PolicySet::from([
+            policy("a"),
+            policy("b").at_branch(2).at_level(2),
+            policy("c").at_branch(3),
+        ]);
         let refusal = |key: Key| {
             let error = set.reaches(&key).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::KeyLevels);
             error.to_string()
         };
-        assert_eq!(refusal(Key::new("a")), "policy b meters branch 2 of a key, got a key of 1");
+        assert_eq!(
+            refusal(Key::new("a")),
+            "policy b meters branch 2 of a key, got a key of 1"
+        );
         let two = Key::new("a").child("b").with_branch("c");
-        assert_eq!(refusal(two.clone()), "policy b meters 2 levels of a key, got a key of 1");
+        assert_eq!(
+            refusal(two.clone()),
+            "policy b meters 2 levels of a key, got a key of 1"
+        );
         let nested = Key::new("a").with_branch(Key::new("b").child("c"));
-        assert_eq!(refusal(nested.clone()), "policy c meters branch 3 of a key, got a key of 2");
+        assert_eq!(
+            refusal(nested.clone()),
+            "policy c meters branch 3 of a key, got a key of 2"
+        );
         assert!(set.reaches(&nested.with_branch("d")).is_ok());
         // Levels of the first branch are looked for in the first branch.
         let outer = PolicySet::from(policy("a").at_level(2));
         assert!(outer.reaches(&two).is_ok());
-        assert!(outer.reaches(&Key::new("c").with_branch(Key::new("a").child("b"))).is_err());
-        assert!(PolicySet::from(policy("a")).reaches(&two).is_ok(), "other branches may be left over");
+        assert!(
+            outer
+                .reaches(&Key::new("c").with_branch(Key::new("a").child("b")))
+                .is_err()
+        );
+        assert!(
+            PolicySet::from(policy("a")).reaches(&two).is_ok(),
+            "other branches may be left over"
+        );
     }
 }

@@ -82,7 +82,11 @@ impl Policy {
     /// Fails with [`ErrorKind::Config`](crate::ErrorKind::Config) when the name is not allowed, or
     /// when the quota does not fit the algorithm. The constructor of each algorithm lists its
     /// conditions under "Panics".
-    pub fn try_new(name: impl Into<String>, algorithm: Algorithm, quota: Quota) -> Result<Self, Error> {
+    pub fn try_new(
+        name: impl Into<String>,
+        algorithm: Algorithm,
+        quota: Quota,
+    ) -> Result<Self, Error> {
         let name = name.into();
         match check(name.as_bytes(), algorithm, quota) {
             Ok(()) => Ok(Self::of(Name::shared(name), algorithm, quota)),
@@ -123,7 +127,10 @@ impl Policy {
     pub fn with_quota(&self, quota: Quota) -> Result<Self, Error> {
         match check(self.name().as_bytes(), self.algorithm, quota) {
             Ok(()) => {
-                let policy = Self { quota, ..self.clone() };
+                let policy = Self {
+                    quota,
+                    ..self.clone()
+                };
                 match self.lease() {
                     Some(lease) => policy.try_leased(lease),
                     None => Ok(policy),
@@ -135,7 +142,10 @@ impl Policy {
 
     /// Returns this policy with a quota that blocks.
     pub(crate) fn blocked(&self) -> Self {
-        Self { quota: self.quota.blocked(), ..self.clone() }
+        Self {
+            quota: self.quota.blocked(),
+            ..self.clone()
+        }
     }
 
     /// Creates a policy from literals.
@@ -148,7 +158,14 @@ impl Policy {
     }
 
     const fn of(name: Name, algorithm: Algorithm, quota: Quota) -> Self {
-        Self { quota, algorithm, reach: 0, lease: Terms::NONE, is_ranked: true, name }
+        Self {
+            quota,
+            algorithm,
+            reach: 0,
+            lease: Terms::NONE,
+            is_ranked: true,
+            name,
+        }
     }
 
     /// Leaves this policy out of the ranks of a [`Priority`](crate::Priority): a check of every priority may spend its
@@ -213,17 +230,24 @@ impl Policy {
             Algorithm::SlidingBuckets { buckets } => u64::from(buckets),
             _ => 1,
         };
-        Buckets { width_us: self.quota.period_us().div_ceil(count), count }
+        Buckets {
+            width_us: self.quota.period_us().div_ceil(count),
+            count,
+        }
     }
 
     /// Returns the times of [`Algorithm::Lockout`].
     pub(crate) fn lock_times(&self) -> LockTimes {
         match self.algorithm {
-            Algorithm::Lockout { first, longest } => {
-                LockTimes { first_us: first.as_micros() as u64, longest_us: longest.as_micros() as u64 }
-            }
+            Algorithm::Lockout { first, longest } => LockTimes {
+                first_us: first.as_micros() as u64,
+                longest_us: longest.as_micros() as u64,
+            },
             // No other algorithm has the state that asks for them.
-            _ => LockTimes { first_us: 1, longest_us: 1 },
+            _ => LockTimes {
+                first_us: 1,
+                longest_us: 1,
+            },
         }
     }
 
@@ -243,24 +267,36 @@ impl Policy {
         if !self.algorithm.has_burst() {
             quota = quota.with_burst(quota.amount());
         }
-        Self { quota, lease: Terms::NONE, ..self.clone() }
+        Self {
+            quota,
+            lease: Terms::NONE,
+            ..self.clone()
+        }
     }
 
     /// Returns `true` when both policies use the same stored state: they have the same name and the same form of state.
     pub(crate) fn shares_state(&self, other: &Self) -> bool {
-        self.algorithm.reads(other.algorithm) && self.is_leased() == other.is_leased() && self.name() == other.name()
+        self.algorithm.reads(other.algorithm)
+            && self.is_leased() == other.is_leased()
+            && self.name() == other.name()
     }
 
     /// Returns `true` when the second word of a level is always zero, so that the reply to a check without ceilings leaves
     /// it out.
     pub(crate) fn is_short(&self) -> bool {
         let quota = &self.quota;
-        !self.is_leased() && self.algorithm.facts().is_parted && quota.period_us().is_multiple_of(quota.amount())
+        !self.is_leased()
+            && self.algorithm.facts().is_parted
+            && quota.period_us().is_multiple_of(quota.amount())
     }
 
     /// Returns the number of words of a level.
     pub(crate) fn words(&self) -> usize {
-        if self.is_leased() { LEASED_WORDS } else { self.algorithm.facts().words }
+        if self.is_leased() {
+            LEASED_WORDS
+        } else {
+            self.algorithm.facts().words
+        }
     }
 
     /// Returns the pace of the policy that stored a state, if it is not that of this policy.
@@ -275,13 +311,22 @@ impl Policy {
     /// Returns the end of the name of a state: the letter and the storage version of the algorithm. The state of a leased
     /// policy has another form, and so another end.
     pub(crate) fn tag(&self) -> [&'static str; 2] {
-        [self.algorithm.tag(), if self.is_leased() { "l1" } else { "" }]
+        [
+            self.algorithm.tag(),
+            if self.is_leased() { "l1" } else { "" },
+        ]
     }
 
     /// Returns a number that stands for the name, the level and the algorithm in the name of a reservation. It is the same
     /// in all processes.
     pub(crate) fn mark(&self) -> u64 {
-        let tag = self.algorithm.tag().bytes().fold(u64::from(self.depth()), |all, byte| all << 8 | u64::from(byte));
+        let tag = self
+            .algorithm
+            .tag()
+            .bytes()
+            .fold(u64::from(self.depth()), |all, byte| {
+                all << 8 | u64::from(byte)
+            });
         (self.name.whole_hash() ^ tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
@@ -323,7 +368,8 @@ impl Policy {
     /// other keys share.
     pub(crate) fn is_own(&self, key: &Key) -> bool {
         let branch = key.branches().get(usize::from(self.reach >> 4));
-        branch.is_some_and(|branch| self.depth() == 0 || usize::from(self.depth()) == branch.levels())
+        branch
+            .is_some_and(|branch| self.depth() == 0 || usize::from(self.depth()) == branch.levels())
     }
 
     /// Returns the number of levels that are metered; 0 for the whole branch.
@@ -376,11 +422,17 @@ enum Name {
 
 impl Name {
     const fn literal(text: &'static str) -> Self {
-        Self::Literal { hash: upper(hash_name(text.as_bytes())), text }
+        Self::Literal {
+            hash: upper(hash_name(text.as_bytes())),
+            text,
+        }
     }
 
     fn shared(text: String) -> Self {
-        Self::Shared { hash: upper(hash_name(text.as_bytes())), text: text.into() }
+        Self::Shared {
+            hash: upper(hash_name(text.as_bytes())),
+            text: text.into(),
+        }
     }
 
     #[inline]
@@ -445,10 +497,16 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// The terms of a policy that is not leased.
-    const NONE: Self = Self { generation_ms: [0; 2], share: 0 };
+    const NONE: Self = Self {
+        generation_ms: [0; 2],
+        share: 0,
+    };
 
     pub(crate) const fn new(generation_ms: u16, share: u8) -> Self {
-        Self { generation_ms: generation_ms.to_be_bytes(), share }
+        Self {
+            generation_ms: generation_ms.to_be_bytes(),
+            share,
+        }
     }
 
     const fn is_leased(self) -> bool {
@@ -490,7 +548,11 @@ mod tests {
         let buckets = |buckets| Algorithm::SlidingBuckets { buckets };
         let micros = Quota::new(5, std::time::Duration::from_micros(9));
         let cases = [
-            (buckets(0), second, "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 0 } in policy p"),
+            (
+                buckets(0),
+                second,
+                "policy buckets must be 1 to 1000, got SlidingBuckets { buckets: 0 } in policy p",
+            ),
             (
                 buckets(10_000),
                 second,
@@ -518,7 +580,12 @@ mod tests {
             ),
         ];
         for (algorithm, quota, text) in cases {
-            assert_eq!(Policy::try_new("p", algorithm, quota).unwrap_err().to_string(), text);
+            assert_eq!(
+                Policy::try_new("p", algorithm, quota)
+                    .unwrap_err()
+                    .to_string(),
+                text
+            );
         }
         for (algorithm, quota) in [
             (buckets(1), second),
@@ -538,7 +605,10 @@ mod tests {
     fn another_quota_keeps_the_name_the_algorithm_and_the_level() {
         let policy = Policy::sliding_buckets("b", Quota::per_minute(10), 6).at_level(2);
         let other = policy.with_quota(Quota::per_minute(20)).unwrap();
-        assert_eq!(other, Policy::sliding_buckets("b", Quota::per_minute(20), 6).at_level(2));
+        assert_eq!(
+            other,
+            Policy::sliding_buckets("b", Quota::per_minute(20), 6).at_level(2)
+        );
         assert_ne!(other, policy);
         let micros = Quota::new(5, std::time::Duration::from_micros(5));
         assert_eq!(
@@ -549,8 +619,20 @@ mod tests {
 
     #[test]
     fn names_that_are_unsafe_in_a_header_or_a_redis_key_are_refused() {
-        for name in ["", "a b", "a:b", "a{b}", "ä", "a\"", "a\r\n", &"x".repeat(65)] {
-            assert!(Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(1)).is_err(), "{name:?}");
+        for name in [
+            "",
+            "a b",
+            "a:b",
+            "a{b}",
+            "ä",
+            "a\"",
+            "a\r\n",
+            &"x".repeat(65),
+        ] {
+            assert!(
+                Policy::try_new(name, Algorithm::TokenBucket, Quota::per_second(1)).is_err(),
+                "{name:?}"
+            );
         }
     }
 
@@ -563,7 +645,10 @@ mod tests {
     fn a_literal_and_a_text_of_the_same_characters_are_one_name() {
         let (literal, shared) = (Name::literal("api"), Name::shared("api".to_owned()));
         assert!(literal == shared && literal != Name::literal("apj"));
-        assert_eq!((literal.text(), literal.upper_hash()), (shared.text(), shared.upper_hash()));
+        assert_eq!(
+            (literal.text(), literal.upper_hash()),
+            (shared.text(), shared.upper_hash())
+        );
         assert_eq!(u64::from(literal.upper_hash()), literal.whole_hash() >> 32);
         assert_ne!(literal.upper_hash(), Name::literal("apj").upper_hash());
     }

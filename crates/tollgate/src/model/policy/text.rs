@@ -58,24 +58,49 @@ impl FromStr for Policy {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the text has another form, or names a policy that is not valid.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.len() > MAX_BYTES {
-            return Err(Error::config(format!("policy text must have at most {MAX_BYTES} bytes, got {}", text.len())));
+            return Err(Error::config(format!(
+                "policy text must have at most {MAX_BYTES} bytes, got {}",
+                text.len()
+            )));
         }
-        let wrong = |what: &str| Error::config(format!("policy {text:?} {what}, as in api=100/min, token_bucket"));
+        let wrong = |what: &str| {
+            Error::config(format!(
+                "policy {text:?} {what}, as in api=100/min, token_bucket"
+            ))
+        };
         let mut parts = split(text);
         let first = parts.next().unwrap_or_default();
-        let (name, quota) = first.split_once('=').ok_or_else(|| wrong("needs a name and a quota"))?;
-        let algorithm = parts.next().ok_or_else(|| wrong("needs an algorithm"))?.parse()?;
+        let (name, quota) = first
+            .split_once('=')
+            .ok_or_else(|| wrong("needs a name and a quota"))?;
+        let algorithm = parts
+            .next()
+            .ok_or_else(|| wrong("needs an algorithm"))?
+            .parse()?;
         let (quota, mut lease): (Quota, _) = (quota.parse()?, None);
         let mut policy = Self::try_new(name, algorithm, quota)?;
         for part in parts {
-            let number = |number: &str| number.parse().map_err(|_| wrong(&format!("has no number in {part:?}")));
+            let number = |number: &str| {
+                number
+                    .parse()
+                    .map_err(|_| wrong(&format!("has no number in {part:?}")))
+            };
             if let Some(level) = part.strip_prefix("level ") {
                 policy = policy.try_at_level(number(level)?)?;
             } else if let Some(branch) = part.strip_prefix("branch ") {
                 policy = policy.try_at_branch(number(branch)?)?;
-            } else if let Some(terms) = part.strip_prefix("leased(").and_then(|terms| terms.strip_suffix(')')) {
-                let (generation, share) = terms.split_once(", 1/").ok_or_else(|| wrong("has a lease without terms"))?;
-                lease = Some(Lease::new().generation(Quota::parse_period(generation)?).share(number(share)?));
+            } else if let Some(terms) = part
+                .strip_prefix("leased(")
+                .and_then(|terms| terms.strip_suffix(')'))
+            {
+                let (generation, share) = terms
+                    .split_once(", 1/")
+                    .ok_or_else(|| wrong("has a lease without terms"))?;
+                lease = Some(
+                    Lease::new()
+                        .generation(Quota::parse_period(generation)?)
+                        .share(number(share)?),
+                );
             } else if part == "unranked" {
                 policy = policy.unranked();
             } else {
@@ -116,27 +141,46 @@ mod tests {
             Algorithm::CalendarWindow { unit, .. } => unit.nominal(),
             _ => Duration::from_micros(86_399_999_999),
         };
-        let plain = Policy::try_new("a/b-c.d_E", algorithm, Quota::new(90_000, period)).expect("a policy");
-        let leased = plain.clone().try_leased(Lease::new().generation(Duration::from_millis(1_500)).share(7));
+        let plain =
+            Policy::try_new("a/b-c.d_E", algorithm, Quota::new(90_000, period)).expect("a policy");
+        let leased = plain.clone().try_leased(
+            Lease::new()
+                .generation(Duration::from_millis(1_500))
+                .share(7),
+        );
         let burst = plain.with_quota(plain.quota().with_burst(123));
         let reaching = plain.clone().at_level(2).at_branch(3);
-        [plain.clone(), reaching, plain.clone().unranked(), plain.blocked()]
-            .into_iter()
-            .chain(leased)
-            .chain(burst)
-            .collect()
+        [
+            plain.clone(),
+            reaching,
+            plain.clone().unranked(),
+            plain.blocked(),
+        ]
+        .into_iter()
+        .chain(leased)
+        .chain(burst)
+        .collect()
     }
 
     #[test]
     fn every_policy_is_read_as_it_is_written() {
         let odd = Duration::from_micros(61_000_001);
-        let others =
-            [Algorithm::Lockout { first: odd, longest: odd * 3 }, Algorithm::SlidingBuckets { buckets: 1_000 }];
+        let others = [
+            Algorithm::Lockout {
+                first: odd,
+                longest: odd * 3,
+            },
+            Algorithm::SlidingBuckets { buckets: 1_000 },
+        ];
         for algorithm in Algorithm::ALL.into_iter().chain(others) {
             let all = policies(algorithm);
             assert!(all.len() >= 3);
             for policy in all {
-                assert_eq!(policy.to_string().parse::<Policy>().unwrap(), policy, "{policy}");
+                assert_eq!(
+                    policy.to_string().parse::<Policy>().unwrap(),
+                    policy,
+                    "{policy}"
+                );
             }
         }
     }
@@ -144,15 +188,36 @@ mod tests {
     #[test]
     fn a_wrong_text_is_refused_with_the_text() {
         for (text, message) in [
-            ("", r#"policy "" needs a name and a quota, as in api=100/min, token_bucket"#),
-            ("api=1/s, token_bucket, level x", r#"has no number in "level x""#),
-            ("api=1/s, token_bucket, level 9", "policy level must be 1 to 4, got 9 in policy api"),
-            ("api=1/s, token_bucket, shiny", r#"has the unknown part "shiny""#),
-            ("api=1/s, token_bucket, leased(5s)", "has a lease without terms"),
-            ("api=1/s, token_bucket, leased(5s, 1/8)", "lease share of the burst must be at least 8 units"),
+            (
+                "",
+                r#"policy "" needs a name and a quota, as in api=100/min, token_bucket"#,
+            ),
+            (
+                "api=1/s, token_bucket, level x",
+                r#"has no number in "level x""#,
+            ),
+            (
+                "api=1/s, token_bucket, level 9",
+                "policy level must be 1 to 4, got 9 in policy api",
+            ),
+            (
+                "api=1/s, token_bucket, shiny",
+                r#"has the unknown part "shiny""#,
+            ),
+            (
+                "api=1/s, token_bucket, leased(5s)",
+                "has a lease without terms",
+            ),
+            (
+                "api=1/s, token_bucket, leased(5s, 1/8)",
+                "lease share of the burst must be at least 8 units",
+            ),
             ("a b=1/s, token_bucket", "policy name must be"),
             ("api=1/s, bucket", "unknown algorithm \"bucket\""),
-            (&"x".repeat(401), "policy text must have at most 400 bytes, got 401"),
+            (
+                &"x".repeat(401),
+                "policy text must have at most 400 bytes, got 401",
+            ),
         ] {
             let error = text.parse::<Policy>().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

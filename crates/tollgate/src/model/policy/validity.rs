@@ -34,11 +34,17 @@ impl InvalidPolicy {
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Name => "policy name must be 1 to 64 characters of A-Z a-z 0-9 - _ . /",
-            Self::WindowBurst => "policy quota burst must equal its amount: only the bucket algorithms have a burst",
-            Self::WindowAmount => "policy quota amount must be at most 4294967295 for a sliding window",
+            Self::WindowBurst => {
+                "policy quota burst must equal its amount: only the bucket algorithms have a burst"
+            }
+            Self::WindowAmount => {
+                "policy quota amount must be at most 4294967295 for a sliding window"
+            }
             Self::Buckets => "policy buckets must be 1 to 1000",
             Self::BucketWidth => "policy buckets must not exceed the period in microseconds",
-            Self::BucketAmount => "policy quota amount must be at most 4294967295 for sliding buckets",
+            Self::BucketAmount => {
+                "policy quota amount must be at most 4294967295 for sliding buckets"
+            }
             Self::LockTimes => {
                 "policy lockout times must be whole microseconds of 1 µs to 3650 days, and the first one at most the longest"
             }
@@ -54,18 +60,28 @@ impl InvalidPolicy {
     pub(super) fn error(self, name: &str, algorithm: Algorithm, quota: Quota) -> Error {
         Error::config(match self {
             Self::Name => format!("{}, got {name:?}", self.text()),
-            Self::WindowBurst | Self::WindowAmount | Self::BucketWidth | Self::BucketAmount | Self::LogAmount => {
+            Self::WindowBurst
+            | Self::WindowAmount
+            | Self::BucketWidth
+            | Self::BucketAmount
+            | Self::LogAmount => {
                 format!("{}, got {quota:?} in policy {name}", self.text())
             }
             #[cfg(feature = "calendar")]
             Self::CalendarPeriod => format!("{}, got {quota:?} in policy {name}", self.text()),
-            Self::Buckets | Self::LockTimes => format!("{}, got {algorithm:?} in policy {name}", self.text()),
+            Self::Buckets | Self::LockTimes => {
+                format!("{}, got {algorithm:?} in policy {name}", self.text())
+            }
         })
     }
 }
 
 /// Tests whether a policy may have this name, algorithm and quota.
-pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Result<(), InvalidPolicy> {
+pub(super) const fn check(
+    name: &[u8],
+    algorithm: Algorithm,
+    quota: Quota,
+) -> Result<(), InvalidPolicy> {
     if name.is_empty() || name.len() > 64 {
         return Err(InvalidPolicy::Name);
     }
@@ -80,22 +96,35 @@ pub(super) const fn check(name: &[u8], algorithm: Algorithm, quota: Quota) -> Re
         return Err(InvalidPolicy::WindowBurst);
     }
     match algorithm {
-        Algorithm::SlidingWindow if quota.amount() > MAX_COUNTER => Err(InvalidPolicy::WindowAmount),
-        Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => Err(InvalidPolicy::Buckets),
-        Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => Err(InvalidPolicy::BucketWidth),
-        Algorithm::SlidingBuckets { .. } if quota.amount() > MAX_COUNTER => Err(InvalidPolicy::BucketAmount),
+        Algorithm::SlidingWindow if quota.amount() > MAX_COUNTER => {
+            Err(InvalidPolicy::WindowAmount)
+        }
+        Algorithm::SlidingBuckets { buckets } if buckets == 0 || buckets > MAX_BUCKETS => {
+            Err(InvalidPolicy::Buckets)
+        }
+        Algorithm::SlidingBuckets { buckets } if buckets as u64 > quota.period_us() => {
+            Err(InvalidPolicy::BucketWidth)
+        }
+        Algorithm::SlidingBuckets { .. } if quota.amount() > MAX_COUNTER => {
+            Err(InvalidPolicy::BucketAmount)
+        }
         #[cfg(feature = "calendar")]
-        Algorithm::CalendarWindow { unit, .. } if unit.nominal().as_micros() as u64 != quota.period_us() => {
+        Algorithm::CalendarWindow { unit, .. }
+            if unit.nominal().as_micros() as u64 != quota.period_us() =>
+        {
             Err(InvalidPolicy::CalendarPeriod)
         }
-        Algorithm::Lockout { first, longest } if !are_lock_times(first, longest) => Err(InvalidPolicy::LockTimes),
+        Algorithm::Lockout { first, longest } if !are_lock_times(first, longest) => {
+            Err(InvalidPolicy::LockTimes)
+        }
         Algorithm::SlidingLog if quota.amount() > MAX_LOG => Err(InvalidPolicy::LogAmount),
         _ => Ok(()),
     }
 }
 
 const fn are_lock_times(first: Duration, longest: Duration) -> bool {
-    let is_whole = first.subsec_nanos().is_multiple_of(1_000) && longest.subsec_nanos().is_multiple_of(1_000);
+    let is_whole =
+        first.subsec_nanos().is_multiple_of(1_000) && longest.subsec_nanos().is_multiple_of(1_000);
     let (first, longest) = (first.as_micros(), longest.as_micros());
     is_whole && first >= 1 && first <= longest && longest <= MAX_PERIOD_US as u128
 }

@@ -96,7 +96,10 @@ impl PolicySet {
             )));
         }
         for (at, policy) in policies.iter().enumerate() {
-            if policies[..at].iter().any(|other| other.name() == policy.name()) {
+            if policies[..at]
+                .iter()
+                .any(|other| other.name() == policy.name())
+            {
                 return Err(Error::config(format!(
                     "policies of a set must differ in name, got {:?} twice",
                     policy.name()
@@ -111,7 +114,9 @@ impl PolicySet {
             )));
         }
         if leased > MAX_LEASED {
-            return Err(Error::config(format!("leased policies must be 1 to {MAX_LEASED} in a set, got {leased}")));
+            return Err(Error::config(format!(
+                "leased policies must be 1 to {MAX_LEASED} in a set, got {leased}"
+            )));
         }
         Ok(Self::of(policies))
     }
@@ -137,7 +142,11 @@ impl PolicySet {
 
     /// Returns the same policies with quotas that block.
     pub(crate) fn blocked(&self) -> Self {
-        Self::of(self.iter().map(|policy| Arc::new(policy.blocked())).collect())
+        Self::of(
+            self.iter()
+                .map(|policy| Arc::new(policy.blocked()))
+                .collect(),
+        )
     }
 
     /// Returns whether replicas take units in advance.
@@ -152,7 +161,10 @@ impl PolicySet {
 
     /// Returns the policies of one branch, as they meter the key of the branch alone. `None` when there are none.
     pub(crate) fn branch(&self, branch: u8) -> Option<Self> {
-        let own = self.shared().iter().filter(|policy| policy.branch() == branch);
+        let own = self
+            .shared()
+            .iter()
+            .filter(|policy| policy.branch() == branch);
         let alone = |policy: &Arc<Policy>| match branch {
             1 => Arc::clone(policy),
             _ => Arc::new(policy.as_ref().clone().at_branch(1)),
@@ -174,7 +186,11 @@ impl PolicySet {
         {
             return decide(&share.policies);
         }
-        let policies = Self::of(self.iter().map(|policy| Arc::new(policy.share(replicas.get()))).collect());
+        let policies = Self::of(
+            self.iter()
+                .map(|policy| Arc::new(policy.share(replicas.get())))
+                .collect(),
+        );
         let share = Arc::new(Share { replicas, policies });
         self.0.share.store(Some(Arc::clone(&share)));
         decide(&share.policies)
@@ -189,7 +205,8 @@ impl PolicySet {
     /// Returns `true` when a policy of both sets has the same state for one key. Only policies with these
     /// [reaches](Policy::reach) count: the first is that of this set.
     pub(crate) fn shares_state(&self, other: &Self, reaches: (u8, u8)) -> bool {
-        self.with_reach(reaches.0).any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
+        self.with_reach(reaches.0)
+            .any(|one| other.with_reach(reaches.1).any(|two| one.shares_state(two)))
     }
 
     fn with_reach(&self, reach: u8) -> impl Iterator<Item = &Policy> {
@@ -218,22 +235,34 @@ impl PolicySet {
 
     /// Returns `true` when a refund depends on the time until a bucket is full, as it was after the request.
     pub(crate) fn is_queued(&self) -> bool {
-        self.iter().any(|policy| policy.algorithm().is_queued(false))
+        self.iter()
+            .any(|policy| policy.algorithm().is_queued(false))
     }
 
     /// Returns a number that stands for these policies, in this order, in the name of a reservation. Their quotas are no
     /// part of it. It is the same in all processes.
     pub(crate) fn mark(&self) -> u64 {
-        self.iter()
-            .fold(0, |all: u64, policy| (all.rotate_left(29) ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        self.iter().fold(0, |all: u64, policy| {
+            (all.rotate_left(29) ^ policy.mark()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
     }
 
     fn of(policies: Policies) -> Self {
         Self(Arc::new(Set {
-            max_cost: policies.iter().map(|policy| policy.quota().burst()).min().unwrap_or(0),
-            reach: policies.iter().map(|policy| policy.reach()).max().unwrap_or(0),
+            max_cost: policies
+                .iter()
+                .map(|policy| policy.quota().burst())
+                .min()
+                .unwrap_or(0),
+            reach: policies
+                .iter()
+                .map(|policy| policy.reach())
+                .max()
+                .unwrap_or(0),
             is_leased: policies.iter().any(|policy| policy.is_leased()),
-            is_tagged: policies.iter().any(|policy| policy.algorithm().facts().is_tagged),
+            is_tagged: policies
+                .iter()
+                .any(|policy| policy.algorithm().facts().is_tagged),
             is_short: matches!(&*policies, [alone] if alone.is_short()),
             policies,
             #[cfg(feature = "redis")]
@@ -244,13 +273,16 @@ impl PolicySet {
 
     /// Returns the sliding log with the longest period. Its entries are listed.
     pub(crate) fn log(&self) -> Result<&Policy, Error> {
-        let logs = self.iter().filter(|policy| policy.algorithm().facts().is_tagged);
-        logs.max_by_key(|policy| policy.quota().period()).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unsupported,
-                "no policy of the set is a sliding log, and only a sliding log stores entries",
-            )
-        })
+        let logs = self
+            .iter()
+            .filter(|policy| policy.algorithm().facts().is_tagged);
+        logs.max_by_key(|policy| policy.quota().period())
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    "no policy of the set is a sliding log, and only a sliding log stores entries",
+                )
+            })
     }
 
     /// Returns the greatest cost that can fit all policies.
@@ -266,16 +298,28 @@ impl PolicySet {
         }
         let burst = |at: usize| self.shared()[at].quota_ref().burst();
         let ceilings = || (0..self.len()).map_while(|at| Some(charge.ceiling(at)?.cut(burst(at))));
-        let most = |at: usize| charge.ceiling(at).map_or(burst(at), |ceiling| ceiling.cut(burst(at)).units());
+        let most = |at: usize| {
+            charge
+                .ceiling(at)
+                .map_or(burst(at), |ceiling| ceiling.cut(burst(at)).units())
+        };
         let costs = charge.iter(self.len()).enumerate();
         let cut = Charge::each(costs.map(|(at, cost)| cost.min(Cost::new(most(at)))));
-        if charge.is_capped() { cut.under(ceilings()) } else { cut }
+        if charge.is_capped() {
+            cut.under(ceilings())
+        } else {
+            cut
+        }
     }
 
     /// Refuses a cost that can never fit, before the store is called.
     #[inline]
     pub(crate) fn admits(&self, charge: ChargeRef<'_>) -> Result<(), Error> {
-        if charge.cost <= self.most() { Ok(()) } else { self.refuse(charge) }
+        if charge.cost <= self.most() {
+            Ok(())
+        } else {
+            self.refuse(charge)
+        }
     }
 
     /// Returns `true` when a policy meters a level or a branch of its own, so that keys may share a state.
@@ -296,7 +340,11 @@ impl PolicySet {
     /// Refuses a key that lacks a branch or levels that a policy meters, before the store is called.
     #[inline]
     pub(crate) fn reaches(&self, key: &Key) -> Result<(), Error> {
-        if self.0.reach <= key.reach() { Ok(()) } else { self.find_parts(key) }
+        if self.0.reach <= key.reach() {
+            Ok(())
+        } else {
+            self.find_parts(key)
+        }
     }
 
     #[cold]
@@ -423,7 +471,8 @@ mod policies_tests {
     #[test]
     fn one_policy_is_held_without_a_list_and_several_keep_their_order() {
         assert_eq!(size_of::<Policies>(), 2 * size_of::<usize>());
-        let all = ["a", "b", "c"].map(|name| Arc::new(Policy::token_bucket(name, Quota::per_second(1))));
+        let all =
+            ["a", "b", "c"].map(|name| Arc::new(Policy::token_bucket(name, Quota::per_second(1))));
         for count in 0..=all.len() {
             let some = &all[..count];
             let policies: Policies = some.iter().cloned().collect();

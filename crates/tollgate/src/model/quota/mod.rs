@@ -86,7 +86,9 @@ impl InvalidQuota {
             Self::LongPeriod => "quota period must be at most 10 years (3650 days)",
             Self::ZeroBurst => "quota burst must be at least 1",
             Self::LargeBurst => "quota burst must be at most 999999999999999",
-            Self::LongDrain => "quota burst takes too long to refill: burst × period / amount must be at most 10 years",
+            Self::LongDrain => {
+                "quota burst takes too long to refill: burst × period / amount must be at most 10 years"
+            }
         }
     }
 }
@@ -123,7 +125,8 @@ impl Quota {
     /// # Ok::<(), tollgate::Error>(())
     /// ```
     pub fn try_new(amount: u64, period: Duration) -> Result<Self, Error> {
-        Self::checked(amount, period, amount).map_err(|invalid| Self::error(invalid, amount, period, amount))
+        Self::checked(amount, period, amount)
+            .map_err(|invalid| Self::error(invalid, amount, period, amount))
     }
 
     /// Allows `amount` units per second.
@@ -240,7 +243,11 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn with_margin(self, margin: Duration) -> Self {
-        match Self::checked(self.amount, self.period().saturating_add(margin), self.burst) {
+        match Self::checked(
+            self.amount,
+            self.period().saturating_add(margin),
+            self.burst,
+        ) {
             Ok(quota) => quota,
             Err(invalid) => panic!("{}", invalid.text()),
         }
@@ -324,10 +331,22 @@ impl Quota {
     const fn of(amount: u64, burst: u64, period_us: u64) -> Self {
         if amount == 0 {
             // No algorithm sees a quota that blocks.
-            return Self { amount, burst, period_us, unit_us: 0, full_us: 0 };
+            return Self {
+                amount,
+                burst,
+                period_us,
+                unit_us: 0,
+                full_us: 0,
+            };
         }
         let unit = (period_us / amount, period_us % amount);
-        Self { amount, burst, period_us, unit_us: unit.0, full_us: span(unit, amount, burst).0 }
+        Self {
+            amount,
+            burst,
+            period_us,
+            unit_us: unit.0,
+            full_us: span(unit, amount, burst).0,
+        }
     }
 
     fn error(invalid: InvalidQuota, amount: u64, period: Duration, burst: u64) -> Error {
@@ -355,7 +374,13 @@ impl Quota {
         } else {
             None
         };
-        stretched.unwrap_or_else(|| Self::of((self.amount / u64::from(replicas)).max(1), burst, self.period_us))
+        stretched.unwrap_or_else(|| {
+            Self::of(
+                (self.amount / u64::from(replicas)).max(1),
+                burst,
+                self.period_us,
+            )
+        })
     }
 
     pub(crate) const fn period_us(&self) -> u64 {
@@ -374,9 +399,16 @@ impl Quota {
         if units == self.burst {
             // The product may be too large, but the difference is below the amount: it is right modulo 2⁶⁴.
             let product = self.period_us.wrapping_mul(units);
-            return (self.full_us, product.wrapping_sub(self.full_us.wrapping_mul(self.amount)));
+            return (
+                self.full_us,
+                product.wrapping_sub(self.full_us.wrapping_mul(self.amount)),
+            );
         }
-        span((self.unit_us, self.period_us - self.unit_us * self.amount), self.amount, units)
+        span(
+            (self.unit_us, self.period_us - self.unit_us * self.amount),
+            self.amount,
+            units,
+        )
     }
 }
 

@@ -4,14 +4,26 @@ use super::*;
 fn every_error_names_the_field_and_the_value() {
     let second = Duration::from_secs(1);
     let cases = [
-        (Quota::try_new(0, Duration::ZERO), "quota period must be at least 1 µs, got 0ns"),
-        (Quota::try_new(1, Duration::ZERO), "quota period must be at least 1 µs, got 0ns"),
-        (Quota::try_new(1, Duration::from_nanos(999)), "quota period must be at least 1 µs, got 999ns"),
+        (
+            Quota::try_new(0, Duration::ZERO),
+            "quota period must be at least 1 µs, got 0ns",
+        ),
+        (
+            Quota::try_new(1, Duration::ZERO),
+            "quota period must be at least 1 µs, got 0ns",
+        ),
+        (
+            Quota::try_new(1, Duration::from_nanos(999)),
+            "quota period must be at least 1 µs, got 999ns",
+        ),
         (
             Quota::try_new(1, Duration::from_secs(86_400 * 3_651)),
             "quota period must be at most 10 years (3650 days), got 315446400s",
         ),
-        (Quota::per_second(5).try_with_burst(0), "quota burst must be at least 1, got 0"),
+        (
+            Quota::per_second(5).try_with_burst(0),
+            "quota burst must be at least 1, got 0",
+        ),
         (
             Quota::try_new(1_000_000_000_000_000, second),
             "quota amount must be at most 999999999999999, got 1000000000000000",
@@ -36,8 +48,14 @@ fn every_error_names_the_field_and_the_value() {
 
 #[test]
 fn the_time_of_any_number_of_units_is_exact() {
-    for (amount, period_us) in [(3, 1_000_000), (1_000_003, 86_400_000_000), (10, 7_000_000), (1, 1)] {
-        let quota = Quota::new(amount, Duration::from_micros(period_us)).with_burst(amount.min(1000));
+    for (amount, period_us) in [
+        (3, 1_000_000),
+        (1_000_003, 86_400_000_000),
+        (10, 7_000_000),
+        (1, 1),
+    ] {
+        let quota =
+            Quota::new(amount, Duration::from_micros(period_us)).with_burst(amount.min(1000));
         for units in 0..1_000_u64 {
             assert_span(&quota, units);
         }
@@ -46,8 +64,21 @@ fn the_time_of_any_number_of_units_is_exact() {
 
 #[test]
 fn the_time_of_the_greatest_quotas_is_exact() {
-    for amount in [MAX_AMOUNT, MAX_AMOUNT - 1, 1_000_000_000_000, (1 << 45) + 1, (1 << 40) - 1, 1 << 32] {
-        for period_us in [1, 999_983, 86_400_000_000, 30 * 86_400_000_000, MAX_PERIOD_US] {
+    for amount in [
+        MAX_AMOUNT,
+        MAX_AMOUNT - 1,
+        1_000_000_000_000,
+        (1 << 45) + 1,
+        (1 << 40) - 1,
+        1 << 32,
+    ] {
+        for period_us in [
+            1,
+            999_983,
+            86_400_000_000,
+            30 * 86_400_000_000,
+            MAX_PERIOD_US,
+        ] {
             let quota = Quota::new(amount, Duration::from_micros(period_us));
             for units in [0, 1, 1 << 31, 1 << 32, amount / 2, amount - 1, amount] {
                 assert_span(&quota, units);
@@ -76,9 +107,18 @@ fn the_time_of_the_burst_is_exact_where_its_product_is_large() {
 fn an_amount_of_zero_blocks_in_every_form() {
     let second = Duration::from_secs(1);
     let minute = Quota::per_minute(0);
-    for quota in [minute, minute.with_burst(7), minute.with_burst(0), "0/min".parse().unwrap(), minute.share(3, true)] {
+    for quota in [
+        minute,
+        minute.with_burst(7),
+        minute.with_burst(0),
+        "0/min".parse().unwrap(),
+        minute.share(3, true),
+    ] {
         assert!(quota.is_blocked());
-        assert_eq!((quota, quota.burst(), quota.to_string()), (minute, 0, "0/min".to_owned()));
+        assert_eq!(
+            (quota, quota.burst(), quota.to_string()),
+            (minute, 0, "0/min".to_owned())
+        );
     }
     assert_eq!("0/min burst 5".parse::<Quota>().unwrap(), minute);
     assert_eq!(Quota::per_minute(9).with_burst(3).blocked(), minute);
@@ -89,15 +129,25 @@ fn assert_span(quota: &Quota, units: u64) {
     let (whole, part) = quota.span(units);
     assert!(part < quota.amount());
     let exact = u128::from(units) * u128::from(quota.period_us());
-    assert_eq!(u128::from(whole) * u128::from(quota.amount()) + u128::from(part), exact, "{quota:?} {units}");
+    assert_eq!(
+        u128::from(whole) * u128::from(quota.amount()) + u128::from(part),
+        exact,
+        "{quota:?} {units}"
+    );
 }
 
 #[test]
 fn shares_add_up_to_the_quota_when_the_period_is_stretched() {
     let share = Quota::per_second(10).share(4, true);
-    assert_eq!((share.amount(), share.period(), share.burst()), (10, Duration::from_secs(4), 2));
+    assert_eq!(
+        (share.amount(), share.period(), share.burst()),
+        (10, Duration::from_secs(4), 2)
+    );
     let share = Quota::per_second(10).share(5, true);
-    assert_eq!((share.amount(), share.period(), share.burst()), (2, Duration::from_secs(1), 2));
+    assert_eq!(
+        (share.amount(), share.period(), share.burst()),
+        (2, Duration::from_secs(1), 2)
+    );
     let share = Quota::per_second(1).share(9, false);
     assert_eq!((share.amount(), share.burst()), (1, 1));
 }

@@ -31,19 +31,31 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// executed is never sent again.
 impl Cluster {
     /// Returns the error of a call for this key that is not sent: its server is not asked, or not within this deadline.
-    pub(in crate::redis) fn refusal(self: &Arc<Self>, key: &Key, deadline: Option<Deadline>) -> Option<Error> {
+    pub(in crate::redis) fn refusal(
+        self: &Arc<Self>,
+        key: &Key,
+        deadline: Option<Deadline>,
+    ) -> Option<Error> {
         match self.by_slot_now(hash_slot::of(key))? {
-            Ok(sender) => self.refusal_of(&sender).or_else(|| sender.server.refusal(deadline)),
+            Ok(sender) => self
+                .refusal_of(&sender)
+                .or_else(|| sender.server.refusal(deadline)),
             Err(error) => Some(error),
         }
     }
 
     /// Decides a check at the server of its slot.
-    pub(in crate::redis) async fn check(self: Arc<Self>, request: CheckRequest) -> Result<Decision, Error> {
+    pub(in crate::redis) async fn check(
+        self: Arc<Self>,
+        request: CheckRequest,
+    ) -> Result<Decision, Error> {
         // A caller without a limiter may have no runtime.
         runtime::current()?;
         let slot = hash_slot::of(request.routed_key());
-        self.route(slot, |sender, share| PendingCheck::new(&sender, request.again(share))).await
+        self.route(slot, |sender, share| {
+            PendingCheck::new(&sender, request.again(share))
+        })
+        .await
     }
 
     /// Makes a call at the server of the key, for a caller that waits until the deadline. `write` writes it, by the body of
@@ -57,7 +69,9 @@ impl Cluster {
         let write = &write;
         self.route(hash_slot::of(key), |sender, share| async move {
             let (server, is_asking) = (&sender.server, share == SlotShare::Arriving);
-            server.call(|by_body| write(server, by_body).asking(is_asking), deadline).await
+            server
+                .call(|by_body| write(server, by_body).asking(is_asking), deadline)
+                .await
         })
         .await
     }
@@ -72,7 +86,11 @@ impl Cluster {
     }
 
     /// Attempts a call at the server of the slot, and follows redirects.
-    async fn route<T, F>(self: &Arc<Self>, slot: u16, attempt: impl Fn(Arc<Sender>, SlotShare) -> F) -> Result<T, Error>
+    async fn route<T, F>(
+        self: &Arc<Self>,
+        slot: u16,
+        attempt: impl Fn(Arc<Sender>, SlotShare) -> F,
+    ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, CallError>>,
     {
@@ -101,7 +119,8 @@ impl Cluster {
             // A move that goes on is not waited for: the same call, sent twice, met keys at both ends. A check of a leased policy is
             // not decided by the state alone. The key of its units is known to be absent only while nobody can create it, and a slot
             // that is closed in that moment would let a unit pass twice.
-            let is_stuck = reason == NotExecutedReason::TryAgain && pauses > 0 && self.is_stuck(slot);
+            let is_stuck =
+                reason == NotExecutedReason::TryAgain && pauses > 0 && self.is_stuck(slot);
             if is_stuck || Instant::now() >= give_up {
                 return Err(match reason {
                     NotExecutedReason::Unreachable => not_executed.error,
@@ -109,12 +128,16 @@ impl Cluster {
                 });
             }
             match &reason {
-                NotExecutedReason::Moved(address) => self.slot_moved(slot, &self.resolve(address, &sender))?,
+                NotExecutedReason::Moved(address) => {
+                    self.slot_moved(slot, &self.resolve(address, &sender))?
+                }
                 NotExecutedReason::Ask(address) => {
                     self.slot_opened(slot)?;
                     sent_to = Some(self.by_address(&self.resolve(address, &sender))?);
                 }
-                NotExecutedReason::TryAgain | NotExecutedReason::TryApart => self.slot_opened(slot)?,
+                NotExecutedReason::TryAgain | NotExecutedReason::TryApart => {
+                    self.slot_opened(slot)?
+                }
                 NotExecutedReason::Unreachable if has_refreshed => return Err(not_executed.error),
                 NotExecutedReason::Unreachable => {
                     has_refreshed = true;
@@ -131,7 +154,10 @@ impl Cluster {
 }
 
 fn moving() -> Error {
-    Error::new(ErrorKind::Unavailable, "a slot of the redis cluster is being moved")
+    Error::new(
+        ErrorKind::Unavailable,
+        "a slot of the redis cluster is being moved",
+    )
 }
 
 /// Returns a random pause. Its middle grows to four times the first.

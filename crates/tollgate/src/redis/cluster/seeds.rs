@@ -11,10 +11,14 @@ pub(in crate::redis) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Addres
     for info in seeds {
         let db = info.redis_settings().db();
         if db != 0 {
-            return Err(Error::config(format!("a redis cluster has only database 0, got {db}")));
+            return Err(Error::config(format!(
+                "a redis cluster has only database 0, got {db}"
+            )));
         }
         if !is_alike(first, info) {
-            return Err(Error::config("cluster URLs must differ in host and port only"));
+            return Err(Error::config(
+                "cluster URLs must differ in host and port only",
+            ));
         }
     }
     Ok(addresses)
@@ -22,8 +26,12 @@ pub(in crate::redis) fn addresses(seeds: &[ConnectionInfo]) -> Result<Vec<Addres
 
 fn address(info: &ConnectionInfo) -> Result<Address, Error> {
     match info.addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
-        _ => Err(Error::config("cluster URLs must name a host and a port, got a socket path")),
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Ok((host.clone(), *port))
+        }
+        _ => Err(Error::config(
+            "cluster URLs must name a host and a port, got a socket path",
+        )),
     }
 }
 
@@ -34,7 +42,12 @@ fn is_alike(one: &ConnectionInfo, other: &ConnectionInfo) -> bool {
             ConnectionAddr::TcpTls { insecure, .. } => Some(*insecure),
             _ => None,
         };
-        (redis.username().map(str::to_owned), redis.password().map(str::to_owned), redis.protocol(), tls)
+        (
+            redis.username().map(str::to_owned),
+            redis.password().map(str::to_owned),
+            redis.protocol(),
+            tls,
+        )
     };
     settings(one) == settings(other)
 }

@@ -50,23 +50,35 @@ const KEPT_OPEN: Duration = Duration::from_secs(10);
 
 impl SlotMap {
     pub(super) fn empty() -> Self {
-        Self { slots: vec![NO_MEMBER; SLOTS].into(), members: Vec::new(), open: BTreeMap::new() }
+        Self {
+            slots: vec![NO_MEMBER; SLOTS].into(),
+            members: Vec::new(),
+            open: BTreeMap::new(),
+        }
     }
 
     /// Returns the server of a slot.
     pub(super) fn by_slot(&self, slot: u16) -> Option<&Arc<Sender>> {
-        self.members.get(usize::from(self.slots[usize::from(slot)])).map(|member| &member.sender)
+        self.members
+            .get(usize::from(self.slots[usize::from(slot)]))
+            .map(|member| &member.sender)
     }
 
     /// Returns the server at an address.
     pub(super) fn by_address(&self, address: &Address) -> Option<&Arc<Sender>> {
-        self.members.iter().find(|member| member.address == *address).map(|member| &member.sender)
+        self.members
+            .iter()
+            .find(|member| member.address == *address)
+            .map(|member| &member.sender)
     }
 
     /// Returns the servers that have slots, each with its first slot.
     pub(super) fn masters(&self) -> impl Iterator<Item = (u16, &Arc<Sender>)> {
         self.members.iter().enumerate().filter_map(|(at, member)| {
-            let first = self.slots.iter().position(|&owner| usize::from(owner) == at)?;
+            let first = self
+                .slots
+                .iter()
+                .position(|&owner| usize::from(owner) == at)?;
             Some((first as u16, &member.sender))
         })
     }
@@ -79,12 +91,20 @@ impl SlotMap {
         kept_until: Instant,
         new: impl FnOnce() -> Result<Arc<Sender>, Error>,
     ) -> Result<usize, Error> {
-        if let Some(at) = self.members.iter().position(|member| member.address == *address) {
+        if let Some(at) = self
+            .members
+            .iter()
+            .position(|member| member.address == *address)
+        {
             let member = &mut self.members[at];
             member.kept_until = member.kept_until.max(kept_until);
             return Ok(at);
         }
-        self.members.push(Member { address: address.clone(), sender: new()?, kept_until });
+        self.members.push(Member {
+            address: address.clone(),
+            sender: new()?,
+            kept_until,
+        });
         Ok(self.members.len() - 1)
     }
 
@@ -102,7 +122,10 @@ impl SlotMap {
     /// Notes that a slot is in the middle of a move, and forgets those of which nothing was heard for a while.
     pub(super) fn open(&mut self, slot: u16, now: Instant, until: Instant) {
         self.open.retain(|_, open| open.until + KEPT_OPEN > now);
-        self.open.entry(slot).or_insert(OpenSlot { since: now, until }).until = until;
+        self.open
+            .entry(slot)
+            .or_insert(OpenSlot { since: now, until })
+            .until = until;
     }
 
     /// Returns the map that a server's view describes. Members that it does not name are removed, unless a redirect
@@ -116,14 +139,25 @@ impl SlotMap {
         let is_named = |address: &Address| view.iter().any(|(_, owner)| owner == address);
         let stays = |member: &&Member| member.kept_until > now || is_named(&member.address);
         let members = self.members.iter().filter(stays).cloned().collect();
-        let mut map = Self { members, ..Self::empty() };
+        let mut map = Self {
+            members,
+            ..Self::empty()
+        };
         for (range, address) in view {
             let at = map.insert(address, now, || new(address))?;
             map.slots[usize::from(*range.start())..=usize::from(*range.end())].fill(at as u16);
         }
-        let stays =
-            |slot: u16| self.by_slot(slot).zip(map.by_slot(slot)).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
-        map.open = self.open.iter().filter(|(slot, _)| stays(**slot)).map(|(slot, open)| (*slot, *open)).collect();
+        let stays = |slot: u16| {
+            self.by_slot(slot)
+                .zip(map.by_slot(slot))
+                .is_some_and(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        map.open = self
+            .open
+            .iter()
+            .filter(|(slot, _)| stays(**slot))
+            .map(|(slot, open)| (*slot, *open))
+            .collect();
         Ok(map)
     }
 }
@@ -131,23 +165,45 @@ impl SlotMap {
 /// Reads the reply of `CLUSTER SLOTS`: ranges, each with its master first. A server that does not know its own host leaves
 /// it empty. The host is then that of the server that was `asked`.
 pub(super) fn view(reply: &Value, asked: &str) -> Result<View, Error> {
-    let invalid = || Error::new(ErrorKind::Protocol, "redis did not reply with a list of slots");
-    let Value::Array(ranges) = reply else { return Err(invalid()) };
+    let invalid = || {
+        Error::new(
+            ErrorKind::Protocol,
+            "redis did not reply with a list of slots",
+        )
+    };
+    let Value::Array(ranges) = reply else {
+        return Err(invalid());
+    };
     let mut view = View::new();
     for range in ranges {
-        let Value::Array(range) = range else { return Err(invalid()) };
-        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = range.as_slice() else {
+        let Value::Array(range) = range else {
             return Err(invalid());
         };
-        let [host, Value::Int(port), ..] = master.as_slice() else { return Err(invalid()) };
+        let [
+            Value::Int(first),
+            Value::Int(last),
+            Value::Array(master),
+            ..,
+        ] = range.as_slice()
+        else {
+            return Err(invalid());
+        };
+        let [host, Value::Int(port), ..] = master.as_slice() else {
+            return Err(invalid());
+        };
         let host = match host {
             Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
             Value::SimpleString(host) => host.clone(),
             Value::Nil => String::new(),
             _ => return Err(invalid()),
         };
-        let slot = |slot: i64| u16::try_from(slot).ok().filter(|&slot| usize::from(slot) < SLOTS);
-        let (Some(first), Some(last), Ok(port)) = (slot(*first), slot(*last), u16::try_from(*port)) else {
+        let slot = |slot: i64| {
+            u16::try_from(slot)
+                .ok()
+                .filter(|&slot| usize::from(slot) < SLOTS)
+        };
+        let (Some(first), Some(last), Ok(port)) = (slot(*first), slot(*last), u16::try_from(*port))
+        else {
             return Err(invalid());
         };
         if first > last {
@@ -155,12 +211,19 @@ pub(super) fn view(reply: &Value, asked: &str) -> Result<View, Error> {
         }
         // The server does not know this host yet.
         if host != "?" {
-            let host = if host.is_empty() { asked.to_owned() } else { host };
+            let host = if host.is_empty() {
+                asked.to_owned()
+            } else {
+                host
+            };
             view.push((first..=last, (host, port)));
         }
     }
     match view.is_empty() {
-        true => Err(Error::new(ErrorKind::ClusterDown, "the redis cluster has no server with slots")),
+        true => Err(Error::new(
+            ErrorKind::ClusterDown,
+            "the redis cluster has no server with slots",
+        )),
         false => Ok(view),
     }
 }
@@ -174,7 +237,12 @@ mod tests {
     }
 
     fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
-        let master = Value::Array(vec![host, Value::Int(port), bulk("id"), Value::Array(vec![])]);
+        let master = Value::Array(vec![
+            host,
+            Value::Int(port),
+            bulk("id"),
+            Value::Array(vec![]),
+        ]);
         let replica = Value::Array(vec![bulk("10.0.0.9"), Value::Int(9), bulk("other id")]);
         Value::Array(vec![Value::Int(first), Value::Int(last), master, replica])
     }
@@ -187,8 +255,14 @@ mod tests {
             range(102, 200, bulk(""), 6381),
             range(201, 16_383, bulk("?"), 6382),
         ]);
-        let expected = [(0..=100, "10.0.0.1", 6379), (101..=101, "asked", 6380), (102..=200, "asked", 6381)];
-        let expected: View = expected.map(|(range, host, port)| (range, (host.to_owned(), port))).into();
+        let expected = [
+            (0..=100, "10.0.0.1", 6379),
+            (101..=101, "asked", 6380),
+            (102..=200, "asked", 6381),
+        ];
+        let expected: View = expected
+            .map(|(range, host, port)| (range, (host.to_owned(), port)))
+            .into();
         assert_eq!(view(&reply, "asked").expect("a view"), expected);
     }
 
@@ -204,10 +278,18 @@ mod tests {
             Value::Array(vec![range(7, 5, host(), 1)]),
             Value::Array(vec![range(0, 5, host(), 65_536)]),
             Value::Array(vec![range(0, 5, Value::Int(5), 1)]),
-            Value::Array(vec![Value::Array(vec![Value::Int(1), Value::Int(2), Value::Array(vec![])])]),
+            Value::Array(vec![Value::Array(vec![
+                Value::Int(1),
+                Value::Int(2),
+                Value::Array(vec![]),
+            ])]),
         ];
         for reply in wrong {
-            assert_eq!(view(&reply, "asked").expect_err("an invalid reply").kind(), ErrorKind::Protocol, "{reply:?}");
+            assert_eq!(
+                view(&reply, "asked").expect_err("an invalid reply").kind(),
+                ErrorKind::Protocol,
+                "{reply:?}"
+            );
         }
         let error = view(&Value::Array(vec![]), "asked").expect_err("no server");
         assert_eq!(error.kind(), ErrorKind::ClusterDown);

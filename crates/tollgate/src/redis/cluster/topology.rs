@@ -73,7 +73,11 @@ impl Cluster {
         config: StoreConfig,
         connect_timeout: Duration,
     ) -> Arc<Self> {
-        let known = Known { map: SlotMap::empty(), is_described: false, failure: None };
+        let known = Known {
+            map: SlotMap::empty(),
+            is_described: false,
+            failure: None,
+        };
         Arc::new(Self {
             template,
             config,
@@ -94,7 +98,10 @@ impl Cluster {
             return Some(Ok(sender.clone()));
         }
         let failure = match known.is_described {
-            true => Some(Error::new(ErrorKind::ClusterDown, "no server of the redis cluster has the slot")),
+            true => Some(Error::new(
+                ErrorKind::ClusterDown,
+                "no server of the redis cluster has the slot",
+            )),
             false => known.failure.clone(),
         };
         self.request_refresh();
@@ -134,13 +141,22 @@ impl Cluster {
 
     /// Returns whether the move of a slot goes on for so long that nobody seems to end it.
     pub(super) fn is_stuck(&self, slot: u16) -> bool {
-        self.known.load().map.move_of(slot).is_some_and(|open| open.since.elapsed() >= STUCK)
+        self.known
+            .load()
+            .map
+            .move_of(slot)
+            .is_some_and(|open| open.since.elapsed() >= STUCK)
     }
 
     /// Notes that a slot is in the middle of a move.
     pub(super) fn slot_opened(&self, slot: u16) -> Result<(), Error> {
         let now = Instant::now();
-        let is_noted = self.known.load().map.move_of(slot).is_some_and(|open| now + OPEN / 2 < open.until);
+        let is_noted = self
+            .known
+            .load()
+            .map
+            .move_of(slot)
+            .is_some_and(|open| now + OPEN / 2 < open.until);
         if is_noted {
             return Ok(());
         }
@@ -154,7 +170,9 @@ impl Cluster {
     pub(super) fn slot_moved(self: &Arc<Self>, slot: u16, address: &Address) -> Result<(), Error> {
         let is_known = |known: &Known| {
             let (owner, named) = (known.map.by_slot(slot), known.map.by_address(address));
-            owner.zip(named).is_some_and(|(owner, named)| Arc::ptr_eq(owner, named))
+            owner
+                .zip(named)
+                .is_some_and(|(owner, named)| Arc::ptr_eq(owner, named))
         };
         if !is_known(&self.known.load()) {
             self.change(|map| {
@@ -171,7 +189,11 @@ impl Cluster {
     /// Completes the address of a redirect. A server that does not know its own host leaves the host empty.
     pub(super) fn resolve(&self, (host, port): &Address, redirected_by: &Arc<Sender>) -> Address {
         let known = self.known.load();
-        let sender = known.map.members.iter().find(|member| Arc::ptr_eq(&member.sender, redirected_by));
+        let sender = known
+            .map
+            .members
+            .iter()
+            .find(|member| Arc::ptr_eq(&member.sender, redirected_by));
         let host = match sender {
             Some(sender) if host.is_empty() => &sender.address.0,
             _ => host,
@@ -180,10 +202,13 @@ impl Cluster {
     }
 
     /// Refreshes, and returns the servers that have slots, each with a key of one of its slots.
-    pub(in crate::redis) async fn masters(self: &Arc<Self>) -> Result<Vec<(Arc<Server>, Key)>, Error> {
+    pub(in crate::redis) async fn masters(
+        self: &Arc<Self>,
+    ) -> Result<Vec<(Arc<Server>, Key)>, Error> {
         self.refresh().await?;
         let known = self.known.load();
-        let master = |(slot, sender): (_, &Arc<Sender>)| (Arc::clone(&sender.server), unused_key_in(slot));
+        let master =
+            |(slot, sender): (_, &Arc<Sender>)| (Arc::clone(&sender.server), unused_key_in(slot));
         match &known.failure {
             Some(failure) => Err(failure.clone()),
             None => Ok(known.map.masters().map(master).collect()),
@@ -192,14 +217,22 @@ impl Cluster {
 
     /// Returns the servers that are known to have slots.
     pub(in crate::redis) fn known_masters(&self) -> Vec<Arc<Sender>> {
-        self.known.load().map.masters().map(|(_, sender)| sender.clone()).collect()
+        self.known
+            .load()
+            .map
+            .masters()
+            .map(|(_, sender)| sender.clone())
+            .collect()
     }
 
     /// Returns whether checks are sent to every server that has slots.
     pub(in crate::redis) fn is_available(&self) -> bool {
         let known = self.known.load();
         match known.is_described {
-            true => known.map.masters().all(|(_, sender)| !sender.server.breaker().is_open()),
+            true => known
+                .map
+                .masters()
+                .all(|(_, sender)| !sender.server.breaker().is_open()),
             false => known.failure.is_none(),
         }
     }
@@ -208,7 +241,8 @@ impl Cluster {
     pub(super) fn request_refresh(self: &Arc<Self>) {
         if !self.task.has(REFRESH) {
             self.task.ask(REFRESH);
-            self.task.start(|running| refresh(Arc::downgrade(self), running));
+            self.task
+                .start(|running| refresh(Arc::downgrade(self), running));
         }
     }
 
@@ -236,13 +270,17 @@ impl Cluster {
             let next = candidates.next();
             let is_last = next.is_none();
             match next {
-                Some((address, server)) => drop(questions.spawn(async move { ask(&address, &server).await })),
+                Some((address, server)) => {
+                    drop(questions.spawn(async move { ask(&address, &server).await }))
+                }
                 None if questions.is_empty() => return Err(failure.unwrap_or_else(unknown)),
                 None => {}
             }
             let answer = match is_last {
                 true => questions.join_next().await,
-                false => timeout(STAGGER, questions.join_next()).await.unwrap_or_default(),
+                false => timeout(STAGGER, questions.join_next())
+                    .await
+                    .unwrap_or_default(),
             };
             match answer {
                 Some(Ok(Ok(view))) => return self.adopt(&view),
@@ -268,24 +306,40 @@ impl Cluster {
         candidates.sort_by_key(|member| {
             let is_silent = is_silent(member);
             let is_redirect = redirected_to.as_ref() == Some(&member.address);
-            (is_silent, !is_redirect, is_silent && !self.seeds.contains(&member.address))
+            (
+                is_silent,
+                !is_redirect,
+                is_silent && !self.seeds.contains(&member.address),
+            )
         });
-        let candidate = |member: &&slot_map::Member| (member.address.clone(), Arc::clone(&member.sender.server));
+        let candidate = |member: &&slot_map::Member| {
+            (member.address.clone(), Arc::clone(&member.sender.server))
+        };
         Ok(candidates.iter().map(candidate).collect())
     }
 
     fn adopt(self: &Arc<Self>, view: &View) -> Result<(), Error> {
         let _held = self.change.lock();
         let known = self.known.load();
-        let map = known.map.with_view(view, Instant::now(), |address| self.connect(address))?;
-        self.known.store(Arc::new(Known { map, is_described: true, failure: None }));
+        let map = known
+            .map
+            .with_view(view, Instant::now(), |address| self.connect(address))?;
+        self.known.store(Arc::new(Known {
+            map,
+            is_described: true,
+            failure: None,
+        }));
         Ok(())
     }
 
     fn failed(&self, error: Error) {
         let _held = self.change.lock();
         let known = self.known.load();
-        let known = Known { map: known.map.clone(), is_described: known.is_described, failure: Some(error) };
+        let known = Known {
+            map: known.map.clone(),
+            is_described: known.is_described,
+            failure: Some(error),
+        };
         self.known.store(Arc::new(known));
     }
 
@@ -294,13 +348,21 @@ impl Cluster {
         let known = self.known.load();
         let mut map = known.map.clone();
         let outcome = change(&mut map)?;
-        self.known.store(Arc::new(Known { map, is_described: known.is_described, failure: known.failure.clone() }));
+        self.known.store(Arc::new(Known {
+            map,
+            is_described: known.is_described,
+            failure: known.failure.clone(),
+        }));
         Ok(outcome)
     }
 
     fn connect(&self, address: &Address) -> Result<Arc<Sender>, Error> {
         let source = ConnectionSource::Client(self.template.dialer(address)?.into());
-        Ok(Sender::new(SharedConnection::new(source, self.connect_timeout), &self.config, true))
+        Ok(Sender::new(
+            SharedConnection::new(source, self.connect_timeout),
+            &self.config,
+            true,
+        ))
     }
 }
 
@@ -312,13 +374,20 @@ async fn ask(address: &Address, server: &Server) -> Result<View, Error> {
 }
 
 fn unknown() -> Error {
-    Error::new(ErrorKind::Unavailable, "no server of the redis cluster described the cluster in time")
+    Error::new(
+        ErrorKind::Unavailable,
+        "no server of the redis cluster described the cluster in time",
+    )
 }
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.load();
-        let masters: Vec<_> = known.map.masters().map(|(_, sender)| &sender.server).collect();
+        let masters: Vec<_> = known
+            .map
+            .masters()
+            .map(|(_, sender)| &sender.server)
+            .collect();
         f.debug_struct("Cluster")
             .field("is_described", &known.is_described)
             .field("masters", &masters)
@@ -330,7 +399,9 @@ impl fmt::Debug for Cluster {
 async fn refresh(cluster: Weak<Cluster>, running: Running) {
     let mut in_vain = 0;
     loop {
-        let Some(cluster) = cluster.upgrade() else { return };
+        let Some(cluster) = cluster.upgrade() else {
+            return;
+        };
         running.take(REFRESH);
         if let Err(error) = cluster.refresh_once().await {
             tracing::debug!(%error, "no server describes the redis cluster");
@@ -343,7 +414,11 @@ async fn refresh(cluster: Weak<Cluster>, running: Running) {
         // A replica takes time to take over, so the pauses grow later than those of a probe.
         tokio::time::sleep(server::pause(in_vain / 8, 0)).await;
         if is_well {
-            let _ = timeout(REFRESH_INTERVAL.mul_f64(0.8 + 0.4 * fastrand::f64()), running.woken()).await;
+            let _ = timeout(
+                REFRESH_INTERVAL.mul_f64(0.8 + 0.4 * fastrand::f64()),
+                running.woken(),
+            )
+            .await;
         }
     }
 }

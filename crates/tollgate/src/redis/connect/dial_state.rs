@@ -49,8 +49,15 @@ pub(in crate::redis) struct Dial<C, W> {
 
 impl<C, W> DialState<C, W> {
     pub(in crate::redis) fn new() -> Self {
-        let inner = Lock::new(Inner { dialing: None, dials: 0, first_to_server: 0 });
-        Self(Arc::new(Shared { up: ArcSwapOption::empty(), inner }))
+        let inner = Lock::new(Inner {
+            dialing: None,
+            dials: 0,
+            first_to_server: 0,
+        });
+        Self(Arc::new(Shared {
+            up: ArcSwapOption::empty(),
+            inner,
+        }))
     }
 
     pub(in crate::redis) fn is_up(&self) -> bool {
@@ -69,7 +76,8 @@ impl<C, W> DialState<C, W> {
     /// Returns the dial that replaces the connection or the dial with this number, unless another began since.
     pub(in crate::redis) fn redial(&self, number: u64, waiter: W) -> Option<Dial<C, W>> {
         let mut inner = self.0.inner.lock();
-        (!self.is_up() && inner.dialing.is_none() && inner.dials == number).then(|| self.begin(&mut inner, waiter))
+        (!self.is_up() && inner.dialing.is_none() && inner.dials == number)
+            .then(|| self.begin(&mut inner, waiter))
     }
 
     /// Returns the dial without holding the lock: what the caller starts may end, and come back here, before it has
@@ -78,7 +86,10 @@ impl<C, W> DialState<C, W> {
         inner.dials += 1;
         inner.dialing = Some((inner.dials, waiter));
         self.0.up.store(None);
-        Dial { shared: Arc::clone(&self.0), number: inner.dials }
+        Dial {
+            shared: Arc::clone(&self.0),
+            number: inner.dials,
+        }
     }
 }
 
@@ -110,7 +121,12 @@ impl<C: Numbered, W> DialState<C, W> {
     /// Drops the connection with this number. Returns whether it was the shared one.
     pub(in crate::redis) fn end(&self, number: u64) -> bool {
         let mut inner = self.0.inner.lock();
-        let is_shared = self.0.up.load().as_deref().is_some_and(|current| current.number() == number);
+        let is_shared = self
+            .0
+            .up
+            .load()
+            .as_deref()
+            .is_some_and(|current| current.number() == number);
         if is_shared {
             self.0.end(&mut inner, None);
         }
@@ -150,7 +166,11 @@ impl<C, W> Dial<C, W> {
 
     fn end(&self, connection: Option<C>) {
         let mut inner = self.shared.inner.lock();
-        if inner.dialing.as_ref().is_some_and(|(number, _)| *number == self.number) {
+        if inner
+            .dialing
+            .as_ref()
+            .is_some_and(|(number, _)| *number == self.number)
+        {
             self.shared.end(&mut inner, connection);
         }
     }

@@ -40,18 +40,29 @@ pub(super) struct Opened {
 impl Dialer {
     pub(in crate::redis) fn new(client: Client) -> Self {
         let server = match client.get_connection_info().addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }
+                if host.contains(':') =>
+            {
                 format!("redis at [{host}]:{port}")
             }
-            address @ (ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) => format!("redis at {address}"),
+            address @ (ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. }) => {
+                format!("redis at {address}")
+            }
             // A path is not shown: it may be meant to be secret.
             _ => "redis at a unix socket".to_owned(),
         };
-        Self { client, server, certificates: None }
+        Self {
+            client,
+            server,
+            certificates: None,
+        }
     }
 
     pub(in crate::redis) fn with_certificates(self, certificates: &Certificates) -> Self {
-        Self { certificates: Some(certificates.clone()), ..self }
+        Self {
+            certificates: Some(certificates.clone()),
+            ..self
+        }
     }
 
     /// Returns the words for the server: `redis at`, and its host and port.
@@ -61,24 +72,46 @@ impl Dialer {
 
     /// Connects, and sends user, password and database.
     pub(super) async fn open(&self, bound: &ReplyBound) -> Result<Opened, Error> {
-        self.try_open(bound).await.map_err(|error| protocol::connecting(&self.server, &error))
+        self.try_open(bound)
+            .await
+            .map_err(|error| protocol::connecting(&self.server, &error))
     }
 
     async fn try_open(&self, bound: &ReplyBound) -> RedisResult<Opened> {
-        let (settings, wire) = (self.client.get_connection_info().redis_settings(), Wire::watched());
+        let (settings, wire) = (
+            self.client.get_connection_info().redis_settings(),
+            Wire::watched(),
+        );
         let Some(stream) = self.stream(bound, &wire).await? else {
-            let multiplexed = self.client.get_multiplexed_async_connection_with_config(&unlimited()).await?;
-            return Ok(Opened { multiplexed, wire: Wire::unwatched(), driver: None });
+            let multiplexed = self
+                .client
+                .get_multiplexed_async_connection_with_config(&unlimited())
+                .await?;
+            return Ok(Opened {
+                multiplexed,
+                wire: Wire::unwatched(),
+                driver: None,
+            });
         };
-        let (multiplexed, driver) = MultiplexedConnection::new_with_config(settings, stream, unlimited()).await?;
+        let (multiplexed, driver) =
+            MultiplexedConnection::new_with_config(settings, stream, unlimited()).await?;
         let driver = Driver::start(driver, &wire);
-        Ok(Opened { multiplexed, wire, driver: Some(driver) })
+        Ok(Opened {
+            multiplexed,
+            wire,
+            driver: Some(driver),
+        })
     }
 
     /// Connects for messages, and sends user and password.
     pub(super) async fn listen(&self) -> RedisResult<PubSub> {
-        match self.stream(&ReplyBound::default(), &Wire::watched()).await? {
-            Some(stream) => PubSub::new(self.client.get_connection_info().redis_settings(), stream).await,
+        match self
+            .stream(&ReplyBound::default(), &Wire::watched())
+            .await?
+        {
+            Some(stream) => {
+                PubSub::new(self.client.get_connection_info().redis_settings(), stream).await
+            }
             None => self.client.get_async_pubsub().await,
         }
     }
@@ -88,18 +121,41 @@ impl Dialer {
     /// The client library reports neither when its connection ends, nor whether a call that failed was sent, and it keeps a
     /// reply of any length. A TLS client of the application keeps its settings to itself, so the client library opens that
     /// connection.
-    async fn stream(&self, bound: &ReplyBound, wire: &Arc<Wire>) -> RedisResult<Option<Bounded<Box<dyn Stream>>>> {
+    async fn stream(
+        &self,
+        bound: &ReplyBound,
+        wire: &Arc<Wire>,
+    ) -> RedisResult<Option<Bounded<Box<dyn Stream>>>> {
         let info = self.client.get_connection_info();
         let stream: Box<dyn Stream> = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                Box::new(Watched::new(tcp(host, *port, info.tcp_settings()).await?, wire))
-            }
+            ConnectionAddr::Tcp(host, port) => Box::new(Watched::new(
+                tcp(host, *port, info.tcp_settings()).await?,
+                wire,
+            )),
             #[cfg(unix)]
-            ConnectionAddr::Unix(path) => Box::new(Watched::new(tokio::net::UnixStream::connect(path).await?, wire)),
-            ConnectionAddr::TcpTls { host, port, insecure: false, .. } => {
-                let connector = self.certificates.as_ref().and_then(|certificates| certificates.connector(host));
-                let Some(connector) = connector else { return Ok(None) };
-                connector.connect(Watched::new(tcp(host, *port, info.tcp_settings()).await?, wire)).await?
+            ConnectionAddr::Unix(path) => Box::new(Watched::new(
+                tokio::net::UnixStream::connect(path).await?,
+                wire,
+            )),
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                ..
+            } => {
+                let connector = self
+                    .certificates
+                    .as_ref()
+                    .and_then(|certificates| certificates.connector(host));
+                let Some(connector) = connector else {
+                    return Ok(None);
+                };
+                connector
+                    .connect(Watched::new(
+                        tcp(host, *port, info.tcp_settings()).await?,
+                        wire,
+                    ))
+                    .await?
             }
             _ => return Ok(None),
         };
@@ -126,11 +182,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Connects to the first address of the host that accepts.
 async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStream> {
-    let addresses: Vec<_> = lookup_host((host, port)).await.map(Iterator::collect).unwrap_or_default();
+    let addresses: Vec<_> = lookup_host((host, port))
+        .await
+        .map(Iterator::collect)
+        .unwrap_or_default();
     if addresses.is_empty() {
-        return Err(Told::error(ErrorKind::Unavailable, "the name of the host was not found"));
+        return Err(Told::error(
+            ErrorKind::Unavailable,
+            "the name of the host was not found",
+        ));
     }
-    let (stream, _) = select_ok(addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)))).await?;
+    let (stream, _) = select_ok(
+        addresses
+            .into_iter()
+            .map(|address| Box::pin(TcpStream::connect(address))),
+    )
+    .await?;
     stream.set_nodelay(settings.nodelay())?;
     let socket = SockRef::from(&stream);
     if let Some(keep_alive) = settings.keepalive() {
@@ -155,15 +222,20 @@ impl ConnectionTemplate {
     pub(in crate::redis) fn dialer(&self, (host, port): &Address) -> Result<Dialer, Error> {
         let (host, port) = (host.clone(), *port);
         let addr = match self.info.addr() {
-            ConnectionAddr::TcpTls { insecure, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: None }
-            }
+            ConnectionAddr::TcpTls { insecure, .. } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: None,
+            },
             _ => ConnectionAddr::Tcp(host, port),
         };
         let info = self.info.clone().set_addr(addr);
         if let Some(client) = self.tls.client(&info, false)? {
             return Ok(Dialer::new(client).with_certificates(&self.tls));
         }
-        Client::open(info).map(Dialer::new).map_err(|error| protocol::error(&error))
+        Client::open(info)
+            .map(Dialer::new)
+            .map_err(|error| protocol::error(&error))
     }
 }

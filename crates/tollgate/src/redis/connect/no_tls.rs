@@ -13,7 +13,11 @@ impl Certificates {
         false
     }
 
-    pub(in crate::redis) fn client(&self, _: &ConnectionInfo, _: bool) -> Result<Option<Client>, Error> {
+    pub(in crate::redis) fn client(
+        &self,
+        _: &ConnectionInfo,
+        _: bool,
+    ) -> Result<Option<Client>, Error> {
         Ok(None)
     }
 

@@ -39,10 +39,19 @@ impl Pool {
             #[cfg(feature = "sentinel-pool")]
             Self::Sentinel(pool) => {
                 let lent = pool.get().await.map_err(|error| pool_error(&error))?;
-                (MultiplexedConnection::clone(&lent), Borrowed::Sentinel(lent))
+                (
+                    MultiplexedConnection::clone(&lent),
+                    Borrowed::Sentinel(lent),
+                )
             }
         };
-        Ok((connection, LentConnection { connection: Some(lent), is_discarded: AtomicBool::new(false) }))
+        Ok((
+            connection,
+            LentConnection {
+                connection: Some(lent),
+                is_discarded: AtomicBool::new(false),
+            },
+        ))
     }
 }
 
@@ -68,7 +77,9 @@ impl Borrowed {
         match self {
             Self::Server(connection) => drop(deadpool_redis::Connection::take(connection)),
             #[cfg(feature = "sentinel-pool")]
-            Self::Sentinel(connection) => drop(deadpool_redis::sentinel::Connection::take(connection)),
+            Self::Sentinel(connection) => {
+                drop(deadpool_redis::sentinel::Connection::take(connection))
+            }
         }
     }
 }
@@ -76,9 +87,14 @@ impl Borrowed {
 fn pool_error(error: &PoolError) -> Error {
     match error {
         PoolError::Backend(error) => protocol::connecting(Pool::SERVER, error),
-        PoolError::Timeout(_) => Error::new(ErrorKind::Timeout, "the pool gave no connection in time"),
+        PoolError::Timeout(_) => {
+            Error::new(ErrorKind::Timeout, "the pool gave no connection in time")
+        }
         PoolError::Closed => Error::config("the pool is closed"),
         PoolError::NoRuntimeSpecified => Error::config("the pool has a timeout but no runtime"),
-        PoolError::PostCreateHook(_) => Error::new(ErrorKind::Unavailable, "a hook of the pool refused the connection"),
+        PoolError::PostCreateHook(_) => Error::new(
+            ErrorKind::Unavailable,
+            "a hook of the pool refused the connection",
+        ),
     }
 }

@@ -71,8 +71,15 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 const SWITCH_CHANNEL: &str = "+switch-master";
 
 impl Sentinels {
-    pub(in crate::redis) fn new(dialers: Vec<Dialer>, master_name: String, template: ConnectionTemplate) -> Arc<Self> {
-        let sentinel = |dialer| Sentinel { dialer, connection: tokio::sync::Mutex::default() };
+    pub(in crate::redis) fn new(
+        dialers: Vec<Dialer>,
+        master_name: String,
+        template: ConnectionTemplate,
+    ) -> Arc<Self> {
+        let sentinel = |dialer| Sentinel {
+            dialer,
+            connection: tokio::sync::Mutex::default(),
+        };
         Arc::new(Self {
             sentinels: dialers.into_iter().map(sentinel).collect(),
             master_name,
@@ -89,18 +96,28 @@ impl Sentinels {
     }
 
     /// Connects to the master. Fails when the server does not say itself that it is a master.
-    pub(super) async fn connect(self: &Arc<Self>, number: u64, bound: &ReplyBound) -> Result<Connection, Error> {
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        number: u64,
+        bound: &ReplyBound,
+    ) -> Result<Connection, Error> {
         let master = match self.announced() {
             Some(master) => master,
             None => self.ask().await?,
         };
         let dialer = self.template.dialer(&master)?;
         let mut opened = dialer.open(bound).await?;
-        match redis::cmd("ROLE").query_async::<Value>(&mut opened.multiplexed).await {
+        match redis::cmd("ROLE")
+            .query_async::<Value>(&mut opened.multiplexed)
+            .await
+        {
             Ok(Value::Array(role)) if role.first().is_some_and(|role| !is_text(role, "master")) => {
                 // The announcement is wrong, or no longer true.
                 self.known.lock().announced = None;
-                let message = format!("{}, which the sentinels name, is not a master", dialer.server());
+                let message = format!(
+                    "{}, which the sentinels name, is not a master",
+                    dialer.server()
+                );
                 return Err(Error::new(ErrorKind::ReadOnly, message));
             }
             Err(error) if protocol::error(&error).kind() != ErrorKind::PermissionDenied => {
@@ -127,7 +144,10 @@ impl Sentinels {
                     if newest.is_none() {
                         until = Instant::now() + GRACE;
                     }
-                    if newest.as_ref().is_none_or(|newest| answer.epoch > newest.epoch) {
+                    if newest
+                        .as_ref()
+                        .is_none_or(|newest| answer.epoch > newest.epoch)
+                    {
                         newest = Some(answer);
                     }
                 }
@@ -136,9 +156,12 @@ impl Sentinels {
             }
         }
         let Some(Answer { epoch, master }) = newest else {
-            return Err(
-                failure.unwrap_or_else(|| Error::new(ErrorKind::Timeout, "no sentinel answered within the timeout"))
-            );
+            return Err(failure.unwrap_or_else(|| {
+                Error::new(
+                    ErrorKind::Timeout,
+                    "no sentinel answered within the timeout",
+                )
+            }));
         };
         let mut known = self.known.lock();
         if epoch < known.epoch {
@@ -167,18 +190,37 @@ impl Sentinels {
         Ok(answer)
     }
 
-    async fn ask_on(&self, Opened { multiplexed, wire, .. }: &mut Opened) -> Result<Answer, Error> {
+    async fn ask_on(
+        &self,
+        Opened {
+            multiplexed, wire, ..
+        }: &mut Opened,
+    ) -> Result<Answer, Error> {
         wire.asks(2);
-        let question = |what| redis::cmd("SENTINEL").arg(what).arg(&self.master_name).to_owned();
-        let (address, details) = (question("GET-MASTER-ADDR-BY-NAME"), question("MASTER"));
-        let master: Option<Address> =
-            address.query_async(multiplexed).await.map_err(|error| protocol::error(&error))?;
-        let Some(master) = master else {
-            return Err(Error::config("the sentinels know no master with the given name"));
+        let question = |what| {
+            redis::cmd("SENTINEL")
+                .arg(what)
+                .arg(&self.master_name)
+                .to_owned()
         };
-        let details: HashMap<String, String> =
-            details.query_async(multiplexed).await.map_err(|error| protocol::error(&error))?;
-        let epoch = details.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        let (address, details) = (question("GET-MASTER-ADDR-BY-NAME"), question("MASTER"));
+        let master: Option<Address> = address
+            .query_async(multiplexed)
+            .await
+            .map_err(|error| protocol::error(&error))?;
+        let Some(master) = master else {
+            return Err(Error::config(
+                "the sentinels know no master with the given name",
+            ));
+        };
+        let details: HashMap<String, String> = details
+            .query_async(multiplexed)
+            .await
+            .map_err(|error| protocol::error(&error))?;
+        let epoch = details
+            .get("config-epoch")
+            .and_then(|epoch| epoch.parse().ok())
+            .unwrap_or(0);
         Ok(Answer { epoch, master })
     }
 
@@ -209,7 +251,8 @@ impl Sentinels {
     {
         if !self.follower.has(FOLLOW) {
             self.follower.ask(FOLLOW);
-            self.follower.start(|running| task(MasterWatch::new(self, running)));
+            self.follower
+                .start(|running| task(MasterWatch::new(self, running)));
         }
     }
 
@@ -227,7 +270,9 @@ impl Sentinels {
             subscription.subscribe(SWITCH_CHANNEL).await?;
             redis::RedisResult::Ok(subscription)
         };
-        let Ok(subscription) = timeout(ANSWER_TIMEOUT * 2, subscribing).await else { return Ok(()) };
+        let Ok(subscription) = timeout(ANSWER_TIMEOUT * 2, subscribing).await else {
+            return Ok(());
+        };
         let mut subscription = subscription?;
         let mut messages = pin!(subscription.on_message());
         while let Some(message) = messages.next().await {
@@ -257,12 +302,24 @@ impl MasterWatch {
             listening.spawn(async move { sentinels.listen(at).await });
         }
         let announcements = sentinels.announcements.subscribe();
-        Self { sentinels: Arc::clone(sentinels), announcements, _listening: listening, _running: running }
+        Self {
+            sentinels: Arc::clone(sentinels),
+            announcements,
+            _listening: listening,
+            _running: running,
+        }
     }
 
     /// Waits for one announcement, or for one poll. Returns the master if it is known and not `current()`.
-    pub(in crate::redis) async fn changed(&mut self, current: impl Fn() -> Option<Address>) -> Option<Address> {
-        let announced = timeout(POLL_INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64()), self.announcements.changed()).await;
+    pub(in crate::redis) async fn changed(
+        &mut self,
+        current: impl Fn() -> Option<Address>,
+    ) -> Option<Address> {
+        let announced = timeout(
+            POLL_INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64()),
+            self.announcements.changed(),
+        )
+        .await;
         let master = match announced {
             Ok(_) => self.announcements.borrow_and_update().clone()?,
             Err(_) => self.poll(current()?).await?,
@@ -275,7 +332,12 @@ impl MasterWatch {
         if self.sentinels.announced().is_some() {
             return None;
         }
-        let master = self.sentinels.ask().await.ok().filter(|master| *master != current)?;
+        let master = self
+            .sentinels
+            .ask()
+            .await
+            .ok()
+            .filter(|master| *master != current)?;
         self.sentinels.known.lock().announced = Some((master.clone(), Instant::now()));
         Some(master)
     }
@@ -304,9 +366,20 @@ mod tests {
     #[test]
     fn a_switch_message_of_this_master_is_read_and_every_other_is_ignored() {
         let message = "m 10.0.0.1 6379 10.0.0.2 6380";
-        assert_eq!(new_master(message, "m"), Some(("10.0.0.2".to_owned(), 6380)));
-        assert_eq!(new_master("m ::1 6379 fe80::2 6380", "m"), Some(("fe80::2".to_owned(), 6380)));
-        for (message, master) in [(message, "n"), ("m 10.0.0.1 6379 10.0.0.2 port", "m"), ("m", "m"), ("", "m")] {
+        assert_eq!(
+            new_master(message, "m"),
+            Some(("10.0.0.2".to_owned(), 6380))
+        );
+        assert_eq!(
+            new_master("m ::1 6379 fe80::2 6380", "m"),
+            Some(("fe80::2".to_owned(), 6380))
+        );
+        for (message, master) in [
+            (message, "n"),
+            ("m 10.0.0.1 6379 10.0.0.2 port", "m"),
+            ("m", "m"),
+            ("", "m"),
+        ] {
             assert_eq!(new_master(message, master), None, "{message:?} of {master}");
         }
     }

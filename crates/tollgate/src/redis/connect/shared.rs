@@ -96,12 +96,17 @@ impl SharedConnection {
                 return Ok(connection);
             }
         }
-        Err(Error::new(ErrorKind::ConnectionLost, format!("{} closes each connection at once", self.server())))
+        Err(Error::new(
+            ErrorKind::ConnectionLost,
+            format!("{} closes each connection at once", self.server()),
+        ))
     }
 
     /// Returns the connection if a call may be written to it now.
     pub(in crate::redis) fn ready(&self) -> Option<Connection> {
-        self.state.connection().filter(|connection| !connection.is_over() && !connection.wire().is_silent())
+        self.state
+            .connection()
+            .filter(|connection| !connection.is_over() && !connection.wire().is_silent())
     }
 
     /// Returns the connection, and makes it if there is none.
@@ -122,7 +127,9 @@ impl SharedConnection {
                 Ok(Ok(())) => return Ok(connection.clone()),
                 Ok(Err(_)) => self.broken(&connection),
                 Err(_) => {
-                    tracing::debug!("redis does not answer on a connection that was silent: a new one is made");
+                    tracing::debug!(
+                        "redis does not answer on a connection that was silent: a new one is made"
+                    );
                     self.broken(&connection);
                     // A pool has few connections. It may be unable to lend another one while this one is held.
                     if !connection.is_lent() {
@@ -203,30 +210,52 @@ impl SharedConnection {
 
     /// Gives the connection with this number up when the server does not answer on it.
     async fn probe(&self, number: u64) {
-        let Some(connection) = self.state.connection().filter(|connection| connection.number() == number) else {
+        let Some(connection) = self
+            .state
+            .connection()
+            .filter(|connection| connection.number() == number)
+        else {
             return;
         };
-        if !timeout(self.connect_timeout, connection.ping()).await.is_ok_and(|answer| answer.is_ok()) {
+        if !timeout(self.connect_timeout, connection.ping())
+            .await
+            .is_ok_and(|answer| answer.is_ok())
+        {
             self.discard(&connection);
             connection.wire().give_up();
         }
     }
 
-    fn start(&self, dial: Dial<Connection, DialReceiver>, sender: watch::Sender<Option<DialOutcome>>) {
-        let (source, limit, me) = (self.source.clone(), self.connect_timeout, Weak::clone(&self.me));
+    fn start(
+        &self,
+        dial: Dial<Connection, DialReceiver>,
+        sender: watch::Sender<Option<DialOutcome>>,
+    ) {
+        let (source, limit, me) = (
+            self.source.clone(),
+            self.connect_timeout,
+            Weak::clone(&self.me),
+        );
         let bound = self.bound.clone();
         tokio::spawn(async move {
             let outcome = match timeout(limit, source.connect(dial.number(), &bound)).await {
                 Ok(outcome) => outcome,
                 Err(_) => {
-                    let message = format!("cannot connect to {}: it took longer than {limit:?}", source.server());
+                    let message = format!(
+                        "cannot connect to {}: it took longer than {limit:?}",
+                        source.server()
+                    );
                     Err(Error::new(ErrorKind::Timeout, message))
                 }
             };
             let keeper = match &outcome {
                 Ok(connection) => {
                     let (number, wire) = (connection.number(), Arc::clone(connection.wire()));
-                    let keeper = Keeper { shared: me, number, wire };
+                    let keeper = Keeper {
+                        shared: me,
+                        number,
+                        wire,
+                    };
                     dial.made(connection.clone());
                     Some(keeper)
                 }
@@ -274,7 +303,9 @@ impl Keeper {
         if !self.until_ended().await {
             return;
         }
-        let Some(shared) = self.shared.upgrade() else { return };
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
         if !shared.state.end(self.number) {
             // Another connection has taken its place.
             return;
@@ -292,10 +323,14 @@ impl Keeper {
             if pauses > 0 {
                 sleep(pause(pauses)).await;
             }
-            let Some(shared) = self.shared.upgrade() else { return };
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
             let (sender, receiver) = watch::channel(None);
             // Otherwise another caller dials.
-            let Some(dial) = shared.state.redial(number, receiver.clone()) else { return };
+            let Some(dial) = shared.state.redial(number, receiver.clone()) else {
+                return;
+            };
             number = dial.number();
             shared.start(dial, sender);
             if dialled(receiver).await.is_ok() {
@@ -323,7 +358,9 @@ impl Keeper {
             if Arc::strong_count(&self.wire) == 1 {
                 return true;
             }
-            let Some(shared) = self.shared.upgrade() else { return false };
+            let Some(shared) = self.shared.upgrade() else {
+                return false;
+            };
             if silent_ticks % TICKS_BETWEEN_PINGS == 0 {
                 shared.probe(self.number).await;
             }
@@ -341,7 +378,9 @@ impl Drop for Keeper {
 
 /// Returns a random pause. Its longest value doubles with each step.
 fn pause(step: u32) -> Duration {
-    (PAUSES.0 * 2_u32.pow(step.min(6) - 1)).min(PAUSES.1).mul_f64(0.5 + 0.5 * fastrand::f64())
+    (PAUSES.0 * 2_u32.pow(step.min(6) - 1))
+        .min(PAUSES.1)
+        .mul_f64(0.5 + 0.5 * fastrand::f64())
 }
 
 /// Waits for the end of a dial.
@@ -370,7 +409,11 @@ impl ConnectionSource {
             }
             Self::Pool(pool) => {
                 let (multiplexed, lent) = pool.lend().await?;
-                let opened = Opened { multiplexed, wire: Wire::unwatched(), driver: None };
+                let opened = Opened {
+                    multiplexed,
+                    wire: Wire::unwatched(),
+                    driver: None,
+                };
                 Connection::accept(Pool::SERVER, number, opened, Some(lent), None).await
             }
             Self::Sentinels(sentinels) => sentinels.connect(number, bound).await,
@@ -380,7 +423,10 @@ impl ConnectionSource {
 
 /// Reports that the runtime that dialled was shut down.
 fn abandoned() -> Error {
-    Error::new(ErrorKind::Unavailable, "connecting to redis was abandoned: its runtime was shut down")
+    Error::new(
+        ErrorKind::Unavailable,
+        "connecting to redis was abandoned: its runtime was shut down",
+    )
 }
 
 impl fmt::Debug for SharedConnection {

@@ -57,8 +57,16 @@ impl KeyHash {
     pub(in crate::redis) fn of(key: &Key, hasher: &RandomState) -> Self {
         let whole = key.level(0).hash(hasher);
         // The hash of a level equals the hash of the key that has this level alone.
-        let outermost = if key.reach() == 1 { whole } else { key.branch(0).level(1).hash(hasher) };
-        Self { whole, outermost, hasher: hasher.clone() }
+        let outermost = if key.reach() == 1 {
+            whole
+        } else {
+            key.branch(0).level(1).hash(hasher)
+        };
+        Self {
+            whole,
+            outermost,
+            hasher: hasher.clone(),
+        }
     }
 }
 
@@ -81,15 +89,23 @@ const ENTRIES: usize = 1 << 14;
 
 impl DenyCache {
     pub(in crate::redis) fn new(cap: Duration) -> Self {
-        Self { table: EpochTable::new(ENTRIES), cap }
+        Self {
+            table: EpochTable::new(ENTRIES),
+            cap,
+        }
     }
 
     /// Returns the answer to a check that is known to be denied. `hash` is that of its key, here and below.
     #[inline]
-    pub(in crate::redis) fn look_up(&self, check: &Check<'_>, hash: &KeyHash) -> Option<CheckFuture> {
+    pub(in crate::redis) fn look_up(
+        &self,
+        check: &Check<'_>,
+        hash: &KeyHash,
+    ) -> Option<CheckFuture> {
         self.table.find(hash.whole, |denial| {
             // Units may have come back to a part of the key that other keys share.
-            let is_current = || denial.shared.is_none() || denial.shared == self.shared_epoch(check, hash);
+            let is_current =
+                || denial.shared.is_none() || denial.shared == self.shared_epoch(check, hash);
             if !denial.is_of(check.policies, check.key, check.charge()) || !is_current() {
                 return None;
             }
@@ -103,7 +119,10 @@ impl DenyCache {
     /// Returns the epoch of a key. Take it before the check is sent.
     #[inline]
     pub(in crate::redis) fn epoch(&self, check: &Check<'_>, hash: &KeyHash) -> Epoch {
-        Epoch { whole: self.table.epoch(hash.whole), shared: self.shared_epoch(check, hash) }
+        Epoch {
+            whole: self.table.epoch(hash.whole),
+            shared: self.shared_epoch(check, hash),
+        }
     }
 
     /// Returns the epoch of the parts of a key that other keys share: the outermost level, or those of all branches.
@@ -120,13 +139,27 @@ impl DenyCache {
     /// do.
     #[cold]
     fn epoch_of_branches(&self, key: &Key, hash: &KeyHash) -> table::Epoch {
-        key.branches().iter().map(|branch| self.table.epoch(branch.level(1).hash(&hash.hasher))).sum()
+        key.branches()
+            .iter()
+            .map(|branch| self.table.epoch(branch.level(1).hash(&hash.hasher)))
+            .sum()
     }
 
     /// Remembers a decision if it is a denial. The check was sent at `sent`, and `epoch` was taken before.
-    pub(in crate::redis) fn remember(&self, key: &Key, hash: u64, sent: Instant, epoch: Epoch, decision: &Decision) {
-        let Some(retry) = decision.retry_after() else { return };
-        let Some(until) = sent.checked_add(retry.min(self.cap)) else { return };
+    pub(in crate::redis) fn remember(
+        &self,
+        key: &Key,
+        hash: u64,
+        sent: Instant,
+        epoch: Epoch,
+        decision: &Decision,
+    ) {
+        let Some(retry) = decision.retry_after() else {
+            return;
+        };
+        let Some(until) = sent.checked_add(retry.min(self.cap)) else {
+            return;
+        };
         if until <= now() {
             return;
         }
@@ -142,20 +175,24 @@ impl DenyCache {
         };
         // Replaces the entry of the same check, or the entry that ends first.
         self.table.insert(hash, epoch.whole, denial, |held| {
-            held.filter(|held| !held.is_of(decision.policies(), key, decision.charge())).map(|held| held.until)
+            held.filter(|held| !held.is_of(decision.policies(), key, decision.charge()))
+                .map(|held| held.until)
         });
     }
 
     /// Forgets the denials of a key, of its levels and branches, and of all keys that share them.
     pub(in crate::redis) fn forget(&self, key: &Key, hasher: &RandomState) {
         if key.has_branches() {
-            self.table.forget(key.level(0).hash(hasher), |denial| denial.key == *key);
+            self.table
+                .forget(key.level(0).hash(hasher), |denial| denial.key == *key);
         }
         for branch in key.branches() {
             for count in 1..=branch.levels() as u8 {
                 let level = branch.level(count);
                 // This also starts a new epoch, on which the denials of keys that share the outermost level depend.
-                self.table.forget(level.hash(hasher), |denial| denial.key.as_bytes() == level.as_bytes());
+                self.table.forget(level.hash(hasher), |denial| {
+                    denial.key.as_bytes() == level.as_bytes()
+                });
             }
         }
     }
@@ -170,16 +207,18 @@ impl Denial {
     fn decision(&self, now: Instant) -> Decision {
         let passed_us = crate::clock::micros(now - self.sent);
         let charge = self.charge.borrow();
-        let levels = self
-            .levels
-            .map(&self.policies, |at, policy, level| later(policy, level, self.at_us, passed_us, charge.ask(at)));
+        let levels = self.levels.map(&self.policies, |at, policy, level| {
+            later(policy, level, self.at_us, passed_us, charge.ask(at))
+        });
         Decision::from_levels(&self.policies, levels, charge, self.at_us).marked_remembered()
     }
 }
 
 impl fmt::Debug for DenyCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCache").field("cap", &self.cap).finish_non_exhaustive()
+        f.debug_struct("DenyCache")
+            .field("cap", &self.cap)
+            .finish_non_exhaustive()
     }
 }
 
@@ -192,7 +231,11 @@ mod tests {
     const HASH: u64 = 7;
 
     fn same_hash() -> KeyHash {
-        KeyHash { whole: HASH, outermost: HASH, hasher: RandomState::default() }
+        KeyHash {
+            whole: HASH,
+            outermost: HASH,
+            hasher: RandomState::default(),
+        }
     }
 
     const HOUR: Duration = Duration::from_secs(3_600);
@@ -218,7 +261,9 @@ mod tests {
     }
 
     fn answer(cache: &DenyCache, policies: &PolicySet, key: &Key, cost: Cost) -> Option<Decision> {
-        let answer = cache.look_up(&Check::new(policies, key, cost), &same_hash())?.into_ready();
+        let answer = cache
+            .look_up(&Check::new(policies, key, cost), &same_hash())?
+            .into_ready();
         Some(answer.expect("at once").expect("a decision"))
     }
 
@@ -234,13 +279,23 @@ mod tests {
         // The same policies of another limiter.
         assert!(answer(&cache, &hourly(5), &key, cost).is_some());
         let daily = Policy::token_bucket("daily", Quota::per_hour(5));
-        let both = [policies.iter().next().expect("a policy").clone(), daily.clone()];
-        for other in [hourly(6), daily.into(), PolicySet::try_new(both).expect("a set")] {
+        let both = [
+            policies.iter().next().expect("a policy").clone(),
+            daily.clone(),
+        ];
+        for other in [
+            hourly(6),
+            daily.into(),
+            PolicySet::try_new(both).expect("a set"),
+        ] {
             assert!(answer(&cache, &other, &key, cost).is_none(), "{other:?}");
         }
         assert!(answer(&cache, &policies, &other_key, cost).is_none());
         for other in [Cost::ZERO, Cost::ONE, Cost::new(3)] {
-            assert!(answer(&cache, &policies, &key, other).is_none(), "{other:?}");
+            assert!(
+                answer(&cache, &policies, &key, other).is_none(),
+                "{other:?}"
+            );
         }
     }
 
@@ -248,7 +303,9 @@ mod tests {
     async fn a_remembered_denial_counts_down_as_time_passes() {
         let (key, policies) = (Key::new("acme"), hourly(5));
         let cache = remembering(&policies, &key, Cost::ONE);
-        let retry = || answer(&cache, &policies, &key, Cost::ONE).and_then(|decision| decision.retry_after());
+        let retry = || {
+            answer(&cache, &policies, &key, Cost::ONE).and_then(|decision| decision.retry_after())
+        };
         let first = retry().expect("a denial");
         let second = Duration::from_secs(1);
         assert!(first <= HOUR / 5 && first > HOUR / 5 - second, "{first:?}");

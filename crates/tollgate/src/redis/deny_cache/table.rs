@@ -65,10 +65,19 @@ impl<T> EpochTable<T> {
     }
 
     /// Inserts an entry that was requested at `epoch`, in place of the entry with the smallest rank.
-    pub(in crate::redis) fn insert<K: Ord>(&self, hash: u64, epoch: Epoch, one: T, rank: impl Fn(Option<&T>) -> K) {
+    pub(in crate::redis) fn insert<K: Ord>(
+        &self,
+        hash: u64,
+        epoch: Epoch,
+        one: T,
+        rank: impl Fn(Option<&T>) -> K,
+    ) {
         let pair = self.pair(hash);
         let entries = pair.marks.iter().zip(&pair.entries);
-        let Some((mark_of, held)) = entries.min_by_key(|(_, held)| rank(held.load().as_deref())) else { return };
+        let Some((mark_of, held)) = entries.min_by_key(|(_, held)| rank(held.load().as_deref()))
+        else {
+            return;
+        };
         held.store(Some(Arc::new(one)));
         mark_of.store(mark(hash), Ordering::Release);
         // Either this thread sees that the key was forgotten, or the thread that forgets sees the new entry.

@@ -17,7 +17,10 @@ pub(super) const ACL: &str = "TOLLGATE-ACL";
 
 impl Finding {
     pub(super) fn new(code: &'static str, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into() }
+        Self {
+            code,
+            detail: detail.into(),
+        }
     }
 
     /// Returns a code that does not change between versions: `TOLLGATE-EVICTION`, `TOLLGATE-ACL`,
@@ -51,5 +54,8 @@ pub(super) fn granted<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 
 /// Names a command that the user may not call, and the right to grant.
 pub(super) fn lacks(command: &str, right: &str) -> Finding {
-    Finding::new(ACL, format!("the user may not call {command}; grant {right}"))
+    Finding::new(
+        ACL,
+        format!("the user may not call {command}; grant {right}"),
+    )
 }

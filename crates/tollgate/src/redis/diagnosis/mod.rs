@@ -55,7 +55,10 @@ impl RedisStore {
     ///
     /// When the server cannot be reached, or does not answer a call within the
     /// [time for connecting](super::RedisStoreBuilder::connect_timeout).
-    pub async fn diagnose(&self, policies: impl IntoIterator<Item = PolicySet>) -> Result<Vec<Finding>, Error> {
+    pub async fn diagnose(
+        &self,
+        policies: impl IntoIterator<Item = PolicySet>,
+    ) -> Result<Vec<Finding>, Error> {
         let sets: Vec<PolicySet> = policies.into_iter().collect();
         let mut findings: Vec<Finding> = Vec::new();
         for (server, key) in self.backend().servers().await? {
@@ -94,7 +97,11 @@ async fn examine(server: &Server) -> Result<Vec<Finding>, Error> {
         let answer = server.query_in_time(&time).await;
         answer.map(|answer| (asked, answer, local_time(server)))
     };
-    let (about, memory, clock) = tokio::join!(server.query_in_time(&about), server.query_in_time(&memory), clock);
+    let (about, memory, clock) = tokio::join!(
+        server.query_in_time(&about),
+        server.query_in_time(&memory),
+        clock
+    );
     let mut findings = Vec::new();
     match (granted(about)?, granted(memory)?) {
         (Some(about), Some(memory)) => {
@@ -134,7 +141,9 @@ async fn distance(server: &Server) -> Result<Option<Finding>, Error> {
 fn local_time(server: &Server) -> Duration {
     match server.clock() {
         Some(clock) => Duration::from_micros(clock.now_us()),
-        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        None => SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default(),
     }
 }
 
@@ -153,7 +162,8 @@ fn text(reply: &Value) -> String {
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    info.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
 fn eviction(memory: &str) -> Option<Finding> {
@@ -169,11 +179,16 @@ fn eviction(memory: &str) -> Option<Finding> {
 fn version(server: &str) -> Option<Finding> {
     // Valkey also reports the version of Redis that it is compatible with.
     let reported = field(server, "redis_version")?;
-    let mut numbers = reported.split('.').map(|number| number.parse().unwrap_or(0));
+    let mut numbers = reported
+        .split('.')
+        .map(|number| number.parse().unwrap_or(0));
     let version = [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)];
     let [major, minor] = OLDEST;
     (version < OLDEST).then(|| {
-        Finding::new(VERSION, format!("the server is Redis {reported}, the scripts need {major}.{minor} or newer"))
+        Finding::new(
+            VERSION,
+            format!("the server is Redis {reported}, the scripts need {major}.{minor} or newer"),
+        )
     })
 }
 
@@ -183,8 +198,12 @@ fn skew(asked: Duration, answer: &Value, answered: Duration) -> Option<Finding> 
         Value::Int(number) => u64::try_from(*number).ok(),
         value => text(value).parse().ok(),
     };
-    let Value::Array(parts) = answer else { return None };
-    let [seconds, micros] = parts.as_slice() else { return None };
+    let Value::Array(parts) = answer else {
+        return None;
+    };
+    let [seconds, micros] = parts.as_slice() else {
+        return None;
+    };
     let server = Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?);
     let ours = asked + answered.saturating_sub(asked) / 2;
     let (apart, direction) = match server.checked_sub(ours) {
@@ -193,7 +212,13 @@ fn skew(asked: Duration, answer: &Value, answered: Duration) -> Option<Finding> 
     };
     let unsure = answered.saturating_sub(asked) / 2;
     (apart > SKEW + unsure).then(|| {
-        Finding::new(CLOCK, format!("the server's clock is {:.1} s {direction} this machine's", apart.as_secs_f64()))
+        Finding::new(
+            CLOCK,
+            format!(
+                "the server's clock is {:.1} s {direction} this machine's",
+                apart.as_secs_f64()
+            ),
+        )
     })
 }
 
@@ -203,15 +228,31 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        let finds =
-            |version_text: &str| version(&format!("# Server\r\nredis_version:{version_text}\r\nos:x\r\n")).is_some();
+        let finds = |version_text: &str| {
+            version(&format!(
+                "# Server\r\nredis_version:{version_text}\r\nos:x\r\n"
+            ))
+            .is_some()
+        };
         for old in ["2.8.24", "4.0.14", "5.0.0", "6.0.20", "6.1.241"] {
             assert!(finds(old), "{old}");
         }
-        for new in ["6.2.0", "6.10.0", "7.0.15", "7.2.4", "8.0.2", "10.0.0", "255.255.255"] {
+        for new in [
+            "6.2.0",
+            "6.10.0",
+            "7.0.15",
+            "7.2.4",
+            "8.0.2",
+            "10.0.0",
+            "255.255.255",
+        ] {
             assert!(!finds(new), "{new}");
         }
-        assert_eq!(version("# Server\r\n"), None, "a missing version is not a finding");
+        assert_eq!(
+            version("# Server\r\n"),
+            None,
+            "a missing version is not a finding"
+        );
         let found = version("redis_version:6.0.16").map(|finding| finding.to_string());
         assert_eq!(
             found.as_deref(),
@@ -228,7 +269,11 @@ mod tests {
         let at = Duration::from_micros;
         let (asked, trip) = (1_700_000_000_000_000, 4_000_000);
         for server in [asked, asked + trip / 2, asked + trip] {
-            assert_eq!(skew(at(asked), &answer(server), at(asked + trip)), None, "within the round trip");
+            assert_eq!(
+                skew(at(asked), &answer(server), at(asked + trip)),
+                None,
+                "within the round trip"
+            );
         }
         for (server, detail) in [
             (asked + 3_600_000_000, "3600.0 s ahead of this machine's"),

@@ -35,7 +35,13 @@ pub(super) async fn try_policies(
         .iter()
         // One unit lasts a tenth of a second. Of two single charges, one falls into the second of the state that is
         // stored, and is written in place. The large charge before them is visible for twenty seconds.
-        .map(|policy| Policy::try_new(policy.name(), policy.algorithm(), Quota::new(TRIED, Duration::from_secs(60))));
+        .map(|policy| {
+            Policy::try_new(
+                policy.name(),
+                policy.algorithm(),
+                Quota::new(TRIED, Duration::from_secs(60)),
+            )
+        });
     let set = PolicySet::try_new(brief.collect::<Result<Vec<_>, _>>()?)?;
     let shape = set.shape();
     let names = set.iter().map(Policy::name).collect::<Vec<_>>().join(", ");
@@ -56,8 +62,9 @@ pub(super) async fn try_policies(
         args.run(charge, &set, 1);
         args.into_bytes()
     };
-    let refunded =
-        |charge: ChargeRef<'_>| protocol::pack_refund(server.now(), charge, -1.0, &set, false, |_| None).to_vec();
+    let refunded = |charge: ChargeRef<'_>| {
+        protocol::pack_refund(server.now(), charge, -1.0, &set, false, |_| None).to_vec()
+    };
     let tried: [(&Script, PackArgs<'_>, bool); 4] = [
         (shape.check(false), &charged, false),
         (shape.batch(false), &charged, false),
@@ -68,7 +75,11 @@ pub(super) async fn try_policies(
     let mut left = Vec::new();
     for (script, packed, is_refund) in tried {
         // By its body first: the user may lack the right to load a script that the server happens to know.
-        let calls = [("EVAL", &script.text), ("EVALSHA", &script.sha), ("EVALSHA", &script.sha)];
+        let calls = [
+            ("EVAL", &script.text),
+            ("EVALSHA", &script.sha),
+            ("EVALSHA", &script.sha),
+        ];
         for ((command, body), cost) in calls.into_iter().zip(COSTS) {
             let charge = Charge::from(Cost::new(cost));
             let call = call(command, body, &packed(charge.borrow()), is_refund);
@@ -86,14 +97,28 @@ pub(super) async fn try_policies(
                 break;
             };
             if script.sha == shape.check(false).sha {
-                let decision = protocol::decision(&set, charge.borrow(), Decision::here_us(runtime::now()), &reply)?;
-                left.push(decision.states().map(|state| state.remaining()).collect::<Vec<_>>());
+                let decision = protocol::decision(
+                    &set,
+                    charge.borrow(),
+                    Decision::here_us(runtime::now()),
+                    &reply,
+                )?;
+                left.push(
+                    decision
+                        .states()
+                        .map(|state| state.remaining())
+                        .collect::<Vec<_>>(),
+                );
             }
         }
     }
     // A state that may not be read counts as absent, so each charge is the first and no request is ever denied. A
     // window may end between two of the checks, but not between every two.
-    let is_read = |at: usize| left.iter().zip(COSTS).any(|(left, cost)| left[at] < TRIED - cost);
+    let is_read = |at: usize| {
+        left.iter()
+            .zip(COSTS)
+            .any(|(left, cost)| left[at] < TRIED - cost)
+    };
     for (at, policy) in set.iter().enumerate().filter(|_| left.len() == COSTS.len()) {
         if !is_read(at) {
             findings.push(Finding::new(
@@ -129,6 +154,14 @@ pub(super) async fn try_count(server: &Server, key: &Key) -> Result<Option<Findi
         )));
     }
     // A missing right to delete is found with the scripts of the policies.
-    granted(server.query_in_time(redis::cmd("DEL").arg(replicas::key_text(server, key, ReplicaGroup::FURTHER))).await)?;
+    granted(
+        server
+            .query_in_time(redis::cmd("DEL").arg(replicas::key_text(
+                server,
+                key,
+                ReplicaGroup::FURTHER,
+            )))
+            .await,
+    )?;
     Ok(None)
 }

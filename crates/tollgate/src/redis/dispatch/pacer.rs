@@ -131,7 +131,11 @@ impl Pacer {
         since_epoch: impl FnOnce() -> Duration,
         round_trip: Duration,
     ) {
-        if self.window.as_ref().is_none_or(|window| window.connection != connection) {
+        if self
+            .window
+            .as_ref()
+            .is_none_or(|window| window.connection != connection)
+        {
             self.window = Some(Window::new(connection, now, since_epoch(), round_trip));
             self.rate = Rate::new(now);
         }
@@ -175,7 +179,11 @@ impl Pacer {
 
     /// Notes how long the answer took to a check that its caller sent.
     pub(super) fn measured(&mut self, connection: u64, round_trip: Duration) {
-        if let Some(window) = self.window.as_mut().filter(|window| window.connection == connection) {
+        if let Some(window) = self
+            .window
+            .as_mut()
+            .filter(|window| window.connection == connection)
+        {
             window.least = window.least.min(round_trip);
             self.is_prompt |= round_trip < SHORT;
         }
@@ -188,8 +196,14 @@ impl Pacer {
 
     /// Returns whether another batch may leave while so many checks wait.
     pub(super) fn may_leave(&mut self, now: Instant, waiting: usize) -> bool {
-        let floor = if self.is_together(waiting) { FLOOR_TOGETHER } else { FLOOR_BATCHES };
-        self.window.as_mut().is_none_or(|window| window.allows(now, self.batches, self.keys, floor))
+        let floor = if self.is_together(waiting) {
+            FLOOR_TOGETHER
+        } else {
+            FLOOR_BATCHES
+        };
+        self.window
+            .as_mut()
+            .is_none_or(|window| window.allows(now, self.batches, self.keys, floor))
     }
 
     /// Notes that a batch leaves.
@@ -197,7 +211,12 @@ impl Pacer {
         self.batches += 1;
         self.keys += keys;
         self.checks += checks;
-        Ticket { connection: self.window.as_ref().map_or(0, |window| window.connection), sent: now, keys, checks }
+        Ticket {
+            connection: self.window.as_ref().map_or(0, |window| window.connection),
+            sent: now,
+            keys,
+            checks,
+        }
     }
 
     /// Notes the answer to a batch.
@@ -205,7 +224,11 @@ impl Pacer {
         self.batches -= 1;
         self.keys -= ticket.keys;
         self.checks -= ticket.checks;
-        if let Some(window) = self.window.as_mut().filter(|window| window.connection == ticket.connection) {
+        if let Some(window) = self
+            .window
+            .as_mut()
+            .filter(|window| window.connection == ticket.connection)
+        {
             let round_trip = now.saturating_duration_since(ticket.sent);
             let round_trip = round_trip - self.lag.min(round_trip / 2);
             self.rate.answered(now, ticket, window.least);
@@ -221,7 +244,14 @@ impl Pacer {
         let all = waiting + self.checks;
         self.peak = all.max(self.peak - self.peak.div_ceil(PEAK_FALLS));
         // The script reads a key once for all its checks, so those of the same keys leave in two parts.
-        Share { keys: if self.is_together(waiting) { all } else { all.div_ceil(PARTS) }, checks: all.div_ceil(2) }
+        Share {
+            keys: if self.is_together(waiting) {
+                all
+            } else {
+                all.div_ceil(PARTS)
+            },
+            checks: all.div_ceil(2),
+        }
     }
 
     /// Returns whether one batch takes all checks.
@@ -230,13 +260,18 @@ impl Pacer {
     }
 
     fn is_short(&self) -> bool {
-        self.window.as_ref().is_some_and(|window| window.least < SHORT)
+        self.window
+            .as_ref()
+            .is_some_and(|window| window.least < SHORT)
     }
 
     /// Returns the connection, if its line is so short that the work at its ends takes longer, and no caller has given up
     /// since. Checks that their callers send then share a write while the server has not noticed those before.
     pub(super) fn short_line(&self) -> Option<u64> {
-        let window = self.window.as_ref().filter(|_| self.is_prompt && self.is_short());
+        let window = self
+            .window
+            .as_ref()
+            .filter(|_| self.is_prompt && self.is_short());
         window.map(|window| window.connection)
     }
 }
@@ -263,7 +298,8 @@ impl Pacer {
         if round_trip > most {
             return Ok(());
         }
-        let wait = Duration::from_secs_f64(waiting as f64 / self.rate.checks / 1_000.0) + round_trip;
+        let wait =
+            Duration::from_secs_f64(waiting as f64 / self.rate.checks / 1_000.0) + round_trip;
         let is_of_a_crowd = || crowd() >= CROWD.max(waiting / 4);
         match wait > most || (wait > most.mul_f64(MOST_OF_ONE_KEY) && is_of_a_crowd()) {
             true => Err(wait),
@@ -273,7 +309,9 @@ impl Pacer {
 
     /// Returns the time until the answer to a batch that leaves now.
     pub(super) fn round_trip(&self) -> Duration {
-        self.window.as_ref().map_or(Duration::ZERO, |window| window.least + window.patience())
+        self.window
+            .as_ref()
+            .map_or(Duration::ZERO, |window| window.least + window.patience())
     }
 }
 
@@ -317,7 +355,10 @@ impl Rate {
         Self {
             keys: FASTEST,
             checks: FASTEST,
-            last: [Sample { keys: FASTEST, checks: 0.0 }; SAMPLES],
+            last: [Sample {
+                keys: FASTEST,
+                checks: 0.0,
+            }; SAMPLES],
             next: 0,
             began: now,
             answered: (0, 0),
@@ -332,14 +373,28 @@ impl Rate {
         if took < least.max(SAMPLE) {
             return;
         }
-        let (keys, checks) = (self.answered.0 as f64 / millis(took), self.answered.1 as f64 / millis(took));
-        self.last[self.next] = Sample { keys, checks: if self.is_busy { checks } else { 0.0 } };
+        let (keys, checks) = (
+            self.answered.0 as f64 / millis(took),
+            self.answered.1 as f64 / millis(took),
+        );
+        self.last[self.next] = Sample {
+            keys,
+            checks: if self.is_busy { checks } else { 0.0 },
+        };
         self.next = (self.next + 1) % SAMPLES;
         (self.began, self.answered, self.is_busy) = (now, (0, 0), true);
-        self.keys = self.last.iter().map(|sample| sample.keys).fold(0.0, f64::max);
+        self.keys = self
+            .last
+            .iter()
+            .map(|sample| sample.keys)
+            .fold(0.0, f64::max);
         let mut sorted = self.last.map(|sample| sample.checks);
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-        self.checks = if sorted[GREATER] > 0.0 { sorted[GREATER] } else { FASTEST };
+        self.checks = if sorted[GREATER] > 0.0 {
+            sorted[GREATER]
+        } else {
+            FASTEST
+        };
     }
 
     /// Notes that no check waits. The server may be faster by the next time.
@@ -463,7 +518,8 @@ impl Window {
         }
         if now >= self.period_ends {
             self.drains_since = (self.late > self.in_time).then_some(now);
-            let periods = now.saturating_duration_since(self.period_ends).as_nanos() / PERIOD.as_nanos() + 1;
+            let periods =
+                now.saturating_duration_since(self.period_ends).as_nanos() / PERIOD.as_nanos() + 1;
             self.period_ends += PERIOD * u32::try_from(periods).unwrap_or(u32::MAX);
             (self.late, self.in_time) = (0, 0);
         }
@@ -486,7 +542,11 @@ impl Window {
             }
         } else if self.is_limiting || self.was_limiting {
             // Twice as much in a round trip while nothing waits, then one batch more.
-            let step = if delay < patience / 4 { 1.0 } else { 64.0 / self.keys };
+            let step = if delay < patience / 4 {
+                1.0
+            } else {
+                64.0 / self.keys
+            };
             self.keys += ticket.keys as f64 * step;
         }
         let most = FASTEST.min(ROOM * rate) * millis(self.least);
@@ -523,7 +583,12 @@ mod tests {
     fn pacer(round_trip: Duration) -> (Pacer, Instant) {
         let began = Instant::now();
         let mut pacer = Pacer::new(began);
-        pacer.connected(CONNECTION, began, || PERIOD * 1_000 + PERIOD / 2, round_trip);
+        pacer.connected(
+            CONNECTION,
+            began,
+            || PERIOD * 1_000 + PERIOD / 2,
+            round_trip,
+        );
         (pacer, began)
     }
 
@@ -536,7 +601,8 @@ mod tests {
     /// Returns whether a batch may leave behind so many under way, with so many keys in all.
     fn may_leave(pacer: &Pacer, now: Instant, batches: usize, keys: usize) -> bool {
         let mut pacer = pacer.clone();
-        (0..batches).for_each(|at| _ = pacer.sent(now, (keys + at) / batches, (keys + at) / batches));
+        (0..batches)
+            .for_each(|at| _ = pacer.sent(now, (keys + at) / batches, (keys + at) / batches));
         pacer.may_leave(now, 1)
     }
 
@@ -557,7 +623,10 @@ mod tests {
         pacer.ends_direct(true);
         assert!(!pacer.begins_direct(), "checks are queued");
         pacer.rests();
-        assert!(pacer.begins_direct() && !pacer.begins_direct(), "those that were sent before count");
+        assert!(
+            pacer.begins_direct() && !pacer.begins_direct(),
+            "those that were sent before count"
+        );
     }
 
     #[test]
@@ -602,7 +671,11 @@ mod tests {
         assert_eq!(pacer.short_line(), None);
         pacer.measured(CONNECTION + 1, SHORT / 2);
         pacer.measured(CONNECTION, SHORT);
-        assert_eq!(pacer.short_line(), None, "of another connection, or just too late");
+        assert_eq!(
+            pacer.short_line(),
+            None,
+            "of another connection, or just too late"
+        );
         pacer.measured(CONNECTION, SHORT / 2);
         pacer.measured(CONNECTION, ms(5.0));
         assert_eq!(pacer.short_line(), Some(CONNECTION));
@@ -611,7 +684,11 @@ mod tests {
         pacer.ends_direct(true);
         assert_eq!(pacer.short_line(), Some(CONNECTION));
         pacer.ends_direct(false);
-        assert_eq!(pacer.short_line(), None, "a caller gave up: the line may have become longer");
+        assert_eq!(
+            pacer.short_line(),
+            None,
+            "a caller gave up: the line may have become longer"
+        );
         pacer.measured(CONNECTION, ms(5.0));
         assert_eq!(pacer.short_line(), None, "it has");
         pacer.measured(CONNECTION, SHORT / 2);
@@ -633,14 +710,44 @@ mod tests {
     #[test]
     fn a_batch_takes_all_of_few_checks_and_a_quarter_of_many() {
         let (mut near, now) = pacer(ms(0.05));
-        assert_eq!(near.share(40), Share { keys: 40, checks: 20 });
-        assert_eq!(near.share(64), Share { keys: 64, checks: 32 });
+        assert_eq!(
+            near.share(40),
+            Share {
+                keys: 40,
+                checks: 20
+            }
+        );
+        assert_eq!(
+            near.share(64),
+            Share {
+                keys: 64,
+                checks: 32
+            }
+        );
         _ = near.sent(now, 10, 10);
-        assert_eq!(near.share(90), Share { keys: 25, checks: 50 });
+        assert_eq!(
+            near.share(90),
+            Share {
+                keys: 25,
+                checks: 50
+            }
+        );
         // Until the peak has fallen.
-        assert_eq!(near.share(30), Share { keys: 10, checks: 20 });
+        assert_eq!(
+            near.share(30),
+            Share {
+                keys: 10,
+                checks: 20
+            }
+        );
         (0..10).for_each(|_| _ = near.share(30));
-        assert_eq!(near.share(30), Share { keys: 40, checks: 20 });
+        assert_eq!(
+            near.share(30),
+            Share {
+                keys: 40,
+                checks: 20
+            }
+        );
         assert_eq!(pacer(ms(1.0)).0.share(8), Share { keys: 2, checks: 4 });
     }
 
@@ -653,7 +760,11 @@ mod tests {
         assert!(once < before);
         // These left before the limit was set.
         (1..10).for_each(|at| answer(&mut pacer, began + ms(f64::from(at)), ms(15.0)));
-        assert!((window(&pacer).keys - once).abs() < 1.0, "{} and {once}", window(&pacer).keys);
+        assert!(
+            (window(&pacer).keys - once).abs() < 1.0,
+            "{} and {once}",
+            window(&pacer).keys
+        );
         answer(&mut pacer, began + ms(20.0), ms(15.0));
         let twice = window(&pacer).keys;
         assert!(twice < once);
@@ -690,7 +801,9 @@ mod tests {
             while pacer.may_leave(at, 1_000) {
                 tickets.push(pacer.sent(at, 64, 64));
             }
-            tickets.into_iter().for_each(|ticket| pacer.answered(at + ms(40.0), ticket));
+            tickets
+                .into_iter()
+                .for_each(|ticket| pacer.answered(at + ms(40.0), ticket));
             at += ms(41.0);
         }
         assert!(may_leave(&pacer, at, 100, 2_000), "{pacer:?}");
@@ -706,9 +819,15 @@ mod tests {
             at += ms(41.0);
         }
         let began = window(&pacer).drains_since.expect("a measurement");
-        assert!(began >= period_ends && began < period_ends + ms(41.0), "by the clock of all processes");
+        assert!(
+            began >= period_ends && began < period_ends + ms(41.0),
+            "by the clock of all processes"
+        );
         assert!(!may_leave(&pacer, began + DRAIN - ms(0.1), 1, 64));
-        assert!(may_leave(&pacer, began, 0, 0), "one batch leaves in any case");
+        assert!(
+            may_leave(&pacer, began, 0, 0),
+            "one batch leaves in any case"
+        );
         assert!(may_leave(&pacer, began + DRAIN, 3, 192));
         // A batch from before says nothing about the drained line.
         answer(&mut pacer, began + ms(1.0), DRAIN + ms(40.0));
@@ -723,7 +842,15 @@ mod tests {
         let old = pacer.sent(began, 64, 64);
         pacer.connected(CONNECTION + 1, began, || Duration::ZERO, ms(5.0));
         pacer.answered(began + ms(0.5), old);
-        assert_eq!((window(&pacer).least, pacer.batches, pacer.keys, pacer.checks), (ms(5.0), 0, 0, 0));
+        assert_eq!(
+            (
+                window(&pacer).least,
+                pacer.batches,
+                pacer.keys,
+                pacer.checks
+            ),
+            (ms(5.0), 0, 0, 0)
+        );
         pacer.connected(CONNECTION + 1, began, || Duration::ZERO, ms(1.0));
         assert_eq!(window(&pacer).least, ms(5.0), "it is the same connection");
     }
@@ -747,11 +874,23 @@ mod tests {
         pacer.rate.checks = 10.0;
         assert_eq!(pacer.round_trip(), ms(1.0));
         let admits = |timeout, waiting, crowd| pacer.admits(ms(timeout), waiting, || crowd).is_ok();
-        assert_eq!([389, 390, 391].map(|waiting| admits(50.0, waiting, 0)), [true, true, false]);
-        assert_eq!([190, 191].map(|waiting| admits(50.0, waiting, 60)), [true, false]);
+        assert_eq!(
+            [389, 390, 391].map(|waiting| admits(50.0, waiting, 0)),
+            [true, true, false]
+        );
+        assert_eq!(
+            [190, 191].map(|waiting| admits(50.0, waiting, 60)),
+            [true, false]
+        );
         assert!(admits(50.0, 191, 46), "less than a quarter is no crowd");
-        assert!(admits(1_000.0, 391, 391) && admits(2.0, 31, 31), "there is time, or few wait");
-        assert!(admits(1.0, 5_000, 5_000), "no check with this timeout can be answered: the server is too far");
+        assert!(
+            admits(1_000.0, 391, 391) && admits(2.0, 31, 31),
+            "there is time, or few wait"
+        );
+        assert!(
+            admits(1.0, 5_000, 5_000),
+            "no check with this timeout can be answered: the server is too far"
+        );
         assert_eq!(pacer.admits(ms(50.0), 1_000, || 0), Err(ms(101.0)));
     }
 
@@ -766,21 +905,41 @@ mod tests {
         };
         // The first sample may have begun before checks waited.
         (0..GREATER + 1).for_each(|_| answers(&mut pacer, 5.0));
-        assert!((pacer.rate.checks - FASTEST).abs() < 1e-9, "{}", pacer.rate.checks);
+        assert!(
+            (pacer.rate.checks - FASTEST).abs() < 1e-9,
+            "{}",
+            pacer.rate.checks
+        );
         // 100 checks in 5 ms, but for one stall of 100 ms.
         answers(&mut pacer, 5.0);
-        assert!((pacer.rate.checks - 20.0).abs() < 1e-9, "{}", pacer.rate.checks);
+        assert!(
+            (pacer.rate.checks - 20.0).abs() < 1e-9,
+            "{}",
+            pacer.rate.checks
+        );
         answers(&mut pacer, 100.0);
         answers(&mut pacer, 5.0);
-        assert!((pacer.rate.checks - 20.0).abs() < 1e-9, "{}", pacer.rate.checks);
+        assert!(
+            (pacer.rate.checks - 20.0).abs() < 1e-9,
+            "{}",
+            pacer.rate.checks
+        );
         pacer.rests();
         assert!((pacer.rate.checks - FASTEST).abs() < 1e-9);
         // Of a server that became slower, two fast samples of eight do not count.
         (0..SAMPLES + 1).for_each(|_| answers(&mut pacer, 5.0));
         (0..SAMPLES - 3).for_each(|_| answers(&mut pacer, 10.0));
-        assert!((pacer.rate.checks - 20.0).abs() < 1e-9, "{}", pacer.rate.checks);
+        assert!(
+            (pacer.rate.checks - 20.0).abs() < 1e-9,
+            "{}",
+            pacer.rate.checks
+        );
         answers(&mut pacer, 10.0);
-        assert!((pacer.rate.checks - 10.0).abs() < 1e-9, "{}", pacer.rate.checks);
+        assert!(
+            (pacer.rate.checks - 10.0).abs() < 1e-9,
+            "{}",
+            pacer.rate.checks
+        );
         pacer.rests();
         // While nothing waits, the rate is that of the callers.
         for _ in 0..SAMPLES + 1 {

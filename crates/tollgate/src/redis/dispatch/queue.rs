@@ -52,7 +52,10 @@ impl KnownScripts {
     /// Returns whether the server knows the script. It knows the script for the next call in any case.
     pub(super) fn know(&mut self, connection: u64, sha: &str) -> bool {
         if self.connection != connection || self.shas.len() > MOST_SCRIPTS {
-            *self = Self { connection, ..Self::default() };
+            *self = Self {
+                connection,
+                ..Self::default()
+            };
         }
         if self.last == sha {
             return true;
@@ -69,8 +72,18 @@ impl KnownScripts {
 
 impl<Q: Queued> Queue<Q> {
     pub(super) fn new(pacer: Pacer) -> Self {
-        let (checks, crowds, scripts) = (VecDeque::new(), vec![0; CROWDS].into(), KnownScripts::default());
-        Self(Lock::new(Waiting { checks, crowds, pacer, scripts, is_closed: false }))
+        let (checks, crowds, scripts) = (
+            VecDeque::new(),
+            vec![0; CROWDS].into(),
+            KnownScripts::default(),
+        );
+        Self(Lock::new(Waiting {
+            checks,
+            crowds,
+            pacer,
+            scripts,
+            is_closed: false,
+        }))
     }
 
     pub(in crate::redis) fn lock(&self) -> MutexGuard<'_, Waiting<Q>> {
@@ -79,7 +92,10 @@ impl<Q: Queued> Queue<Q> {
 
     /// Locks the queue for a check that comes, and returns the epoch of the breaker. `None` while the breaker is open. The
     /// epoch is read under the lock: so the check is either refused here, or found by [`Waiting::take_overtaken`].
-    pub(in crate::redis) fn enter(&self, breaker: &Breaker) -> Option<(MutexGuard<'_, Waiting<Q>>, u64)> {
+    pub(in crate::redis) fn enter(
+        &self,
+        breaker: &Breaker,
+    ) -> Option<(MutexGuard<'_, Waiting<Q>>, u64)> {
         let waiting = self.lock();
         let epoch = breaker.epoch();
         (!breaker.is_open()).then_some((waiting, epoch))
@@ -130,7 +146,11 @@ impl<Q: Queued> Waiting<Q> {
 
     /// Takes the checks that were queued before this epoch of the breaker.
     pub(in crate::redis) fn take_overtaken(&mut self, epoch: u64) -> VecDeque<Q> {
-        let kept = self.checks.iter().position(|check| check.breaker_epoch() >= epoch).unwrap_or(self.checks.len());
+        let kept = self
+            .checks
+            .iter()
+            .position(|check| check.breaker_epoch() >= epoch)
+            .unwrap_or(self.checks.len());
         let later = self.checks.split_off(kept);
         let overtaken = std::mem::replace(&mut self.checks, later);
         self.count_again();

@@ -40,7 +40,15 @@ const MOST_AT_ONCE: u32 = 16;
 pub(super) async fn serve(queue: Arc<Queue<QueuedCheck>>, server: Arc<Server>, running: Running) {
     // What another worker had under way ended with its runtime.
     queue.lock().pacer.forget_sent();
-    Worker { sent: SentBatches::new(Arc::clone(&queue)), queue, server, running, epoch: 0 }.run().await;
+    Worker {
+        sent: SentBatches::new(Arc::clone(&queue)),
+        queue,
+        server,
+        running,
+        epoch: 0,
+    }
+    .run()
+    .await;
 }
 
 struct Worker {
@@ -95,11 +103,15 @@ impl Worker {
             waiting.pacer.rests();
             return match waiting.is_closed && self.sent.is_empty() {
                 true => Turn::End,
-                false => Turn::Wait { has_room: !self.sent.has_refused() },
+                false => Turn::Wait {
+                    has_room: !self.sent.has_refused(),
+                },
             };
         }
         match !self.sent.has_refused() && waiting.pacer.may_leave(now(), count) {
-            true => Turn::Send { is_together: waiting.pacer.is_together(count) },
+            true => Turn::Send {
+                is_together: waiting.pacer.is_together(count),
+            },
             false => Turn::Wait { has_room: false },
         }
     }
@@ -132,7 +144,12 @@ impl Worker {
     /// Waits for a connection, and replies meanwhile to the batches under way. Returns `None` when the breaker opens, or
     /// when nothing may be sent on the connection yet.
     async fn connection(&mut self) -> Option<Result<Connection, Error>> {
-        let Self { server, sent, epoch, .. } = self;
+        let Self {
+            server,
+            sent,
+            epoch,
+            ..
+        } = self;
         let connection = {
             let mut connection = pin!(server.connection());
             loop {
@@ -144,7 +161,9 @@ impl Worker {
                 }
             }
         };
-        let Ok(connection) = connection else { return Some(connection) };
+        let Ok(connection) = connection else {
+            return Some(connection);
+        };
         if self.server.breaker().epoch() != self.epoch || self.sent.has_refused() {
             return None;
         }
@@ -167,17 +186,34 @@ impl Worker {
             let (mut batch, ticket, round_trip, is_more) = {
                 let mut waiting = self.queue.lock();
                 let (now, count) = (now(), waiting.len());
-                waiting.pacer.connected(connection.number(), now, since_epoch, connection.round_trip());
+                waiting.pacer.connected(
+                    connection.number(),
+                    now,
+                    since_epoch,
+                    connection.round_trip(),
+                );
                 let (share, round_trip) = (waiting.pacer.share(count), waiting.pacer.round_trip());
-                let batch = Batch::cut(&mut waiting, share, (!self.sent.is_empty()).then_some((now, round_trip)));
-                let ticket = (!batch.is_empty()).then(|| waiting.pacer.sent(now, batch.subjects(), batch.checks()));
-                (batch, ticket, round_trip, waiting.len() >= share.keys.min(batch::MOST_KEYS))
+                let batch = Batch::cut(
+                    &mut waiting,
+                    share,
+                    (!self.sent.is_empty()).then_some((now, round_trip)),
+                );
+                let ticket = (!batch.is_empty())
+                    .then(|| waiting.pacer.sent(now, batch.subjects(), batch.checks()));
+                (
+                    batch,
+                    ticket,
+                    round_trip,
+                    waiting.len() >= share.keys.min(batch::MOST_KEYS),
+                )
             };
             for late in batch.late.drain(..) {
                 late.reply(Err(overloaded(round_trip).into()));
             }
             let Some(ticket) = ticket else { return };
-            self.sent.send(batch, ticket, &self.server, &connection).await;
+            self.sent
+                .send(batch, ticket, &self.server, &connection)
+                .await;
             self.sent.settle_answered(&self.server).await;
             if !is_more || self.sent.has_refused() || connection.has_ended() || !self.may_leave() {
                 return;
@@ -210,7 +246,9 @@ impl Worker {
 
 /// Returns the time by the clock that other processes have too.
 pub(super) fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Lets the tasks run that are ready now. Unlike `yield_now`, this does not look for what the network brings, which takes a
@@ -253,7 +291,12 @@ struct SentBatch {
 
 impl SentBatches {
     fn new(queue: Arc<Queue<QueuedCheck>>) -> Self {
-        Self { queue, lanes: Vec::new(), refused: None, unsent: UnsentCount::default() }
+        Self {
+            queue,
+            lanes: Vec::new(),
+            refused: None,
+            unsent: UnsentCount::default(),
+        }
     }
 
     /// Forgets all batches and groups. Their callers get no reply.
@@ -270,7 +313,9 @@ impl SentBatches {
     /// Returns whether nothing may be sent on this connection yet: the connection before it has ended, and its batches do
     /// not know it yet.
     fn is_held(&self, connection: &Connection) -> bool {
-        let has_ended = |lane: &Lane| lane.connection.number() != connection.number() && lane.connection.has_ended();
+        let has_ended = |lane: &Lane| {
+            lane.connection.number() != connection.number() && lane.connection.has_ended()
+        };
         self.lanes.iter().any(has_ended)
     }
 
@@ -281,10 +326,26 @@ impl SentBatches {
 
     /// Puts the checks that were not executed back to the front of the queue, once all batches behind them are answered.
     fn put_back(&mut self, queue: &mut Waiting<QueuedCheck>, breaker_epoch: u64) {
-        let is_settled = |connection| self.lanes.iter().all(|lane| lane.connection.number() != connection);
-        if self.refused.as_ref().is_some_and(|(connection, _)| is_settled(*connection)) {
-            let groups = self.refused.take().map(|(_, groups)| groups).unwrap_or_default();
-            for mut check in groups.into_iter().rev().flat_map(|group| group.into_checks().rev()) {
+        let is_settled = |connection| {
+            self.lanes
+                .iter()
+                .all(|lane| lane.connection.number() != connection)
+        };
+        if self
+            .refused
+            .as_ref()
+            .is_some_and(|(connection, _)| is_settled(*connection))
+        {
+            let groups = self
+                .refused
+                .take()
+                .map(|(_, groups)| groups)
+                .unwrap_or_default();
+            for mut check in groups
+                .into_iter()
+                .rev()
+                .flat_map(|group| group.into_checks().rev())
+            {
                 check.breaker_epoch = breaker_epoch;
                 queue.push_front(check);
             }
@@ -295,10 +356,20 @@ impl SentBatches {
     ///
     /// The first call of a script on a connection carries the body. So the server knows the script when the next call of it
     /// arrives, and no call is refused while others are under way behind it.
-    async fn send(&mut self, batch: Batch, ticket: Ticket, server: &Arc<Server>, connection: &Connection) {
+    async fn send(
+        &mut self,
+        batch: Batch,
+        ticket: Ticket,
+        server: &Arc<Server>,
+        connection: &Connection,
+    ) {
         let mut groups = batch.into_calls(server);
         for group in &mut groups {
-            group.by_body = !self.queue.lock().scripts.know(connection.number(), &group.script().sha);
+            group.by_body = !self
+                .queue
+                .lock()
+                .scripts
+                .know(connection.number(), &group.script().sha);
         }
         let (server, on) = (Arc::clone(server), connection.clone());
         let mut answer: Pin<Box<dyn Future<Output = AnsweredBatch> + Send>> =
@@ -308,9 +379,16 @@ impl SentBatches {
             answer = Box::pin(std::future::ready(answered));
         }
         let sent = SentBatch { ticket, answer };
-        match self.lanes.iter_mut().find(|lane| lane.connection.number() == connection.number()) {
+        match self
+            .lanes
+            .iter_mut()
+            .find(|lane| lane.connection.number() == connection.number())
+        {
             Some(lane) => lane.batches.push_back(sent),
-            None => self.lanes.push(Lane { connection: connection.clone(), batches: VecDeque::from([sent]) }),
+            None => self.lanes.push(Lane {
+                connection: connection.clone(),
+                batches: VecDeque::from([sent]),
+            }),
         }
     }
 
@@ -321,8 +399,12 @@ impl SentBatches {
     fn poll(&mut self, server: &Server, cx: &mut Context<'_>) -> bool {
         for at in 0..self.lanes.len() {
             let lane = &mut self.lanes[at];
-            let Some(oldest) = lane.batches.front_mut() else { continue };
-            let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else { continue };
+            let Some(oldest) = lane.batches.front_mut() else {
+                continue;
+            };
+            let Poll::Ready(answered) = oldest.answer.as_mut().poll(cx) else {
+                continue;
+            };
             let connection = lane.connection.number();
             if let Some(sent) = lane.batches.pop_front() {
                 self.queue.lock().pacer.answered(now(), sent.ticket);
@@ -338,7 +420,14 @@ impl SentBatches {
 
     /// Waits until a batch is answered.
     async fn until_answered(&mut self, server: &Server) {
-        poll_fn(|cx| if self.poll(server, cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|cx| {
+            if self.poll(server, cx) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
     }
 
     /// Settles a batch that is answered by now, if there is one.
@@ -357,7 +446,10 @@ impl SentBatches {
                 Sent::Answered(outcome) => {
                     self.unsent = UnsentCount::default();
                     if let Some((_, refused)) = &mut self.refused {
-                        refused.iter_mut().rev().for_each(|earlier| group.change_places(earlier));
+                        refused
+                            .iter_mut()
+                            .rev()
+                            .for_each(|earlier| group.change_places(earlier));
                     }
                     group.reply(outcome);
                 }
@@ -365,7 +457,9 @@ impl SentBatches {
                     self.queue.lock().scripts.forget();
                     self.refuse(connection, group);
                 }
-                Sent::Unsent(error) if self.unsent.is_last(connection) => group.fail(&server.cannot_send(error)),
+                Sent::Unsent(error) if self.unsent.is_last(connection) => {
+                    group.fail(&server.cannot_send(error))
+                }
                 Sent::Unsent(_) => self.refuse(connection, group),
             }
         }

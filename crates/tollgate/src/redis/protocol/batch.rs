@@ -37,7 +37,12 @@ impl MixedArgs {
     pub(crate) fn new(now: f64, subjects: usize) -> Self {
         let mut packed = Vec::with_capacity((1 + 6 * subjects) * DOUBLE);
         packed.extend_from_slice(&now.to_le_bytes());
-        Self { packed, now, runs_at: 0, runs: 0 }
+        Self {
+            packed,
+            now,
+            runs_at: 0,
+            runs: 0,
+        }
     }
 
     /// Creates the numbers of a batch that takes reports and grants units. `birth` is a random number above zero.
@@ -70,7 +75,9 @@ impl MixedArgs {
     }
 
     fn quotas(&mut self, policies: &PolicySet) {
-        for_each_number(policies, self.now, |number| self.packed.extend_from_slice(&number.to_le_bytes()));
+        for_each_number(policies, self.now, |number| {
+            self.packed.extend_from_slice(&number.to_le_bytes())
+        });
     }
 
     fn begin_runs(&mut self) {
@@ -83,7 +90,8 @@ impl MixedArgs {
         push_charge(charge, policies, |number| self.push(number));
         self.push(count as f64);
         self.runs += 1;
-        self.packed[self.runs_at..self.runs_at + DOUBLE].copy_from_slice(&f64::from(self.runs).to_le_bytes());
+        self.packed[self.runs_at..self.runs_at + DOUBLE]
+            .copy_from_slice(&f64::from(self.runs).to_le_bytes());
     }
 
     /// Returns the packed numbers: the first argument of the call.
@@ -122,7 +130,11 @@ pub(crate) fn outcomes<'a>(
         true => counted_outcome(policies, count, words, at_us),
         false => {
             let levels = levels(policies, words, word)?;
-            Ok(Outcome { granted: usize::from(levels.fit()), levels, at_us })
+            Ok(Outcome {
+                granted: usize::from(levels.fit()),
+                levels,
+                at_us,
+            })
         }
     };
     Ok(words.chunks_exact(each).zip(counts).map(outcome))
@@ -159,12 +171,20 @@ impl<'a> MixedReply<'a> {
         [subjects, policies]: [usize; 2],
         reply: &'a Value,
     ) -> Result<Self, Error> {
-        Self::with_words(shape, runs * (shape.words() + 1) + subjects * (2 + 2 * policies), reply)
+        Self::with_words(
+            shape,
+            runs * (shape.words() + 1) + subjects * (2 + 2 * policies),
+            reply,
+        )
     }
 
     fn with_words(shape: &Shape, count: usize, reply: &'a Value) -> Result<Self, Error> {
         let (words, at_us) = unpacked(count, reply)?;
-        Ok(Self { words, each: shape.words() + 1, at_us })
+        Ok(Self {
+            words,
+            each: shape.words() + 1,
+            at_us,
+        })
     }
 
     /// Returns the outcome of the next run, which had `count` checks over these policies.
@@ -186,14 +206,27 @@ impl<'a> MixedReply<'a> {
         let words = self.take(2 + 2 * policies.len())?;
         let number = |at: usize| word(&words[at]).and_then(count);
         let [units, life_us] = [number(0)?, number(1)?];
-        let stamp = |at: usize| Ok(Stamp { birth: number(at)?, generation: number(at + 1)? });
-        let stamps = (0..policies.len()).map(|at| stamp(2 + 2 * at)).collect::<Result<_, Error>>()?;
-        Ok((units > 0).then_some(Grant { stamps, units, life_us }))
+        let stamp = |at: usize| {
+            Ok(Stamp {
+                birth: number(at)?,
+                generation: number(at + 1)?,
+            })
+        };
+        let stamps = (0..policies.len())
+            .map(|at| stamp(2 + 2 * at))
+            .collect::<Result<_, Error>>()?;
+        Ok((units > 0).then_some(Grant {
+            stamps,
+            units,
+            life_us,
+        }))
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [[u8; 8]], Error> {
-        let (taken, rest) =
-            self.words.split_at_checked(count).ok_or_else(|| invalid(format_args!("words are missing")))?;
+        let (taken, rest) = self
+            .words
+            .split_at_checked(count)
+            .ok_or_else(|| invalid(format_args!("words are missing")))?;
         self.words = rest;
         Ok(taken)
     }
@@ -212,13 +245,21 @@ fn unpacked(count: usize, reply: &Value) -> Result<(&[[u8; 8]], u64), Error> {
     };
     let at_us = time(word(at)?)?;
     if words.len() != count {
-        return Err(invalid(format_args!("expected {count} numbers, got {}", words.len())));
+        return Err(invalid(format_args!(
+            "expected {count} numbers, got {}",
+            words.len()
+        )));
     }
     Ok((words, at_us))
 }
 
 /// Reads the number of admitted requests, of `count`, and the words behind it.
-fn counted_outcome(policies: &PolicySet, count: usize, words: &[[u8; 8]], at_us: u64) -> Result<Outcome, Error> {
+fn counted_outcome(
+    policies: &PolicySet,
+    count: usize,
+    words: &[[u8; 8]],
+    at_us: u64,
+) -> Result<Outcome, Error> {
     let [granted, words @ ..] = words else {
         return Err(invalid(format_args!("no number of admitted requests")));
     };
@@ -226,8 +267,14 @@ fn counted_outcome(policies: &PolicySet, count: usize, words: &[[u8; 8]], at_us:
     let levels = levels(policies, words, word)?;
     match usize::try_from(granted) {
         // A request that was not admitted was denied.
-        Ok(granted) if granted == count || granted < count && !levels.fit() => Ok(Outcome { granted, levels, at_us }),
-        _ => Err(invalid(format_args!("{granted} of {count} requests admitted"))),
+        Ok(granted) if granted == count || granted < count && !levels.fit() => Ok(Outcome {
+            granted,
+            levels,
+            at_us,
+        }),
+        _ => Err(invalid(format_args!(
+            "{granted} of {count} requests admitted"
+        ))),
     }
 }
 
@@ -238,7 +285,12 @@ fn count(number: i64) -> Result<u64, Error> {
 
 impl Outcome {
     /// Returns the decision on request number `at`, counted from zero.
-    pub(crate) fn decision(&self, at: usize, policies: &PolicySet, charge: ChargeRef<'_>) -> Decision {
+    pub(crate) fn decision(
+        &self,
+        at: usize,
+        policies: &PolicySet,
+        charge: ChargeRef<'_>,
+    ) -> Decision {
         // The last admitted request, and every denied one, has the levels that the script sent.
         if at + 1 >= self.granted && (at >= self.granted || self.levels.fit()) {
             return Decision::from_levels(policies, self.levels.clone(), charge, self.at_us);
@@ -247,8 +299,16 @@ impl Outcome {
         let earlier = |(at, (policy, level)): (usize, (_, PolicyLevel))| {
             let policy: &Policy = policy;
             // The script cannot have admitted more than a policy spends, also in debt.
-            let spent = later.saturating_mul(charge.of(at).units()).min(most_spent(policy));
-            (policy, PolicyLevel { fits: true, words: unspent(policy, &level.words, spent) })
+            let spent = later
+                .saturating_mul(charge.of(at).units())
+                .min(most_spent(policy));
+            (
+                policy,
+                PolicyLevel {
+                    fits: true,
+                    words: unspent(policy, &level.words, spent),
+                },
+            )
         };
         let levels = PolicyLevels::collect(self.levels.iter(policies).enumerate().map(earlier));
         Decision::from_levels(policies, levels, charge, self.at_us)
@@ -265,16 +325,30 @@ mod tests {
     };
 
     fn packed(numbers: &[f64]) -> Value {
-        Value::BulkString(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+        Value::BulkString(
+            numbers
+                .iter()
+                .flat_map(|number| number.to_le_bytes())
+                .collect(),
+        )
     }
 
     /// Returns for each run the number of admitted checks and the words of the last one, or the error.
     fn read(counts: &[usize], reply: &Value) -> Result<Vec<usize>, String> {
         // The amount divides the period, and the second word is sent all the same.
         let policies = PolicySet::from(Policy::token_bucket("bucket", Quota::per_second(5)));
-        let mut reply = MixedReply::new(policies.shape(), counts.len(), reply).map_err(|error| error.to_string())?;
-        let outcome = |&count| reply.next(&policies, count).map(|outcome: Outcome| outcome.granted);
-        counts.iter().map(outcome).collect::<Result<_, _>>().map_err(|error| error.to_string())
+        let mut reply = MixedReply::new(policies.shape(), counts.len(), reply)
+            .map_err(|error| error.to_string())?;
+        let outcome = |&count| {
+            reply
+                .next(&policies, count)
+                .map(|outcome: Outcome| outcome.granted)
+        };
+        counts
+            .iter()
+            .map(outcome)
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -289,7 +363,10 @@ mod tests {
             (&[], "no time"),
             (&[77.5], "a number that is not whole"),
             (&[1.0, 100.0, 77.0], "expected 3 numbers, got 2"),
-            (&[1.0, 100.0, 0.0, 1.0, 100.0, 0.0, 77.0], "expected 3 numbers, got 6"),
+            (
+                &[1.0, 100.0, 0.0, 1.0, 100.0, 0.0, 77.0],
+                "expected 3 numbers, got 6",
+            ),
             (&[3.0, 100.0, 0.0, 77.0], "3 of 2 requests admitted"),
             (&[1.0, 100.0, 0.0, 77.0], "1 of 2 requests admitted"),
             (&[2.0, 100.0, -1.0, 77.0], "a negative word"),
@@ -299,8 +376,16 @@ mod tests {
             let error = read(&[2], &packed(numbers)).unwrap_err();
             assert!(error.ends_with(&format!("not valid: {reason}")), "{error}");
         }
-        assert!(read(&[2], &Value::Int(3)).unwrap_err().ends_with("no numbers"));
-        assert!(read(&[2], &Value::BulkString(vec![0; 7])).unwrap_err().ends_with("the length is no multiple of 8"));
+        assert!(
+            read(&[2], &Value::Int(3))
+                .unwrap_err()
+                .ends_with("no numbers")
+        );
+        assert!(
+            read(&[2], &Value::BulkString(vec![0; 7]))
+                .unwrap_err()
+                .ends_with("the length is no multiple of 8")
+        );
     }
 
     #[test]
@@ -308,11 +393,31 @@ mod tests {
         let mut args = MixedArgs::new(9.0, 2);
         args.subject(&set(5));
         args.run(Cost::ONE.into(), &set(5), 7);
-        args.run(Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(), &set(5), 1);
+        args.run(
+            Charge::each([Cost::new(u64::from(u32::MAX)), Cost::ZERO]).borrow(),
+            &set(5),
+            1,
+        );
         args.subject(&set(1));
         args.run(Cost::ZERO.into(), &set(1), 2);
-        let first = [5.0, 1e6, 40.0, 6.0, 60e6, 2.0, 1.0, 1.0, 7.0, 4_294_967_295.0, 0.0, 1.0];
+        let first = [
+            5.0,
+            1e6,
+            40.0,
+            6.0,
+            60e6,
+            2.0,
+            1.0,
+            1.0,
+            7.0,
+            4_294_967_295.0,
+            0.0,
+            1.0,
+        ];
         let second = [1.0, 1e6, 40.0, 2.0, 60e6, 1.0, 0.0, 0.0, 2.0];
-        assert_eq!(doubles(&args.into_bytes()), [&[9.0], &first[..], &second[..]].concat());
+        assert_eq!(
+            doubles(&args.into_bytes()),
+            [&[9.0], &first[..], &second[..]].concat()
+        );
     }
 }

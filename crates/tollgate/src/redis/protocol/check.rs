@@ -46,19 +46,32 @@ pub(crate) fn pack(now: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Pac
 }
 
 /// Packs the numbers of a check by a process whose clock differs from the time of the check.
-pub(crate) fn pack_seen(now: f64, seen: f64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
+pub(crate) fn pack_seen(
+    now: f64,
+    seen: f64,
+    charge: ChargeRef<'_>,
+    policies: &PolicySet,
+) -> Packed {
     packed(now, seen, charge, None, policies)
 }
 
 #[inline]
-pub(super) fn packed(now: f64, seen: f64, charge: ChargeRef<'_>, spent: Option<f64>, policies: &PolicySet) -> Packed {
+pub(super) fn packed(
+    now: f64,
+    seen: f64,
+    charge: ChargeRef<'_>,
+    spent: Option<f64>,
+    policies: &PolicySet,
+) -> Packed {
     let mut packed = Packed::default();
     let mut push = |number: f64| packed.push(number);
     push(now);
     match spent {
         None => push_charge(charge, policies, &mut push),
         Some(spent) => {
-            charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+            charge
+                .iter(policies.len())
+                .for_each(|cost| push(cost.number()));
             push(spent);
         }
     }
@@ -69,16 +82,22 @@ pub(super) fn packed(now: f64, seen: f64, charge: ChargeRef<'_>, spent: Option<f
 /// Visits the cost for each policy, and then the numbers of the ceiling for each if there are ceilings.
 #[inline]
 pub(super) fn push_charge(charge: ChargeRef<'_>, policies: &PolicySet, mut push: impl FnMut(f64)) {
-    charge.iter(policies.len()).for_each(|cost| push(cost.number()));
+    charge
+        .iter(policies.len())
+        .for_each(|cost| push(cost.number()));
     if charge.is_capped() {
         let each = policies.iter().enumerate();
-        each.flat_map(|(at, policy)| ceiling_numbers(policy, charge.ask(at))).for_each(|number| push(number as f64));
+        each.flat_map(|(at, policy)| ceiling_numbers(policy, charge.ask(at)))
+            .for_each(|number| push(number as f64));
     }
 }
 
 /// Visits the numbers of all policies in order. `now` is the time of the call.
 #[inline]
-#[cfg_attr(not(feature = "calendar"), allow(unused_variables, reason = "only calendars depend on the time"))]
+#[cfg_attr(
+    not(feature = "calendar"),
+    allow(unused_variables, reason = "only calendars depend on the time")
+)]
 pub(super) fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl FnMut(f64)) {
     for policy in policies.iter() {
         #[cfg(feature = "calendar")]
@@ -96,7 +115,9 @@ pub(super) fn for_each_number(policies: &PolicySet, now: f64, mut visit: impl Fn
 /// whole numbers below 2^53, so a double holds them exactly.
 pub(crate) fn numbers(policy: &Policy) -> impl Iterator<Item = u64> {
     let behind = algorithm::args(policy).into_iter().flatten();
-    std::iter::once(policy.quota_ref().amount()).chain(behind).chain(lease_numbers(policy))
+    std::iter::once(policy.quota_ref().amount())
+        .chain(behind)
+        .chain(lease_numbers(policy))
 }
 
 /// Returns the numbers of the ceiling of a request, in the order in which a script takes them.
@@ -108,7 +129,9 @@ fn ceiling_numbers(policy: &Policy, ask: Ask) -> impl Iterator<Item = u64> {
 /// Returns the numbers of the lease of a policy: the length of a generation in microseconds, and the most outstanding
 /// units.
 fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
-    let numbers = policy.lease().map(|lease| [lease.generation_us(), lease.most(policy.quota_ref())]);
+    let numbers = policy
+        .lease()
+        .map(|lease| [lease.generation_us(), lease.most(policy.quota_ref())]);
     numbers.into_iter().flatten()
 }
 
@@ -118,13 +141,21 @@ fn lease_numbers(policy: &Policy) -> impl Iterator<Item = u64> {
 #[cold]
 fn calendar_numbers(policy: &Policy, now: f64) -> impl Iterator<Item = u64> {
     let now_us = if now < 0.0 {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         now.as_micros() as u64
     } else {
         now as u64
     };
     let periods = policy.periods(now_us);
-    let numbers = [policy.quota_ref().amount(), periods.before, periods.begin, periods.close, periods.after];
+    let numbers = [
+        policy.quota_ref().amount(),
+        periods.before,
+        periods.begin,
+        periods.close,
+        periods.after,
+    ];
     numbers.into_iter().chain(lease_numbers(policy))
 }
 
@@ -149,9 +180,17 @@ pub(crate) fn decision(
     };
     let count = words_of_check(policies, charge.is_capped());
     if words.len() != count {
-        return Err(invalid(format_args!("expected {count} numbers, got {}", words.len())));
+        return Err(invalid(format_args!(
+            "expected {count} numbers, got {}",
+            words.len()
+        )));
     }
-    Ok(Decision::from_levels(policies, levels(policies, words, integer)?, charge, at_us))
+    Ok(Decision::from_levels(
+        policies,
+        levels(policies, words, integer)?,
+        charge,
+        at_us,
+    ))
 }
 
 /// Returns the number of words in the reply to a check, and for each key in the reply to a batch.
@@ -168,7 +207,11 @@ fn timed(reply: &[Value]) -> Result<(&[Value], u64), Error> {
 }
 
 pub(super) fn time(number: i64) -> Result<u64, Error> {
-    if (0..EXACT).contains(&number) { Ok(number.unsigned_abs()) } else { Err(invalid(format_args!("no time"))) }
+    if (0..EXACT).contains(&number) {
+        Ok(number.unsigned_abs())
+    } else {
+        Err(invalid(format_args!("no time")))
+    }
 }
 
 /// Reads the words of all policies. Words that were left out count as zero.
@@ -193,8 +236,14 @@ pub(super) fn levels<W>(
 
 /// Reads the words of one policy.
 #[inline]
-pub(super) fn level<W>(words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> Result<PolicyLevel, Error> {
-    let mut level = PolicyLevel { fits: true, words: [0; 4] };
+pub(super) fn level<W>(
+    words: &[W],
+    word: impl Fn(&W) -> Result<i64, Error>,
+) -> Result<PolicyLevel, Error> {
+    let mut level = PolicyLevel {
+        fits: true,
+        words: [0; 4],
+    };
     for (at, (value, place)) in words.iter().zip(&mut level.words).enumerate() {
         let word = word(value)?;
         if at > 0 && word < 0 {
@@ -213,7 +262,10 @@ pub(super) fn level<W>(words: &[W], word: impl Fn(&W) -> Result<i64, Error>) -> 
 /// Refuses the words of a bucket whose second word, which counts parts of 1/amount µs, is a whole.
 #[inline]
 pub(super) fn has_part(policy: &Policy, level: PolicyLevel) -> Result<PolicyLevel, Error> {
-    let is_bucket = matches!(policy.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    let is_bucket = matches!(
+        policy.algorithm(),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket
+    );
     if is_bucket && level.words[1] >= policy.quota_ref().amount() {
         return Err(invalid(format_args!("remainder too large")));
     }
@@ -232,11 +284,18 @@ fn integer(value: &Value) -> Result<i64, Error> {
 pub(super) fn word(bytes: &[u8; 8]) -> Result<i64, Error> {
     let number = f64::from_le_bytes(*bytes);
     let word = number as i64;
-    if word as f64 == number { Ok(word) } else { Err(invalid(format_args!("a number that is not whole"))) }
+    if word as f64 == number {
+        Ok(word)
+    } else {
+        Err(invalid(format_args!("a number that is not whole")))
+    }
 }
 
 pub(super) fn invalid(what: std::fmt::Arguments<'_>) -> Error {
-    Error::new(ErrorKind::Protocol, format!("the rate limit script sent a reply that is not valid: {what}"))
+    Error::new(
+        ErrorKind::Protocol,
+        format!("the rate limit script sent a reply that is not valid: {what}"),
+    )
 }
 
 #[cfg(test)]
@@ -246,7 +305,12 @@ pub(super) mod tests {
     use crate::{Cost, Quota, model::cost::Charge};
 
     pub(in super::super) fn doubles(packed: &[u8]) -> Vec<f64> {
-        packed.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
+        packed
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| f64::from_le_bytes(*bytes))
+            .collect()
     }
 
     pub(in super::super) fn set(amount: u64) -> PolicySet {
@@ -259,12 +323,18 @@ pub(super) mod tests {
     #[test]
     fn the_numbers_of_a_call_come_before_those_of_the_policies() {
         let numbers = [5.0, 1e6, 40.0, 6.0, 60e6];
-        let (same, each) = (Charge::from(Cost::new(3)), Charge::each([Cost::new(3), Cost::new(8)]));
+        let (same, each) = (
+            Charge::from(Cost::new(3)),
+            Charge::each([Cost::new(3), Cost::new(8)]),
+        );
         let packed = |charge: &Charge| doubles(&pack(-1.0, charge.borrow(), &set(5)));
         assert_eq!(packed(&same), [&[-1.0, 3.0, 3.0], &numbers[..]].concat());
         assert_eq!(packed(&each), [&[-1.0, 3.0, 8.0], &numbers[..]].concat());
         let refund = pack_refund(9.0, each.borrow(), 7.0, &set(5), false, |_| None);
         // A token bucket takes the words of the request, which are not known here.
-        assert_eq!(doubles(&refund), [&[9.0, 3.0, 8.0, 7.0], &numbers[..], &[-1.0, 0.0]].concat());
+        assert_eq!(
+            doubles(&refund),
+            [&[9.0, 3.0, 8.0, 7.0], &numbers[..], &[-1.0, 0.0]].concat()
+        );
     }
 }

@@ -22,7 +22,9 @@ impl ErrorClass {
         match error.kind() {
             RedisKind::Server(ServerErrorKind::NoScript) => Self::UnknownScript,
             RedisKind::Server(
-                ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading,
+                ServerErrorKind::ReadOnly
+                | ServerErrorKind::MasterDown
+                | ServerErrorKind::BusyLoading,
             ) => Self::WrongServer,
             RedisKind::Server(_) => Self::Refused,
             RedisKind::Extension if error.code().is_some() => Self::Refused,
@@ -31,12 +33,15 @@ impl ErrorClass {
     }
 }
 
-const IN_CLUSTER: &str = "the redis server is part of a cluster, but the store was built for a single server";
+const IN_CLUSTER: &str =
+    "the redis server is part of a cluster, but the store was built for a single server";
 
 /// Returns whether a call inside a script was refused because its slot is being moved, and its key is not here. Redis 8 has
 /// words of its own for a call of which some keys are here.
 pub(in crate::redis) fn is_refused_in_move(error: &RedisError) -> bool {
-    error.detail().is_some_and(|text| text.contains("non local key") || text.contains("during rehashing of the slot"))
+    error.detail().is_some_and(|text| {
+        text.contains("non local key") || text.contains("during rehashing of the slot")
+    })
 }
 
 /// An error of a stream that is known here, on its way through the client library.
@@ -67,15 +72,25 @@ impl std::error::Error for Told {}
 /// Converts an error of a connection that is not up yet. `server` names the server: its kind, and its host and port.
 pub(in crate::redis) fn connecting(server: &str, error: &RedisError) -> Error {
     let cause = self::error(error);
-    let is_unreachable =
-        |io: &io::Error| matches!(io.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable);
+    let is_unreachable = |io: &io::Error| {
+        matches!(
+            io.kind(),
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable
+        )
+    };
     let words = match cause.kind() {
         ErrorKind::ConnectionRefused => "nothing listens there".into(),
-        ErrorKind::ConnectionLost if system_error(error).is_some_and(is_unreachable) => "there is no way to it".into(),
+        ErrorKind::ConnectionLost if system_error(error).is_some_and(is_unreachable) => {
+            "there is no way to it".into()
+        }
         ErrorKind::ConnectionLost => "the connection ended before the server answered".into(),
         _ => Cow::Owned(cause.to_string()),
     };
-    with_source(cause.kind(), format!("cannot connect to {server}: {words}").into(), error)
+    with_source(
+        cause.kind(),
+        format!("cannot connect to {server}: {words}").into(),
+        error,
+    )
 }
 
 /// Converts an error of the client. Keeps the words of the server or the system that hold no secret.
@@ -85,33 +100,71 @@ pub(in crate::redis) fn error(error: &RedisError) -> Error {
     }
     let code = error.code().unwrap_or_default();
     let (kind, message) = match (error.kind(), code) {
-        (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => {
-            (ErrorKind::Authentication, "redis refuses the user or password")
-        }
-        (_, "NOPERM") => (ErrorKind::PermissionDenied, "the redis user lacks a right that the rate limiter needs"),
-        (_, "WRONGTYPE") => (ErrorKind::WrongType, "a key of the rate limiter holds data of another program"),
-        (_, "CROSSSLOT") => (ErrorKind::CrossSlot, "the keys of one decision lie in different cluster slots"),
-        (RedisKind::InvalidClientConfig, _) => (ErrorKind::Config, "the redis connection is configured wrongly"),
+        (RedisKind::AuthenticationFailed, _) | (_, "NOAUTH" | "WRONGPASS") => (
+            ErrorKind::Authentication,
+            "redis refuses the user or password",
+        ),
+        (_, "NOPERM") => (
+            ErrorKind::PermissionDenied,
+            "the redis user lacks a right that the rate limiter needs",
+        ),
+        (_, "WRONGTYPE") => (
+            ErrorKind::WrongType,
+            "a key of the rate limiter holds data of another program",
+        ),
+        (_, "CROSSSLOT") => (
+            ErrorKind::CrossSlot,
+            "the keys of one decision lie in different cluster slots",
+        ),
+        (RedisKind::InvalidClientConfig, _) => (
+            ErrorKind::Config,
+            "the redis connection is configured wrongly",
+        ),
         (_, "OOM") => (ErrorKind::OutOfMemory, "redis is out of memory (OOM)"),
-        (_, "NOREPLICAS") => (ErrorKind::TooFewReplicas, "redis has too few replicas to write (NOREPLICAS)"),
+        (_, "NOREPLICAS") => (
+            ErrorKind::TooFewReplicas,
+            "redis has too few replicas to write (NOREPLICAS)",
+        ),
         (_, "BUSY") => (ErrorKind::Busy, "redis is busy with a script (BUSY)"),
-        (_, "MISCONF") => (ErrorKind::WritesDisabled, "redis refuses writes because it cannot persist (MISCONF)"),
-        (_, "READONLY") => (ErrorKind::ReadOnly, "the redis server is a replica (READONLY)"),
-        (_, "MASTERDOWN") => (ErrorKind::MasterDown, "the redis replica lost its master (MASTERDOWN)"),
+        (_, "MISCONF") => (
+            ErrorKind::WritesDisabled,
+            "redis refuses writes because it cannot persist (MISCONF)",
+        ),
+        (_, "READONLY") => (
+            ErrorKind::ReadOnly,
+            "the redis server is a replica (READONLY)",
+        ),
+        (_, "MASTERDOWN") => (
+            ErrorKind::MasterDown,
+            "the redis replica lost its master (MASTERDOWN)",
+        ),
         (_, "LOADING") => (ErrorKind::Loading, "redis is loading its data (LOADING)"),
-        (_, "CLUSTERDOWN") => (ErrorKind::ClusterDown, "the redis cluster is down (CLUSTERDOWN)"),
+        (_, "CLUSTERDOWN") => (
+            ErrorKind::ClusterDown,
+            "the redis cluster is down (CLUSTERDOWN)",
+        ),
         (_, "MOVED" | "ASK" | "TRYAGAIN") => (ErrorKind::ClusterMismatch, IN_CLUSTER),
         (RedisKind::Server(ServerErrorKind::ResponseError), _) => server_text(error),
-        (RedisKind::Parse, _) if is_cut(error) => (ErrorKind::ConnectionLost, "the connection to redis is broken"),
+        (RedisKind::Parse, _) if is_cut(error) => (
+            ErrorKind::ConnectionLost,
+            "the connection to redis is broken",
+        ),
         (RedisKind::Parse | RedisKind::UnexpectedReturnType, _) => {
             (ErrorKind::Protocol, "redis sent a reply that is not valid")
         }
         _ if error.is_timeout() => (ErrorKind::Timeout, "redis did not answer in time"),
-        _ if error.is_connection_refusal() => (ErrorKind::ConnectionRefused, "nothing listens at the redis address"),
-        _ if is_tls(error) => {
-            (ErrorKind::Tls, "TLS with redis failed: a certificate was refused, or one side does not use TLS")
-        }
-        (RedisKind::Io, _) => (ErrorKind::ConnectionLost, "the connection to redis is broken"),
+        _ if error.is_connection_refusal() => (
+            ErrorKind::ConnectionRefused,
+            "nothing listens at the redis address",
+        ),
+        _ if is_tls(error) => (
+            ErrorKind::Tls,
+            "TLS with redis failed: a certificate was refused, or one side does not use TLS",
+        ),
+        (RedisKind::Io, _) => (
+            ErrorKind::ConnectionLost,
+            "the connection to redis is broken",
+        ),
         _ => (ErrorKind::Unavailable, "redis cannot be used"),
     };
     with_source(kind, message.into(), error)
@@ -127,14 +180,26 @@ fn with_source(kind: ErrorKind, message: Cow<'static, str>, error: &RedisError) 
 /// Sorts a plain `ERR`. Its text may quote arguments, so the text is matched and never shown.
 fn server_text(error: &RedisError) -> (ErrorKind, &'static str) {
     let text = error.detail().unwrap_or_default();
-    if text.contains("can't run this command") || text.contains("ACL failure") || text.contains("can't access") {
-        (ErrorKind::PermissionDenied, "the redis user lacks a right that the rate limit script needs")
+    if text.contains("can't run this command")
+        || text.contains("ACL failure")
+        || text.contains("can't access")
+    {
+        (
+            ErrorKind::PermissionDenied,
+            "the redis user lacks a right that the rate limit script needs",
+        )
     } else if text.contains("cluster support disabled") {
-        (ErrorKind::ClusterMismatch, "the redis server is not part of a cluster, but the store was built for a cluster")
+        (
+            ErrorKind::ClusterMismatch,
+            "the redis server is not part of a cluster, but the store was built for a cluster",
+        )
     } else if is_refused_in_move(error) {
         (ErrorKind::ClusterMismatch, IN_CLUSTER)
     } else if text.contains("DB index is out of range") || text.contains("SELECT is not allowed") {
-        (ErrorKind::Config, "the server has no database of this number")
+        (
+            ErrorKind::Config,
+            "the server has no database of this number",
+        )
     } else if text.contains("max number of clients") {
         (ErrorKind::TooManyClients, "redis accepts no more clients")
     } else {
@@ -154,7 +219,10 @@ fn is_tls(error: &RedisError) -> bool {
 
 /// Returns whether the server does not accept the connection.
 pub(in crate::redis) fn rejects_connection(error: &RedisError) -> bool {
-    matches!(self::error(error).kind(), ErrorKind::Authentication | ErrorKind::TooManyClients)
+    matches!(
+        self::error(error).kind(),
+        ErrorKind::Authentication | ErrorKind::TooManyClients
+    )
 }
 
 /// Returns the kind of the system's error behind this one. The kind holds no address, user or key.
@@ -165,7 +233,9 @@ fn io_error(error: &RedisError) -> Option<io::Error> {
 /// Returns the system's error behind this one. The client keeps it in an `Arc`.
 fn system_error(error: &RedisError) -> Option<&io::Error> {
     let source = std::error::Error::source(error)?;
-    source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
+    source
+        .downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?
+        .downcast_ref()
 }
 
 #[cfg(test)]
@@ -200,10 +270,21 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_the_one_to_ask_is_left() {
-        for line in ["READONLY a replica", "MASTERDOWN no master", "LOADING the data"] {
-            assert_eq!(ErrorClass::of(&reply(line)), ErrorClass::WrongServer, "{line}");
+        for line in [
+            "READONLY a replica",
+            "MASTERDOWN no master",
+            "LOADING the data",
+        ] {
+            assert_eq!(
+                ErrorClass::of(&reply(line)),
+                ErrorClass::WrongServer,
+                "{line}"
+            );
         }
-        assert_eq!(ErrorClass::of(&reply("NOSCRIPT unknown")), ErrorClass::UnknownScript);
+        assert_eq!(
+            ErrorClass::of(&reply("NOSCRIPT unknown")),
+            ErrorClass::UnknownScript
+        );
         let broken = RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(ErrorClass::of(&broken), ErrorClass::BrokenConnection);
     }

@@ -11,7 +11,11 @@ const REMAINDERS: [u16; 256] = {
     while byte < 256 {
         let (mut crc, mut bit) = ((byte as u16) << 8, 0);
         while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 };
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                crc << 1 ^ 0x1021
+            };
             bit += 1;
         }
         remainders[byte] = crc;
@@ -27,8 +31,12 @@ const REMAINDERS: [u16; 256] = {
 /// [`ErrorKind::CrossSlot`].
 #[cold]
 pub(in crate::redis) fn share_slot(policies: &PolicySet, key: &Key) -> Result<(), Error> {
-    let mut slots = policies.iter().map(|policy| (policy.name(), of(policy.branch_of(key))));
-    let Some((first, slot)) = slots.next() else { return Ok(()) };
+    let mut slots = policies
+        .iter()
+        .map(|policy| (policy.name(), of(policy.branch_of(key))));
+    let Some((first, slot)) = slots.next() else {
+        return Ok(());
+    };
     match slots.find(|(_, other)| *other != slot) {
         None => Ok(()),
         Some((other, _)) => Err(Error::new(
@@ -50,7 +58,9 @@ pub(in crate::redis) fn of(key: &Key) -> u16 {
 }
 
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| crc << 8 ^ REMAINDERS[usize::from(crc.to_be_bytes()[0] ^ byte)])
+    bytes.iter().fold(0, |crc, byte| {
+        crc << 8 ^ REMAINDERS[usize::from(crc.to_be_bytes()[0] ^ byte)]
+    })
 }
 
 /// Returns a key that no other program uses.
@@ -76,9 +86,18 @@ mod tests {
     fn slots_are_those_of_the_servers() {
         // `CLUSTER KEYSLOT` of a 7.0 server; 0x31c3 is the check value of the specification.
         assert_eq!(crc16(b"123456789"), 0x31c3);
-        for (key, slot) in [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("somekey", 11_058)] {
+        for (key, slot) in [
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("bar", 5_061),
+            ("somekey", 11_058),
+        ] {
             assert_eq!(of(&Key::new(key)), slot, "{key}");
-            assert_eq!(of(&Key::new(key).child("inner").child(7_u64)), slot, "{key}, nested");
+            assert_eq!(
+                of(&Key::new(key).child("inner").child(7_u64)),
+                slot,
+                "{key}, nested"
+            );
         }
     }
 }

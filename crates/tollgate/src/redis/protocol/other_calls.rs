@@ -3,7 +3,9 @@
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::check::{Packed, for_each_number, has_part, invalid, level, packed, push_charge, time, word};
+use super::check::{
+    Packed, for_each_number, has_part, invalid, level, packed, push_charge, time, word,
+};
 use crate::{
     Cost, Decision, Error, ErrorKind, PolicySet,
     clock::micros,
@@ -32,7 +34,8 @@ pub(crate) fn pack_refund(
     let mut packed = packed(now, now, charge, Some(spent), policies);
     for (at, policy) in policies.iter().enumerate() {
         if policy.algorithm().is_queued(is_capped) {
-            let (whole, part) = ahead(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
+            let (whole, part) =
+                ahead(at).map_or((-1.0, 0.0), |(whole, part)| (whole as f64, part as f64));
             packed.push(whole);
             packed.push(part);
         }
@@ -41,7 +44,12 @@ pub(crate) fn pack_refund(
 }
 
 /// Packs the numbers of a reservation that lapses `life` microseconds after it is made, or of a commit with this number.
-pub(crate) fn pack_held(now: f64, number: u64, charge: ChargeRef<'_>, policies: &PolicySet) -> Packed {
+pub(crate) fn pack_held(
+    now: f64,
+    number: u64,
+    charge: ChargeRef<'_>,
+    policies: &PolicySet,
+) -> Packed {
     let mut packed = Packed::default();
     let mut push = |number: f64| packed.push(number);
     push(now);
@@ -61,7 +69,11 @@ const RECORD_POLICY: usize = 40;
 const REPEATED: i64 = 2;
 
 /// Reads the reply of a reservation: the status and the record. `asked` is the charge of the call.
-pub(crate) fn reserved(policies: &PolicySet, asked: ChargeRef<'_>, reply: &Value) -> Result<Decision, Error> {
+pub(crate) fn reserved(
+    policies: &PolicySet,
+    asked: ChargeRef<'_>,
+    reply: &Value,
+) -> Result<Decision, Error> {
     let Value::Array(reply) = reply else {
         return Err(invalid(format_args!("no list")));
     };
@@ -75,19 +87,38 @@ pub(crate) fn reserved(policies: &PolicySet, asked: ChargeRef<'_>, reply: &Value
     let at_us = time(word(&words[2])?)?;
     let mut costs = SmallVec::<[Cost; 8]>::new();
     let mut levels = SmallVec::<[_; 4]>::new();
-    for (policy, entry) in policies.iter().zip(words[3..].chunks_exact(RECORD_POLICY / 8)) {
+    for (policy, entry) in policies
+        .iter()
+        .zip(words[3..].chunks_exact(RECORD_POLICY / 8))
+    {
         let cost = word(&entry[0])?;
-        costs.push(Cost::new(u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?));
+        costs.push(Cost::new(
+            u64::try_from(cost).map_err(|_| invalid(format_args!("a negative cost")))?,
+        ));
         let level = level(&entry[1..=policy.words()], word)?;
         // The words of an earlier call may be those of another quota.
-        levels.push((policy, if *status == REPEATED { level } else { has_part(policy, level)? }));
+        levels.push((
+            policy,
+            if *status == REPEATED {
+                level
+            } else {
+                has_part(policy, level)?
+            },
+        ));
     }
     let levels = PolicyLevels::collect(levels);
     if levels.fit() != (*status > 0) {
-        return Err(invalid(format_args!("a status that is not that of the policies")));
+        return Err(invalid(format_args!(
+            "a status that is not that of the policies"
+        )));
     }
     let charge = Charge::each(costs).under_those_of(asked);
-    Ok(Decision::from_levels(policies, levels, charge.borrow(), at_us))
+    Ok(Decision::from_levels(
+        policies,
+        levels,
+        charge.borrow(),
+        at_us,
+    ))
 }
 
 /// Reads the reply of a commit.
@@ -142,11 +173,18 @@ pub(crate) fn pack_permits(now: f64, request: &PermitRequest<'_>) -> [u8; 72] {
 
 /// Reads the reply to a call for permits.
 pub(crate) fn permit_grant(reply: &Value) -> Result<PermitGrant, Error> {
-    read(reply).ok_or_else(|| Error::new(ErrorKind::Protocol, "redis sent a reply about permits that is not valid"))
+    read(reply).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Protocol,
+            "redis sent a reply about permits that is not valid",
+        )
+    })
 }
 
 fn read(reply: &Value) -> Option<PermitGrant> {
-    let Value::Array(words) = reply else { return None };
+    let Value::Array(words) = reply else {
+        return None;
+    };
     let number = |at: usize| match words.get(at) {
         Some(Value::Int(number)) => u64::try_from(*number).ok(),
         _ => None,
@@ -158,5 +196,10 @@ fn read(reply: &Value) -> Option<PermitGrant> {
         3 => PermitOutcome::TooManyReplicas,
         _ => return None,
     };
-    Some(PermitGrant { held: u32::try_from(number(0)?).ok()?, in_flight: number(1)?, wanted: number(2)?, outcome })
+    Some(PermitGrant {
+        held: u32::try_from(number(0)?).ok()?,
+        in_flight: number(1)?,
+        wanted: number(2)?,
+        outcome,
+    })
 }

@@ -47,7 +47,8 @@ impl ReplyBound {
     }
 
     fn admit(&self, bytes: usize) {
-        self.0.fetch_max(LONGEST.saturating_add(bytes), Ordering::Relaxed);
+        self.0
+            .fetch_max(LONGEST.saturating_add(bytes), Ordering::Relaxed);
     }
 }
 
@@ -75,14 +76,25 @@ enum Step {
     /// The byte that tells what kind of value it is.
     Kind,
     /// The rest of the first line. The number in it is read where it is a length.
-    Line { kind: u8, number: usize, is_negative: bool, ends: bool },
+    Line {
+        kind: u8,
+        number: usize,
+        is_negative: bool,
+        ends: bool,
+    },
     /// So many bytes of a text, with the line end behind it.
     Text(usize),
 }
 
 impl ReplyScanner {
     pub(in crate::redis) fn new(bound: ReplyBound) -> Self {
-        Self { bound, step: Step::Kind, left: 0, open: [0; DEPTH], depth: 0 }
+        Self {
+            bound,
+            step: Step::Kind,
+            left: 0,
+            open: [0; DEPTH],
+            depth: 0,
+        }
     }
 
     /// Takes the next bytes of the connection. Returns the number of replies that end in them.
@@ -100,9 +112,19 @@ impl ReplyScanner {
                         self.left = self.bound.0.load(Ordering::Relaxed);
                     }
                     self.spend(VALUE)?;
-                    self.step = Step::Line { kind: *byte, number: 0, is_negative: false, ends: false };
+                    self.step = Step::Line {
+                        kind: *byte,
+                        number: 0,
+                        is_negative: false,
+                        ends: false,
+                    };
                 }
-                Step::Line { kind, number, is_negative, ends } => {
+                Step::Line {
+                    kind,
+                    number,
+                    is_negative,
+                    ends,
+                } => {
                     match (*byte, *ends) {
                         (b'\n', true) => {
                             let (kind, number, is_negative) = (*kind, *number, *is_negative);
@@ -113,7 +135,9 @@ impl ReplyScanner {
                         (b'\n', false) | (_, true) => return Err(invalid()),
                         _ if !has_length(*kind) => {}
                         (digit @ b'0'..=b'9', _) => {
-                            *number = number.saturating_mul(10).saturating_add(usize::from(digit - b'0'));
+                            *number = number
+                                .saturating_mul(10)
+                                .saturating_add(usize::from(digit - b'0'));
                         }
                         (b'-', _) if *number == 0 => *is_negative = true,
                         _ => return Err(invalid()),
@@ -186,7 +210,10 @@ fn has_length(kind: u8) -> bool {
 }
 
 fn too_long() -> io::Error {
-    Told::error(ErrorKind::Protocol, "redis sent a reply that is longer than any that the rate limiter asks for")
+    Told::error(
+        ErrorKind::Protocol,
+        "redis sent a reply that is longer than any that the rate limiter asks for",
+    )
 }
 
 fn invalid() -> io::Error {
@@ -200,7 +227,10 @@ mod tests {
     /// Returns the number of replies in the bytes, which come in parts of `step`.
     fn scanned(bytes: &[u8], step: usize) -> Result<u64, String> {
         let mut scanner = ReplyScanner::new(ReplyBound::default());
-        bytes.chunks(step).map(|part| scanner.scan(part).map_err(|error| error.to_string())).sum()
+        bytes
+            .chunks(step)
+            .map(|part| scanner.scan(part).map_err(|error| error.to_string()))
+            .sum()
     }
 
     #[test]
@@ -236,7 +266,11 @@ mod tests {
         }
         let all = replies.concat();
         for step in [1, 2, 3, 7, all.len()] {
-            assert_eq!(scanned(&all, step), Ok(replies.len() as u64), "in parts of {step}");
+            assert_eq!(
+                scanned(&all, step),
+                Ok(replies.len() as u64),
+                "in parts of {step}"
+            );
         }
         // Each beginning of a reply is none yet.
         for reply in replies {
@@ -248,7 +282,10 @@ mod tests {
 
     #[test]
     fn a_reply_beyond_the_bound_is_refused_before_it_is_kept() {
-        let within = [format!("${}\r\n", LONGEST - 2 * VALUE), format!("*{}\r\n", (LONGEST - VALUE - 16) / VALUE)];
+        let within = [
+            format!("${}\r\n", LONGEST - 2 * VALUE),
+            format!("*{}\r\n", (LONGEST - VALUE - 16) / VALUE),
+        ];
         for reply in within {
             assert_eq!(scanned(reply.as_bytes(), 9), Ok(0), "{reply}");
         }
@@ -259,7 +296,8 @@ mod tests {
             }
         }
         // What is not announced is counted.
-        let endless = ["+", "-", ":", "(", ",", "$"].map(|kind| kind.to_owned() + &"0".repeat(LONGEST));
+        let endless =
+            ["+", "-", ":", "(", ",", "$"].map(|kind| kind.to_owned() + &"0".repeat(LONGEST));
         let empty = format!("*{}\r\n", LONGEST / VALUE - 9) + &"_\r\n".repeat(LONGEST / VALUE);
         let nested = ["*1\r\n", "%1\r\n", "|0\r\n"].map(|list| list.repeat(DEPTH + 1));
         for reply in endless.into_iter().chain([empty]).chain(nested) {
@@ -281,7 +319,12 @@ mod tests {
             "+a\nb\r\n",
             "+a\rb\r\n",
         ] {
-            assert!(scanned(reply.as_bytes(), 5).expect_err(reply).contains("not valid"), "{reply:?}");
+            assert!(
+                scanned(reply.as_bytes(), 5)
+                    .expect_err(reply)
+                    .contains("not valid"),
+                "{reply:?}"
+            );
         }
     }
 
@@ -291,8 +334,12 @@ mod tests {
         let mut scanner = ReplyScanner::new(bound.clone());
         let entry = [b"$72\r\n".as_slice(), &[b'x'; 72], b"\r\n"].concat();
         let list = |count: usize| {
-            [b"*2\r\n:1700000000000000\r\n*".as_slice(), format!("{count}\r\n").as_bytes(), &entry.repeat(count)]
-                .concat()
+            [
+                b"*2\r\n:1700000000000000\r\n*".as_slice(),
+                format!("{count}\r\n").as_bytes(),
+                &entry.repeat(count),
+            ]
+            .concat()
         };
         assert!(scanner.scan(&list(2_000)).is_err());
         bound.admit_entries(100_000);
@@ -301,7 +348,12 @@ mod tests {
             assert_eq!(scanner.scan(&list(100_000)).expect("within the bound"), 1);
         }
         let mut scanner = ReplyScanner::new(ReplyBound::default());
-        let text = [format!("${}\r\n", LONGEST / 2).as_bytes(), &vec![b'x'; LONGEST / 2], b"\r\n"].concat();
+        let text = [
+            format!("${}\r\n", LONGEST / 2).as_bytes(),
+            &vec![b'x'; LONGEST / 2],
+            b"\r\n",
+        ]
+        .concat();
         for _ in 0..9 {
             assert_eq!(scanner.scan(&text).expect("within the bound"), 1);
         }

@@ -5,8 +5,10 @@ use redis::{RedisError, Value};
 /// A call that a server refuses inside a script is answered with its own code since Redis 7.0 (`-READONLY …`). Redis 6.2
 /// answers `-ERR Error running script (call to f_…): @user_script:7: @user_script: 7: -READONLY …`.
 pub(in crate::redis) fn unwrapped(error: RedisError) -> RedisError {
-    let refusal =
-        error.detail().and_then(refusal).map(|line| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()));
+    let refusal = error
+        .detail()
+        .and_then(refusal)
+        .map(|line| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()));
     match refusal {
         Some(Ok(Value::ServerError(refusal))) => refusal.into(),
         _ => error,
@@ -15,7 +17,9 @@ pub(in crate::redis) fn unwrapped(error: RedisError) -> RedisError {
 
 /// Returns the refusal in the text of a wrapped error: a code in capitals, and words.
 fn refusal(text: &str) -> Option<&str> {
-    let (_, mut rest) = text.strip_prefix("Error running script (call to f_")?.split_once("): ")?;
+    let (_, mut rest) = text
+        .strip_prefix("Error running script (call to f_")?
+        .split_once("): ")?;
     while let Some(place) = rest.strip_prefix("@user_script:") {
         rest = place.trim_start().split_once(": ")?.1;
     }
@@ -33,7 +37,10 @@ mod tests {
         match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
             Ok(Value::ServerError(error)) => {
                 let error = unwrapped(error.into());
-                (error.code().map(str::to_owned), error.detail().map(str::to_owned))
+                (
+                    error.code().map(str::to_owned),
+                    error.detail().map(str::to_owned),
+                )
             }
             other => panic!("{line}: {other:?}"),
         }
@@ -41,25 +48,50 @@ mod tests {
 
     #[test]
     fn a_refusal_inside_a_script_of_an_older_server_has_its_own_code() {
-        const SCRIPT: &str =
-            "Error running script (call to f_31ae025655f0d675e9b2257e0bcf5f969fcbbff5): @user_script:1: ";
+        const SCRIPT: &str = "Error running script (call to f_31ae025655f0d675e9b2257e0bcf5f969fcbbff5): @user_script:1: ";
         for (inside, refusal) in [
-            ("@user_script: 1: -OOM command not allowed", "OOM command not allowed"),
-            ("@user_script: 12: -READONLY You can't write: now", "READONLY You can't write: now"),
-            ("@user_script: 1: -NOREPLICAS Not enough", "NOREPLICAS Not enough"),
-            ("@user_script: 1: -MISCONF Redis is configured", "MISCONF Redis is configured"),
-            ("WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"),
+            (
+                "@user_script: 1: -OOM command not allowed",
+                "OOM command not allowed",
+            ),
+            (
+                "@user_script: 12: -READONLY You can't write: now",
+                "READONLY You can't write: now",
+            ),
+            (
+                "@user_script: 1: -NOREPLICAS Not enough",
+                "NOREPLICAS Not enough",
+            ),
+            (
+                "@user_script: 1: -MISCONF Redis is configured",
+                "MISCONF Redis is configured",
+            ),
+            (
+                "WRONGTYPE Operation against a key",
+                "WRONGTYPE Operation against a key",
+            ),
         ] {
-            assert_eq!(read(&format!("ERR {SCRIPT}{inside}")), read(refusal), "{inside}");
+            assert_eq!(
+                read(&format!("ERR {SCRIPT}{inside}")),
+                read(refusal),
+                "{inside}"
+            );
         }
         for line in [
             "ERR any text",
             "READONLY a replica",
             &format!("ERR {SCRIPT}attempt to index a nil value"),
-            &format!("ERR {SCRIPT}@user_script: 1: The user executing the script can't run this command or subcommand"),
+            &format!(
+                "ERR {SCRIPT}@user_script: 1: The user executing the script can't run this command or subcommand"
+            ),
             "ERR Error running script (call to f_1",
         ] {
-            assert!(read(line).1.is_some_and(|text| line.trim_end().ends_with(&text)), "{line}");
+            assert!(
+                read(line)
+                    .1
+                    .is_some_and(|text| line.trim_end().ends_with(&text)),
+                "{line}"
+            );
         }
     }
 }

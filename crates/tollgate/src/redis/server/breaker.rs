@@ -79,23 +79,32 @@ impl Breaker {
             misses if misses == LIMIT - 1 => Some(word + EPOCH + 1),
             _ => Some(word + 1),
         };
-        let before = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
+        let before = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
         before.is_ok_and(|word| word & MISSES == LIMIT - 1)
     }
 
     /// Opens the breaker at once. Returns whether it was closed.
     pub(in crate::redis) fn open(&self) -> bool {
         let open = |word: u64| (word & MISSES != LIMIT).then_some((word & !MISSES) + EPOCH + LIMIT);
-        self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
+        self.word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, open)
+            .is_ok()
     }
 
     /// Notes an answer at this time, and resets the misses of a closed breaker. Only a probe closes an open one: an answer may
     /// be late.
     pub(in crate::redis) fn heard(&self, now: Instant) {
-        self.heard_us.store(micros(now.saturating_duration_since(self.began)), Ordering::Relaxed);
+        self.heard_us.store(
+            micros(now.saturating_duration_since(self.began)),
+            Ordering::Relaxed,
+        );
         let forget = |word: u64| matches!(word & MISSES, 1..LIMIT).then_some(word & !MISSES);
         if forget(self.word.load(Ordering::Relaxed)).is_some() {
-            let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, forget);
+            let _ = self
+                .word
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, forget);
         }
     }
 
@@ -110,7 +119,11 @@ impl Breaker {
         if self.probes_in_vain.load(Ordering::Relaxed) > 0 {
             self.probes_in_vain.store(0, Ordering::Relaxed);
         }
-        let has_late = || self.suspects.iter().any(|suspect| suspect.load(Ordering::Relaxed) != 0);
+        let has_late = || {
+            self.suspects
+                .iter()
+                .any(|suspect| suspect.load(Ordering::Relaxed) != 0)
+        };
         if let Some(deadline) = deadline
             && has_late()
         {
@@ -139,7 +152,9 @@ impl Breaker {
 
     fn leave(&self, misses: u64) {
         let leave = |word: u64| (word & MISSES == LIMIT).then_some((word & !MISSES) + misses);
-        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
+        let _ = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
     }
 }
 
@@ -166,13 +181,18 @@ impl Breaker {
 
     /// Returns whether a deadline waits for a measurement.
     pub(in crate::redis) fn has_suspect(&self) -> bool {
-        self.suspects.iter().any(|suspect| suspect.load(Ordering::Acquire) & EXCESS == MOST_LATE)
+        self.suspects
+            .iter()
+            .any(|suspect| suspect.load(Ordering::Acquire) & EXCESS == MOST_LATE)
     }
 
     /// Returns whether a deadline that waits for a measurement is too short for this round trip.
     pub(in crate::redis) fn is_suspect_too_short(&self, round_trip: Duration) -> bool {
-        let is_too_short = |word: u64| word & EXCESS == MOST_LATE && word / MICROSECOND < needed_us(round_trip);
-        self.suspects.iter().any(|suspect| is_too_short(suspect.load(Ordering::Acquire)))
+        let is_too_short =
+            |word: u64| word & EXCESS == MOST_LATE && word / MICROSECOND < needed_us(round_trip);
+        self.suspects
+            .iter()
+            .any(|suspect| is_too_short(suspect.load(Ordering::Acquire)))
     }
 
     /// Judges the deadlines that wait for a measurement. Returns the longest that is too short. A deadline that has room
@@ -181,11 +201,17 @@ impl Breaker {
         let needed_us = needed_us(round_trip);
         let judged = self.suspects.iter().filter_map(|suspect| {
             let take = |word: u64| (word & EXCESS == MOST_LATE).then_some(0);
-            suspect.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()
+            suspect
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+                .ok()
         });
-        let longest_us = judged.map(|word| word / MICROSECOND).filter(|&deadline_us| deadline_us < needed_us).max()?;
+        let longest_us = judged
+            .map(|word| word / MICROSECOND)
+            .filter(|&deadline_us| deadline_us < needed_us)
+            .max()?;
         self.shortest_us.fetch_min(longest_us, Ordering::AcqRel);
-        self.too_short_us.fetch_max(longest_us.max(1), Ordering::AcqRel);
+        self.too_short_us
+            .fetch_max(longest_us.max(1), Ordering::AcqRel);
         Some(Duration::from_micros(longest_us))
     }
 
@@ -194,7 +220,8 @@ impl Breaker {
     pub(in crate::redis) fn release(&self, round_trip: Duration) -> bool {
         let needed_us = needed_us(round_trip);
         if self.shortest_us.load(Ordering::Acquire) < needed_us {
-            self.too_short_us.fetch_min(needed_us.saturating_sub(1).max(1), Ordering::AcqRel);
+            self.too_short_us
+                .fetch_min(needed_us.saturating_sub(1).max(1), Ordering::AcqRel);
             return false;
         }
         self.forget();
@@ -219,16 +246,31 @@ impl Breaker {
     /// Returns the excess of late checks.
     fn count_late(&self, deadline_us: u64) -> u64 {
         loop {
-            let words = self.suspects.each_ref().map(|suspect| suspect.load(Ordering::Acquire));
+            let words = self
+                .suspects
+                .each_ref()
+                .map(|suspect| suspect.load(Ordering::Acquire));
             let (at, counted) = match words.iter().position(|&word| is_of(word, deadline_us)) {
-                Some(at) => (at, if words[at] & EXCESS < MOST_LATE { words[at] + 1 } else { words[at] }),
+                Some(at) => (
+                    at,
+                    if words[at] & EXCESS < MOST_LATE {
+                        words[at] + 1
+                    } else {
+                        words[at]
+                    },
+                ),
                 None => {
-                    let smallest = (0..SUSPECTS).min_by_key(|&at| words[at] & EXCESS).unwrap_or(0);
+                    let smallest = (0..SUSPECTS)
+                        .min_by_key(|&at| words[at] & EXCESS)
+                        .unwrap_or(0);
                     (smallest, deadline_us * MICROSECOND + 1)
                 }
             };
             let suspect = &self.suspects[at];
-            if suspect.compare_exchange(words[at], counted, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            if suspect
+                .compare_exchange(words[at], counted, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+            {
                 return counted & EXCESS;
             }
         }

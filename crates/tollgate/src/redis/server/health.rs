@@ -72,7 +72,8 @@ impl Health {
             shown(round_trip),
             shown(breaker::needed(round_trip))
         );
-        self.far.store(Arc::new(Error::new(ErrorKind::Distant, message)));
+        self.far
+            .store(Arc::new(Error::new(ErrorKind::Distant, message)));
     }
 
     /// Counts a check that missed its deadline. Returns what the probe has to do.
@@ -128,7 +129,13 @@ impl Health {
             return;
         }
         self.probe.ask(duties);
-        if !self.probe.start(|running| Probe { server: Weak::clone(server), running }.run()) {
+        if !self.probe.start(|running| {
+            Probe {
+                server: Weak::clone(server),
+                running,
+            }
+            .run()
+        }) {
             self.breaker.abandon();
         }
     }
@@ -159,18 +166,26 @@ pub(in crate::redis) fn far(round_trip: Duration, deadline: Duration) -> Option<
 
 fn log_far(round_trip: Duration, deadline: Duration) {
     if let Some(detail) = far(round_trip, deadline) {
-        tracing::warn!(code = DISTANT, "{detail}; these checks are decided without redis until it fits");
+        tracing::warn!(
+            code = DISTANT,
+            "{detail}; these checks are decided without redis until it fits"
+        );
     }
 }
 
 /// Rounds up to tenths of a millisecond, for people.
 fn shown(duration: Duration) -> Duration {
-    Duration::from_micros(100 * u64::try_from(duration.as_micros().div_ceil(100)).unwrap_or(u64::MAX / 100))
+    Duration::from_micros(
+        100 * u64::try_from(duration.as_micros().div_ceil(100)).unwrap_or(u64::MAX / 100),
+    )
 }
 
 /// Creates the error of a check that is not sent because the server did not answer before.
 fn silent() -> Error {
-    Error::new(ErrorKind::CircuitOpen, "redis did not answer earlier checks and is not asked until it answers a probe")
+    Error::new(
+        ErrorKind::CircuitOpen,
+        "redis did not answer earlier checks and is not asked until it answers a probe",
+    )
 }
 
 /// The duty of the probe when the breaker has opened.
@@ -207,7 +222,9 @@ impl Probe {
         // The round trip of the probe that has just closed the breaker.
         let mut closing = None;
         loop {
-            let Some(server) = self.server.upgrade() else { return };
+            let Some(server) = self.server.upgrade() else {
+                return;
+            };
             let (breaker, measured) = (&server.health.breaker, closing.take());
             self.running.take(OPENED | LATE);
             if breaker.is_open() {
@@ -439,7 +456,10 @@ async fn ping(shared: &SharedConnection) -> Result<Duration, Unanswered> {
         Err(_) => {
             shared.broken(&connection);
             // A pool has few connections. A connection that is kept is one that the pool cannot make.
-            Err((silent(), (!connection.is_lent()).then_some(SilentConnection(ping))))
+            Err((
+                silent(),
+                (!connection.is_lent()).then_some(SilentConnection(ping)),
+            ))
         }
     }
 }
@@ -482,7 +502,9 @@ pub(in crate::redis) fn pause(probes: u32, in_vain: u32) -> Duration {
         None => FIRST.1,
         Some(steps) => LATER.mul_f64(GROWTH.powi(steps.min(100) as i32)),
     };
-    let in_vain = in_vain.checked_sub(1).map_or(Duration::ZERO, |doublings| IN_VAIN * 2_u32.pow(doublings.min(2)));
+    let in_vain = in_vain.checked_sub(1).map_or(Duration::ZERO, |doublings| {
+        IN_VAIN * 2_u32.pow(doublings.min(2))
+    });
     let longest = grown.max(in_vain).min(LONGEST);
     let shortest = FIRST.0.max(longest / 3);
     shortest + (longest - shortest).mul_f64(fastrand::f64())
@@ -500,7 +522,12 @@ mod tests {
         let (health, deadline) = (Health::new("redis".to_owned()), Deadline::after(timeout));
         advance(heard_after).await;
         health.breaker.heard(now());
-        advance(timeout.saturating_sub(heard_after).min(Duration::from_secs(60))).await;
+        advance(
+            timeout
+                .saturating_sub(heard_after)
+                .min(Duration::from_secs(60)),
+        )
+        .await;
         let opened = [(); 3].map(|()| health.missed(Some(deadline)));
         assert_eq!(opened[..2], [0; 2]);
         opened[2] == OPENED
@@ -514,31 +541,49 @@ mod tests {
             counts.push(opens(Duration::from_millis(50), heard_after).await);
         }
         assert_eq!(counts, [true, true, true, false, false, false]);
-        assert!(opens(Duration::MAX, Duration::from_secs(60)).await, "a deadline that never comes");
+        assert!(
+            opens(Duration::MAX, Duration::from_secs(60)).await,
+            "a deadline that never comes"
+        );
     }
 
     fn spread(probes: u32, in_vain: u32) -> (Duration, Duration) {
         let pauses: Vec<Duration> = (0..2_000).map(|_| pause(probes, in_vain)).collect();
-        (pauses.iter().min().copied().expect("pauses"), pauses.iter().max().copied().expect("pauses"))
+        (
+            pauses.iter().min().copied().expect("pauses"),
+            pauses.iter().max().copied().expect("pauses"),
+        )
     }
 
     #[test]
     fn pauses_are_spread_and_grow_to_a_second() {
         for probes in 0..AT_FIRST_PACE {
             let (least, most) = spread(probes, 0);
-            assert!(least >= FIRST.0 && most <= FIRST.1 && most > least, "{least:?} {most:?}");
+            assert!(
+                least >= FIRST.0 && most <= FIRST.1 && most > least,
+                "{least:?} {most:?}"
+            );
         }
         let mut before = FIRST.1;
         for probes in [20, 30, 40, 50] {
             let (least, most) = spread(probes, 0);
-            assert!(least >= FIRST.0 && most > before && most >= least + least / 5, "{least:?} {most:?}");
+            assert!(
+                least >= FIRST.0 && most > before && most >= least + least / 5,
+                "{least:?} {most:?}"
+            );
             before = most;
         }
         let (least, most) = spread(0, 1);
-        assert!(least >= IN_VAIN / 3 && most <= IN_VAIN && most - least > IN_VAIN / 2, "{least:?} {most:?}");
+        assert!(
+            least >= IN_VAIN / 3 && most <= IN_VAIN && most - least > IN_VAIN / 2,
+            "{least:?} {most:?}"
+        );
         for (probes, in_vain) in [(u32::MAX, 0), (0, u32::MAX), (u32::MAX, u32::MAX)] {
             let (least, most) = spread(probes, in_vain);
-            assert!(least >= LONGEST / 3 && most <= LONGEST && most - least > LONGEST / 2, "{least:?} {most:?}");
+            assert!(
+                least >= LONGEST / 3 && most <= LONGEST && most - least > LONGEST / 2,
+                "{least:?} {most:?}"
+            );
         }
     }
 
@@ -549,13 +594,18 @@ mod tests {
         for _ in 0..ROUNDS {
             let mut at = FIRST.1.mul_f64(fastrand::f64());
             for probes in 1.. {
-                let Some(second) = dials.get_mut(at.as_secs() as usize) else { break };
+                let Some(second) = dials.get_mut(at.as_secs() as usize) else {
+                    break;
+                };
                 *second += 1;
                 at += pause(probes, 0);
             }
         }
         let each = dials.map(|dials| f64::from(dials) / f64::from(ROUNDS));
         assert!((18.0..=20.5).contains(&each[0]), "{each:?}");
-        assert!(each[1] < 15.0 && each[5] < 6.0 && each[29] < 2.0, "{each:?}");
+        assert!(
+            each[1] < 15.0 && each[5] < 6.0 && each[29] < 2.0,
+            "{each:?}"
+        );
     }
 }

@@ -45,7 +45,11 @@ pub(in crate::redis) struct Server {
 }
 
 impl Server {
-    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: ServerConfig, is_in_cluster: bool) -> Arc<Self> {
+    pub(in crate::redis) fn new(
+        shared: Arc<SharedConnection>,
+        config: ServerConfig,
+        is_in_cluster: bool,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             key_head: format!("{}:{{", config.prefix),
             config,
@@ -104,7 +108,10 @@ impl Server {
     pub(in crate::redis) fn refusal(&self, deadline: Option<Deadline>) -> Option<Error> {
         match self.breaker().is_open() {
             true => Some(self.health.refusal()),
-            false => self.breaker().is_too_short(deadline?.timeout()).then(|| self.health.far()),
+            false => self
+                .breaker()
+                .is_too_short(deadline?.timeout())
+                .then(|| self.health.far()),
         }
     }
 
@@ -135,7 +142,8 @@ impl Server {
 
     /// Counts a call that was answered in time.
     pub(in crate::redis) fn check_answered(&self, deadline: Option<Deadline>) {
-        self.breaker().check_answered(deadline.map(Deadline::timeout));
+        self.breaker()
+            .check_answered(deadline.map(Deadline::timeout));
     }
 
     fn failed(&self, error: &Error) {
@@ -157,7 +165,12 @@ impl Server {
     }
 
     /// Adds the keys of the states that belong to this key alone.
-    pub(in crate::redis) fn add_own_keys(&self, policies: &PolicySet, key: &Key, command: &mut Cmd) {
+    pub(in crate::redis) fn add_own_keys(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        command: &mut Cmd,
+    ) {
         let mut text = self.begin_key();
         for policy in policies.iter().filter(|policy| policy.is_own(key)) {
             self.add_key(policy, key, &mut text, command);
@@ -209,7 +222,10 @@ impl Server {
         if let Some(sentinels) = self.shared.sentinels() {
             sentinels.follow(|watch| follow_master(self.weak(), watch));
         }
-        self.shared.usable().await.inspect_err(|error| self.failed(error))
+        self.shared
+            .usable()
+            .await
+            .inspect_err(|error| self.failed(error))
     }
 
     /// Returns the shared connection if a call may be written to it now.
@@ -227,7 +243,11 @@ impl Server {
     }
 
     /// Applies an answer to the connection and to the breaker.
-    fn finish(&self, connection: &Connection, reply: RedisResult<Value>) -> Result<Value, CallError> {
+    fn finish(
+        &self,
+        connection: &Connection,
+        reply: RedisResult<Value>,
+    ) -> Result<Value, CallError> {
         let reply = match reply {
             Ok(value) => {
                 self.heard();
@@ -260,7 +280,9 @@ async fn follow_master(server: Weak<Server>, mut watch: MasterWatch) {
     loop {
         let current = || server.upgrade()?.shared.master();
         let changed = watch.changed(current).await.is_some();
-        let Some(server) = server.upgrade() else { return };
+        let Some(server) = server.upgrade() else {
+            return;
+        };
         if changed {
             server.master_changed();
         }
@@ -300,12 +322,25 @@ pub(in crate::redis) struct Call {
 
 impl Call {
     /// Calls a script over so many keys. `fill` adds the keys and the arguments.
-    pub(in crate::redis) fn of(script: &Script, by_body: bool, keys: usize, fill: impl FnOnce(&mut Cmd)) -> Self {
-        let (name, script) = if by_body { ("EVAL", &script.text) } else { ("EVALSHA", &script.sha) };
+    pub(in crate::redis) fn of(
+        script: &Script,
+        by_body: bool,
+        keys: usize,
+        fill: impl FnOnce(&mut Cmd),
+    ) -> Self {
+        let (name, script) = if by_body {
+            ("EVAL", &script.text)
+        } else {
+            ("EVALSHA", &script.sha)
+        };
         let mut command = Cmd::with_capacity(keys + 8, script.len() + keys * KEY_BYTES + 256);
         command.arg(name).arg(script).arg(keys);
         fill(&mut command);
-        Self { command, by_body, is_asking: false }
+        Self {
+            command,
+            by_body,
+            is_asking: false,
+        }
     }
 
     /// Returns the same call, to a server that may be asked only so.
@@ -316,7 +351,11 @@ impl Call {
 
 impl From<Cmd> for Call {
     fn from(command: Cmd) -> Self {
-        Self { command, by_body: false, is_asking: false }
+        Self {
+            command,
+            by_body: false,
+            is_asking: false,
+        }
     }
 }
 
@@ -344,21 +383,30 @@ impl Server {
         let (mark, by_body) = (connection.mark(), call.by_body);
         let reply = match call.is_asking {
             false => connection.query(&call.command).await,
-            true => write_all(connection, [call]).await.pop().unwrap_or_else(|| Err(missing_reply())),
+            true => write_all(connection, [call])
+                .await
+                .pop()
+                .unwrap_or_else(|| Err(missing_reply())),
         };
         let is_unsent = is_broken(&reply) && connection.has_sent_nothing_since(mark);
         self.outcome(connection, by_body, reply, is_unsent)
     }
 
     /// Writes calls at once on this connection, in order, and returns the outcome of each.
-    pub(in crate::redis) async fn send_all(&self, connection: &Connection, mut calls: Calls) -> Vec<Sent> {
+    pub(in crate::redis) async fn send_all(
+        &self,
+        connection: &Connection,
+        mut calls: Calls,
+    ) -> Vec<Sent> {
         if calls.len() == 1
             && let Some(call) = calls.pop()
         {
             return vec![self.send(connection, call).await];
         }
-        let (mark, by_body): (_, SmallVec<[bool; 1]>) =
-            (connection.mark(), calls.iter().map(|call| call.by_body).collect());
+        let (mark, by_body): (_, SmallVec<[bool; 1]>) = (
+            connection.mark(),
+            calls.iter().map(|call| call.by_body).collect(),
+        );
         let replies = write_all(connection, calls).await;
         let is_unsent = replies.iter().all(is_broken) && connection.has_sent_nothing_since(mark);
         by_body
@@ -369,7 +417,13 @@ impl Server {
     }
 
     /// Returns the outcome of a call. `is_unsent` says that no byte of it left.
-    fn outcome(&self, connection: &Connection, by_body: bool, reply: Reply, is_unsent: bool) -> Sent {
+    fn outcome(
+        &self,
+        connection: &Connection,
+        by_body: bool,
+        reply: Reply,
+        is_unsent: bool,
+    ) -> Sent {
         match &reply {
             Err(error) if is_unsent => {
                 self.drop_unused(connection);
@@ -387,12 +441,20 @@ impl Server {
     /// when the breaker opens.
     ///
     /// `write` writes the call, by the body of its script or not, here and below.
-    pub(in crate::redis) async fn call(&self, write: impl Fn(bool) -> Call, deadline: Option<Deadline>) -> CallResult {
+    pub(in crate::redis) async fn call(
+        &self,
+        write: impl Fn(bool) -> Call,
+        deadline: Option<Deadline>,
+    ) -> CallResult {
         let epoch = self.breaker().epoch();
         if let Some(refusal) = self.refusal(None) {
             return Err(CallError::Failed(refusal));
         }
-        let attempt = Attempt { server: self, deadline, is_over: false };
+        let attempt = Attempt {
+            server: self,
+            deadline,
+            is_over: false,
+        };
         let outcome = tokio::select! {
             biased;
             outcome = self.send_one(write, false, deadline) => outcome,
@@ -407,7 +469,10 @@ impl Server {
         self.connection().await?;
         let deadline = Deadline::after(self.shared().connect_timeout());
         let write = |_| command.clone().into();
-        answer_by(Some(deadline), async { Ok(self.send_one(write, false, None).await?) }).await
+        answer_by(Some(deadline), async {
+            Ok(self.send_one(write, false, None).await?)
+        })
+        .await
     }
 
     /// Reports that connections end again and again before a call is sent.
@@ -429,20 +494,30 @@ impl Server {
         loop {
             let connection = self.connection().await.map_err(CallError::unreachable)?;
             let sent = match deadline {
-                Some(_) => self.send_awaited(&connection, write(by_body), deadline).await,
+                Some(_) => {
+                    self.send_awaited(&connection, write(by_body), deadline)
+                        .await
+                }
                 None => self.send(&connection, write(by_body)).await,
             };
             match sent {
                 Sent::Answered(outcome) => return outcome,
                 Sent::UnknownScript => by_body = true,
-                Sent::Unsent(error) if unsent.is_last(connection.number()) => return Err(self.cannot_send(error)),
+                Sent::Unsent(error) if unsent.is_last(connection.number()) => {
+                    return Err(self.cannot_send(error));
+                }
                 Sent::Unsent(_) => {}
             }
         }
     }
 
     /// Sends a call, and listens for its answer also after the deadline.
-    fn send_awaited(&self, connection: &Connection, call: Call, deadline: Option<Deadline>) -> Awaited<Sent> {
+    fn send_awaited(
+        &self,
+        connection: &Connection,
+        call: Call,
+        deadline: Option<Deadline>,
+    ) -> Awaited<Sent> {
         let (server, connection) = (self.weak(), connection.clone());
         Awaited::new(self, deadline, async move {
             match server.upgrade() {
@@ -465,14 +540,19 @@ impl UnsentCount {
     /// Counts a connection once. Returns whether no further attempt is made.
     pub(in crate::redis) fn is_last(&mut self, connection: u64) -> bool {
         if self.last != connection {
-            *self = Self { count: self.count + 1, last: connection };
+            *self = Self {
+                count: self.count + 1,
+                last: connection,
+            };
         }
         self.count >= MOST_UNSENT
     }
 }
 
 fn is_broken(reply: &Reply) -> bool {
-    reply.as_ref().is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection)
+    reply
+        .as_ref()
+        .is_err_and(|error| ErrorClass::of(error) == ErrorClass::BrokenConnection)
 }
 
 /// Writes the calls at once, and returns one reply for each.
@@ -551,7 +631,12 @@ impl<T: 'static> Awaited<T> {
         answer: impl Future<Output = T> + Send + 'static,
     ) -> Self {
         let breaker_epoch = server.breaker().epoch();
-        Self { server: server.weak(), breaker_epoch, deadline, answer: Some(Box::pin(answer)) }
+        Self {
+            server: server.weak(),
+            breaker_epoch,
+            deadline,
+            answer: Some(Box::pin(answer)),
+        }
     }
 }
 
@@ -560,7 +645,9 @@ impl<T> Future for Awaited<T> {
 
     /// Stays pending after the answer.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        let Some(answer) = &mut self.answer else {
+            return Poll::Pending;
+        };
         let answer = ready!(answer.as_mut().poll(cx));
         self.answer = None;
         Poll::Ready(answer)

@@ -48,7 +48,10 @@ impl CallError {
 
     /// Reports that no connection could be made.
     pub(in crate::redis) fn unreachable(error: Error) -> Self {
-        Self::NotExecuted(Box::new(NotExecuted { reason: NotExecutedReason::Unreachable, error }))
+        Self::NotExecuted(Box::new(NotExecuted {
+            reason: NotExecutedReason::Unreachable,
+            error,
+        }))
     }
 }
 
@@ -58,7 +61,10 @@ impl CallError {
     pub(in crate::redis) fn of_one_among_several(&self) -> Self {
         let mut error = self.clone();
         if let Self::NotExecuted(not_executed) = &mut error
-            && matches!(not_executed.reason, NotExecutedReason::Ask(_) | NotExecutedReason::TryAgain)
+            && matches!(
+                not_executed.reason,
+                NotExecutedReason::Ask(_) | NotExecutedReason::TryAgain
+            )
         {
             not_executed.reason = NotExecutedReason::TryApart;
         }
@@ -83,7 +89,9 @@ impl From<Error> for CallError {
 
 impl NotExecutedReason {
     fn of(error: &RedisError) -> Option<Self> {
-        let redis::ErrorKind::Server(kind) = error.kind() else { return None };
+        let redis::ErrorKind::Server(kind) = error.kind() else {
+            return None;
+        };
         let address = || error.redirect_node().and_then(|(text, _)| address(text));
         match kind {
             ServerErrorKind::Moved => address().map(Self::Moved),
@@ -91,10 +99,12 @@ impl NotExecutedReason {
             ServerErrorKind::TryAgain => Some(Self::TryAgain),
             // The key of a script expired after the server had looked for it. The scripts read their keys before they
             // write, so nothing was executed.
-            ServerErrorKind::ResponseError if protocol::is_refused_in_move(error) => Some(Self::TryAgain),
-            ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => {
-                Some(Self::Unreachable)
+            ServerErrorKind::ResponseError if protocol::is_refused_in_move(error) => {
+                Some(Self::TryAgain)
             }
+            ServerErrorKind::ReadOnly
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::BusyLoading => Some(Self::Unreachable),
             _ => None,
         }
     }
@@ -116,7 +126,10 @@ mod tests {
         assert_eq!(address("127.0.0.1:6381"), expected("127.0.0.1", 6381));
         assert_eq!(address("fe80::1:2:6381"), expected("fe80::1:2", 6381));
         assert_eq!(address("[fe80::1]:6381"), expected("fe80::1", 6381));
-        assert_eq!(address("limits.example:6381"), expected("limits.example", 6381));
+        assert_eq!(
+            address("limits.example:6381"),
+            expected("limits.example", 6381)
+        );
         assert_eq!(address(":6381"), expected("", 6381));
         for wrong in ["", "host", "host:", "host:port", "host:65536", "host:-1"] {
             assert_eq!(address(wrong), None, "{wrong}");
@@ -132,7 +145,10 @@ mod tests {
     }
 
     fn is_not_executed(error: &RedisError) -> bool {
-        matches!(CallError::new(error, Error::config("as it was")), CallError::NotExecuted(_))
+        matches!(
+            CallError::new(error, Error::config("as it was")),
+            CallError::NotExecuted(_)
+        )
     }
 
     #[test]
@@ -152,8 +168,14 @@ mod tests {
         for line in lines {
             assert!(!is_not_executed(&reply(line)), "{line}");
         }
-        for kind in [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::TimedOut] {
-            assert!(!is_not_executed(&RedisError::from(std::io::Error::from(kind))), "{kind}");
+        for kind in [
+            std::io::ErrorKind::UnexpectedEof,
+            std::io::ErrorKind::TimedOut,
+        ] {
+            assert!(
+                !is_not_executed(&RedisError::from(std::io::Error::from(kind))),
+                "{kind}"
+            );
         }
     }
 
@@ -177,12 +199,17 @@ mod tests {
 
     #[test]
     fn a_redirect_of_a_call_over_several_checks_holds_for_none_of_them() {
-        let reason = |line| match CallError::new(&reply(line), Error::config("as it was")).of_one_among_several() {
+        let reason = |line| match CallError::new(&reply(line), Error::config("as it was"))
+            .of_one_among_several()
+        {
             CallError::NotExecuted(not_executed) => not_executed.reason,
             CallError::Failed(_) => panic!("{line}"),
         };
         assert_eq!(reason("ASK 7 10.0.0.1:7000"), NotExecutedReason::TryApart);
-        assert_eq!(reason("TRYAGAIN some keys are moving"), NotExecutedReason::TryApart);
+        assert_eq!(
+            reason("TRYAGAIN some keys are moving"),
+            NotExecutedReason::TryApart
+        );
         let moved = NotExecutedReason::Moved(("10.0.0.1".to_owned(), 7000));
         assert_eq!(reason("MOVED 7 10.0.0.1:7000"), moved);
         assert_eq!(reason("READONLY a replica"), NotExecutedReason::Unreachable);

@@ -41,9 +41,16 @@ struct Lane {
 
 impl<K: KeyValue> Lanes<K> {
     pub(super) fn new(backend: K, lanes: NonZeroUsize) -> Self {
-        let lane = || Lane { calls: Lock::default(), task: Background::new() };
+        let lane = || Lane {
+            calls: Lock::default(),
+            task: Background::new(),
+        };
         let lanes = std::iter::repeat_with(lane).take(lanes.get()).collect();
-        Self { backend, lanes, hasher: RandomState::default() }
+        Self {
+            backend,
+            lanes,
+            hasher: RandomState::default(),
+        }
     }
 
     /// Waits until the call of a key was decided. `step` reads and changes the values of `names`, once for each try.
@@ -61,13 +68,28 @@ impl<K: KeyValue> Lanes<K> {
         {
             let mut calls = lane.calls.lock();
             if calls.len() >= MOST_WAITING {
-                return Err(Error::new(ErrorKind::Overloaded, format!("{MOST_WAITING} calls wait for the store")));
+                return Err(Error::new(
+                    ErrorKind::Overloaded,
+                    format!("{MOST_WAITING} calls wait for the store"),
+                ));
             }
-            calls.push_back(Box::new(Asked { names, deadline, step, decided: None, answer }));
+            calls.push_back(Box::new(Asked {
+                names,
+                deadline,
+                step,
+                decided: None,
+                answer,
+            }));
         }
         lane.task.ask(CALLS);
-        lane.task.start(|running| Arc::clone(&self).drive(at, running));
-        let lost = |_| Err(Error::new(ErrorKind::ConnectionLost, "the runtime that asked the store was shut down"));
+        lane.task
+            .start(|running| Arc::clone(&self).drive(at, running));
+        let lost = |_| {
+            Err(Error::new(
+                ErrorKind::ConnectionLost,
+                "the runtime that asked the store was shut down",
+            ))
+        };
         answered.await.unwrap_or_else(lost)
     }
 
@@ -103,30 +125,57 @@ impl<K: KeyValue> Lanes<K> {
                 return;
             }
             // A store that does not answer holds the lane no longer than anybody waits for it.
-            let ends = calls.iter().map(|call| call.deadline().filter(|deadline| deadline.instant().is_some()));
-            let last = ends.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max_by_key(|at| at.instant()));
+            let ends = calls.iter().map(|call| {
+                call.deadline()
+                    .filter(|deadline| deadline.instant().is_some())
+            });
+            let last = ends
+                .collect::<Option<Vec<_>>>()
+                .and_then(|all| all.into_iter().max_by_key(|at| at.instant()));
             match answer_by(last, self.try_once(&mut calls)).await {
                 Ok(false) => tokio::task::yield_now().await,
-                outcome => return calls.into_iter().for_each(|call| call.answer(outcome.clone().map(drop))),
+                outcome => {
+                    return calls
+                        .into_iter()
+                        .for_each(|call| call.answer(outcome.clone().map(drop)));
+                }
             }
         }
-        let error = Error::new(ErrorKind::Overloaded, format!("others changed the states {MOST_TRIES} times"));
-        calls.into_iter().for_each(|call| call.answer(Err(error.clone())));
+        let error = Error::new(
+            ErrorKind::Overloaded,
+            format!("others changed the states {MOST_TRIES} times"),
+        );
+        calls
+            .into_iter()
+            .for_each(|call| call.answer(Err(error.clone())));
     }
 
     /// Decides calls on what is stored now. Returns `false` when others have changed it.
     async fn try_once(&self, calls: &mut [Box<dyn Call>]) -> Result<bool, Error> {
-        let mut names: Vec<Vec<u8>> = calls.iter().flat_map(|call| call.names()).cloned().collect();
+        let mut names: Vec<Vec<u8>> = calls
+            .iter()
+            .flat_map(|call| call.names())
+            .cloned()
+            .collect();
         names.sort_unstable();
         names.dedup();
         let read = self.backend.read(&names).await?;
         if read.values.len() != names.len() || read.now_us >= MAX_EXACT {
-            return Err(Error::new(ErrorKind::Protocol, "the store read other keys, or a time beyond 2^53 µs"));
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the store read other keys, or a time beyond 2^53 µs",
+            ));
         }
         let mut values = Values::new(names, read.values);
-        calls.iter_mut().for_each(|call| call.decide(&mut values, read.now_us));
+        calls
+            .iter_mut()
+            .for_each(|call| call.decide(&mut values, read.now_us));
         let writes = values.into_writes();
-        if writes.is_empty() { Ok(true) } else { self.backend.write(read.read, writes).await }
+        if writes.is_empty() {
+            Ok(true)
+        } else {
+            self.backend.write(read.read, writes).await
+        }
     }
 }
 
@@ -173,7 +222,9 @@ where
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        let Self { decided, answer, .. } = *self;
+        let Self {
+            decided, answer, ..
+        } = *self;
         let outcome = match outcome {
             Ok(()) => decided.map(Ok),
             Err(error) => Some(Err(error)),

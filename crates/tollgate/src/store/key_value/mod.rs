@@ -102,7 +102,10 @@ pub trait KeyValue: Send + Sync + 'static {
     /// # Errors
     ///
     /// The limiter applies its [`Outage`](crate::Outage) to each call of the batch.
-    fn read(&self, keys: &[Vec<u8>]) -> impl Future<Output = Result<Snapshot<Self::Read>, Error>> + Send;
+    fn read(
+        &self,
+        keys: &[Vec<u8>],
+    ) -> impl Future<Output = Result<Snapshot<Self::Read>, Error>> + Send;
 
     /// Writes all of this if every key that was read is as it was read, and nothing otherwise. Returns whether it was
     /// written.
@@ -110,7 +113,11 @@ pub trait KeyValue: Send + Sync + 'static {
     /// # Errors
     ///
     /// As those of [`read`](Self::read). The calls of the batch are not decided again, because they may have been charged.
-    fn write(&self, read: Self::Read, writes: Vec<Write>) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn write(
+        &self,
+        read: Self::Read,
+        writes: Vec<Write>,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
 }
 
 /// Holds the values that a [`KeyValue`] has read at one instant.
@@ -125,7 +132,9 @@ pub struct Snapshot<R> {
 
 impl<R> fmt::Debug for Snapshot<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot").field("now_us", &self.now_us).finish_non_exhaustive()
+        f.debug_struct("Snapshot")
+            .field("now_us", &self.now_us)
+            .finish_non_exhaustive()
     }
 }
 
@@ -145,6 +154,9 @@ impl fmt::Debug for Write {
     /// Leaves out the key and the value: both may identify a person.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = self.value.as_ref().map(Vec::len);
-        f.debug_struct("Write").field("bytes", &length).field("expires_ms", &self.expires_ms).finish_non_exhaustive()
+        f.debug_struct("Write")
+            .field("bytes", &length)
+            .field("expires_ms", &self.expires_ms)
+            .finish_non_exhaustive()
     }
 }

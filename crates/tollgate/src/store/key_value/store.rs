@@ -10,7 +10,8 @@ use crate::{
     clock::micros,
     model::{Entry, algorithm::State},
     store::{
-        Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture, names,
+        Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
+        names,
         permits::PermitState,
         step::{self, States},
     },
@@ -70,8 +71,15 @@ impl<K: KeyValue> KeyValueStore<K> {
         id: Option<&ReservationId>,
         mut step: impl FnMut(&mut View<'_>, Check<'_>, u64) -> T + Send + 'static,
     ) -> StoreFuture<T> {
-        let Check { policies, key, deadline, .. } = check;
-        let states = policies.iter().map(|policy| name(|text| names::write_key(policy, key, text)));
+        let Check {
+            policies,
+            key,
+            deadline,
+            ..
+        } = check;
+        let states = policies
+            .iter()
+            .map(|policy| name(|text| names::write_key(policy, key, text)));
         let record = id.map(|id| name(|text| names::write_record_key(policies, key, id, text)));
         let (names, lanes) = (states.chain(record).collect(), Arc::clone(&self.0));
         let check = check.keep();
@@ -93,7 +101,13 @@ impl<K: KeyValue> KeyValueStore<K> {
     ) -> StoreFuture<()> {
         let decision = decision.cloned();
         self.step(check, None, move |states, check, now_us| {
-            step::refund(states, check, now_us, spent_us.unwrap_or(now_us), decision.as_ref());
+            step::refund(
+                states,
+                check,
+                now_us,
+                spent_us.unwrap_or(now_us),
+                decision.as_ref(),
+            );
         })
     }
 }
@@ -136,7 +150,12 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         let (alone, period_us) = (PolicySet::from(log.clone()), log.quota().period_us());
-        let check = Check { policies: &alone, each: None, cost: Cost::ZERO, ..check };
+        let check = Check {
+            policies: &alone,
+            each: None,
+            cost: Cost::ZERO,
+            ..check
+        };
         self.step(check, None, move |states, _, now_us| {
             let place = states.find(0, &log);
             match place.and_then(|place| states.state(0, &log, place)) {
@@ -150,9 +169,23 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
     }
 
     fn permits(&self, request: PermitRequest<'_>) -> StoreFuture<PermitGrant> {
-        let PermitRequest { policy, key, limit, replica, number, kept, used, needed, extra, waits, life, deadline } =
-            request;
-        let names = vec![name(|text| names::write_permit_key(policy.name(), key, text))];
+        let PermitRequest {
+            policy,
+            key,
+            limit,
+            replica,
+            number,
+            kept,
+            used,
+            needed,
+            extra,
+            waits,
+            life,
+            deadline,
+        } = request;
+        let names = vec![name(|text| {
+            names::write_permit_key(policy.name(), key, text)
+        })];
         let (lanes, policy, key) = (Arc::clone(&self.0), policy.clone(), key.clone());
         StoreFuture::pending(async move {
             let of = key.clone();
@@ -172,7 +205,10 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
                     life,
                     deadline,
                 };
-                let stored = values.get(&names[0]).and_then(PermitState::of_bytes).unwrap_or_default();
+                let stored = values
+                    .get(&names[0])
+                    .and_then(PermitState::of_bytes)
+                    .unwrap_or_default();
                 let mut state = stored.clone();
                 let grant = state.decide(now_us, &request);
                 if state != stored {
@@ -192,7 +228,12 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
         let (life_us, of) = (micros(time_to_live), id.clone());
         self.step(check, Some(id), move |states, check, now_us| {
             let reserved = step::reserve(states, check, &of, life_us, now_us);
-            Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
+            Decision::from_levels(
+                check.policies,
+                reserved.levels,
+                reserved.charge.borrow(),
+                reserved.at_us,
+            )
         })
     }
 
@@ -201,7 +242,9 @@ impl<K: KeyValue> Store for KeyValueStore<K> {
             return StoreFuture::ready(Ok(Settlement::Lapsed));
         }
         let of = id.clone();
-        self.step(check, Some(id), move |states, check, now_us| step::commit(states, check, &of, 1, now_us))
+        self.step(check, Some(id), move |states, check, now_us| {
+            step::commit(states, check, &of, 1, now_us)
+        })
     }
 }
 

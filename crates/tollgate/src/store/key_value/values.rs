@@ -23,17 +23,33 @@ struct Slot {
 
 impl Values {
     pub(super) fn new(names: Vec<Vec<u8>>, values: Vec<Option<Vec<u8>>>) -> Self {
-        Self(names.into_iter().zip(values).map(|(name, value)| Slot { name, value, changed: None }).collect())
+        Self(
+            names
+                .into_iter()
+                .zip(values)
+                .map(|(name, value)| Slot {
+                    name,
+                    value,
+                    changed: None,
+                })
+                .collect(),
+        )
     }
 
     pub(super) fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let at = self.0.binary_search_by(|slot| slot.name.as_slice().cmp(name)).ok()?;
+        let at = self
+            .0
+            .binary_search_by(|slot| slot.name.as_slice().cmp(name))
+            .ok()?;
         self.0[at].value.as_deref()
     }
 
     /// Replaces a value, or removes it.
     pub(super) fn set(&mut self, name: &[u8], value: Option<Vec<u8>>, expires_ms: u64) {
-        if let Ok(at) = self.0.binary_search_by(|slot| slot.name.as_slice().cmp(name)) {
+        if let Ok(at) = self
+            .0
+            .binary_search_by(|slot| slot.name.as_slice().cmp(name))
+        {
             let slot = &mut self.0[at];
             (slot.value, slot.changed) = (value, Some(expires_ms));
         }
@@ -41,7 +57,13 @@ impl Values {
 
     /// Returns what has changed.
     pub(super) fn into_writes(self) -> Vec<Write> {
-        let write = |slot: Slot| Some(Write { key: slot.name, value: slot.value, expires_ms: slot.changed? });
+        let write = |slot: Slot| {
+            Some(Write {
+                key: slot.name,
+                value: slot.value,
+                expires_ms: slot.changed?,
+            })
+        };
         self.0.into_iter().filter_map(write).collect()
     }
 }
@@ -59,19 +81,33 @@ type Taken = (State, Option<f64>);
 
 impl<'a> View<'a> {
     pub(super) fn new(values: &'a mut Values, names: &'a [Vec<u8>]) -> Self {
-        Self { values, names, states: names.iter().map(|_| None).collect() }
+        Self {
+            values,
+            names,
+            states: names.iter().map(|_| None).collect(),
+        }
     }
 }
 
 impl States for View<'_> {
     /// Reads the bytes. Those that are never stored count as missing.
     fn find(&mut self, at: usize, policy: &Policy) -> Option<usize> {
-        self.states[at] = self.values.get(&self.names[at]).and_then(|bytes| State::of_bytes(policy, bytes));
+        self.states[at] = self
+            .values
+            .get(&self.names[at])
+            .and_then(|bytes| State::of_bytes(policy, bytes));
         self.states[at].as_ref().map(|_| at)
     }
 
-    fn state(&mut self, at: usize, _policy: &Policy, _place: usize) -> Option<(&mut State, Option<f64>)> {
-        self.states[at].as_mut().map(|(state, other)| (state, *other))
+    fn state(
+        &mut self,
+        at: usize,
+        _policy: &Policy,
+        _place: usize,
+    ) -> Option<(&mut State, Option<f64>)> {
+        self.states[at]
+            .as_mut()
+            .map(|(state, other)| (state, *other))
     }
 
     fn set(
@@ -83,7 +119,11 @@ impl States for View<'_> {
         other: Option<f64>,
         _now_us: u64,
     ) {
-        self.values.set(&self.names[at], Some(state.to_bytes(policy, other)), state.expires_ms(policy));
+        self.values.set(
+            &self.names[at],
+            Some(state.to_bytes(policy, other)),
+            state.expires_ms(policy),
+        );
     }
 
     fn remove(&mut self, at: usize, _policy: &Policy) {
@@ -100,7 +140,8 @@ impl States for View<'_> {
 
     fn set_record(&mut self, check: Check<'_>, _id: &ReservationId, record: Record) {
         if let Some(name) = self.names.get(check.policies.len()) {
-            self.values.set(name, Some(record.to_bytes()), record.expires_ms());
+            self.values
+                .set(name, Some(record.to_bytes()), record.expires_ms());
         }
     }
 }

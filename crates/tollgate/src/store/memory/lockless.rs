@@ -37,13 +37,21 @@ impl Lockless {
 
     /// Refunds at `now_us` the cost of `check`, as if it was spent then.
     pub fn refund(&mut self, check: Check<'_>, now_us: u64) {
-        let mut table = OneTable { table: &mut self.0, hash: hash(check.key), key: check.key };
+        let mut table = OneTable {
+            table: &mut self.0,
+            hash: hash(check.key),
+            key: check.key,
+        };
         step::refund(&mut table, check, now_us, now_us, None);
     }
 
     /// Removes the states that belong to the key alone.
     pub fn reset(&mut self, policies: &PolicySet, key: &Key) {
-        let mut table = OneTable { table: &mut self.0, hash: hash(key), key };
+        let mut table = OneTable {
+            table: &mut self.0,
+            hash: hash(key),
+            key,
+        };
         step::reset(&mut table, Check::new(policies, key, Cost::ZERO));
     }
 

@@ -33,11 +33,19 @@ struct Named {
 
 impl PermitTable {
     pub(super) fn new(hasher: &RandomState) -> Self {
-        Self(Shards::new(SHARDS, || Shard { keys: HashMap::with_hasher(hasher.clone()), crowded: CROWDED }))
+        Self(Shards::new(SHARDS, || Shard {
+            keys: HashMap::with_hasher(hasher.clone()),
+            crowded: CROWDED,
+        }))
     }
 
     /// Decides a call. `hash` is that of the key.
-    pub(super) fn decide(&self, hash: u64, clock: &Clock, request: &PermitRequest<'_>) -> PermitGrant {
+    pub(super) fn decide(
+        &self,
+        hash: u64,
+        clock: &Clock,
+        request: &PermitRequest<'_>,
+    ) -> PermitGrant {
         let (mut timed, now_us) = self.0.lock_at(hash, || clock.now_us());
         let shard = &mut timed.shard;
         let Some(names) = shard.keys.get_mut(request.key) else {
@@ -49,10 +57,16 @@ impl PermitTable {
             return grant;
         };
         let name = request.policy.name();
-        let at = names.iter().position(|named| *named.name == *name).unwrap_or_else(|| {
-            names.push(Named { name: name.into(), state: PermitState::default() });
-            names.len() - 1
-        });
+        let at = names
+            .iter()
+            .position(|named| *named.name == *name)
+            .unwrap_or_else(|| {
+                names.push(Named {
+                    name: name.into(),
+                    state: PermitState::default(),
+                });
+                names.len() - 1
+            });
         let grant = names[at].state.decide(now_us, request);
         if names[at].state.is_empty() {
             names.swap_remove(at);
@@ -66,7 +80,13 @@ impl PermitTable {
     /// Returns the state as it is stored elsewhere, and its expiry in milliseconds.
     pub(super) fn stored(&self, hash: u64, key: &Key, name: &str) -> Option<(Vec<u8>, u64)> {
         let timed = self.0.lock(hash);
-        let state = &timed.shard.keys.get(key)?.iter().find(|named| *named.name == *name)?.state;
+        let state = &timed
+            .shard
+            .keys
+            .get(key)?
+            .iter()
+            .find(|named| *named.name == *name)?
+            .state;
         Some((state.to_bytes(), state.expires_ms()))
     }
 }
@@ -74,10 +94,17 @@ impl PermitTable {
 impl Shard {
     fn insert(&mut self, now_us: u64, request: &PermitRequest<'_>, state: PermitState) {
         if self.keys.len() >= self.crowded {
-            self.keys.retain(|_, names| names.iter().any(|named| !named.state.is_lapsed(now_us)));
+            self.keys
+                .retain(|_, names| names.iter().any(|named| !named.state.is_lapsed(now_us)));
             self.crowded = (2 * self.keys.len()).max(CROWDED);
         }
-        let named = Named { name: request.policy.name().into(), state };
-        self.keys.entry(request.key.clone()).or_default().push(named);
+        let named = Named {
+            name: request.policy.name().into(),
+            state,
+        };
+        self.keys
+            .entry(request.key.clone())
+            .or_default()
+            .push(named);
     }
 }

@@ -27,7 +27,12 @@ pub(super) struct Timed<S> {
 
 impl<S> Shards<S> {
     pub(super) fn new(count: usize, shard: impl Fn() -> S) -> Self {
-        let line = || CacheLine(Lock::new(Timed { shard: shard(), newest_us: 0 }));
+        let line = || {
+            CacheLine(Lock::new(Timed {
+                shard: shard(),
+                newest_us: 0,
+            }))
+        };
         Self(std::iter::repeat_with(line).take(count).collect())
     }
 
@@ -40,7 +45,11 @@ impl<S> Shards<S> {
     /// Locks the shard of a key and returns the time. The time is never before the shard's latest
     /// decision, unless the clock went back.
     #[inline]
-    pub(super) fn lock_at(&self, hash: u64, clock: impl Fn() -> u64) -> (MutexGuard<'_, Timed<S>>, u64) {
+    pub(super) fn lock_at(
+        &self,
+        hash: u64,
+        clock: impl Fn() -> u64,
+    ) -> (MutexGuard<'_, Timed<S>>, u64) {
         // The clock is read before locking, so that the lock is held for a shorter time.
         let mut now_us = clock();
         let mut timed = self.lock(hash);
@@ -56,21 +65,41 @@ impl<S> Shards<S> {
     ///
     /// The locks are taken in the order of the shards. So two threads never wait for each other.
     pub(super) fn lock_all(&self, hashes: &[u64]) -> LockedShards<'_, S> {
-        let mut places: Vec<usize> = hashes.iter().map(|&hash| place(hash, self.0.len())).collect();
+        let mut places: Vec<usize> = hashes
+            .iter()
+            .map(|&hash| place(hash, self.0.len()))
+            .collect();
         places.sort_unstable();
         places.dedup();
-        LockedShards { locked: places.into_iter().map(|at| (at, self.0[at].0.lock())).collect(), count: self.0.len() }
+        LockedShards {
+            locked: places
+                .into_iter()
+                .map(|at| (at, self.0[at].0.lock()))
+                .collect(),
+            count: self.0.len(),
+        }
     }
 
     /// Locks the shards of several keys together and returns the time, as [`lock_at`](Self::lock_at) does: the time is
     /// never before the latest decision of any of them, unless the clock went back.
-    pub(super) fn lock_all_at(&self, hashes: &[u64], clock: impl Fn() -> u64) -> (LockedShards<'_, S>, u64) {
+    pub(super) fn lock_all_at(
+        &self,
+        hashes: &[u64],
+        clock: impl Fn() -> u64,
+    ) -> (LockedShards<'_, S>, u64) {
         let mut now_us = clock();
         let mut shards = self.lock_all(hashes);
-        if shards.locked.iter().any(|(_, timed)| now_us < timed.newest_us) {
+        if shards
+            .locked
+            .iter()
+            .any(|(_, timed)| now_us < timed.newest_us)
+        {
             now_us = clock();
         }
-        shards.locked.iter_mut().for_each(|(_, timed)| timed.newest_us = now_us);
+        shards
+            .locked
+            .iter_mut()
+            .for_each(|(_, timed)| timed.newest_us = now_us);
         (shards, now_us)
     }
 

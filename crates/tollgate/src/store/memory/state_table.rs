@@ -52,7 +52,9 @@ impl StateEntry {
 
     #[cold]
     fn replace_policy(&mut self, policy: &Arc<Policy>) {
-        if self.policy.quota_ref() != policy.quota_ref() || self.policy.algorithm() != policy.algorithm() {
+        if self.policy.quota_ref() != policy.quota_ref()
+            || self.policy.algorithm() != policy.algorithm()
+        {
             self.policy = Arc::clone(policy);
         }
     }
@@ -61,7 +63,12 @@ impl StateEntry {
 impl StateTable {
     pub(super) fn new(room: usize, hasher: RandomState) -> Self {
         let records = Records::new(room, hasher.clone());
-        Self { states: HashTable::new(), room, hasher, records }
+        Self {
+            states: HashTable::new(),
+            room,
+            hasher,
+            records,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,7 +82,13 @@ impl StateTable {
 
     /// Decides over one policy, which is the common case: the state is changed in place, without moving it out.
     #[inline]
-    pub(super) fn check_one(&mut self, hash: u64, check: Check<'_>, policy: &Arc<Policy>, now_us: u64) -> PolicyLevel {
+    pub(super) fn check_one(
+        &mut self,
+        hash: u64,
+        check: Check<'_>,
+        policy: &Arc<Policy>,
+        now_us: u64,
+    ) -> PolicyLevel {
         let cost = check.cost.units();
         let (slot, key) = (self.slot(hash, check.key, policy), probe(check.key, policy));
         if let Some(entry) = self.states.find_mut(slot, |entry| entry.is_of(key, policy)) {
@@ -97,18 +110,29 @@ impl StateTable {
     /// Returns the place of the state of a key.
     pub(super) fn find(&self, hash: u64, key: &Key, policy: &Policy) -> Option<usize> {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
-        self.states.find_bucket_index(slot, |entry| entry.is_of(key, policy))
+        self.states
+            .find_bucket_index(slot, |entry| entry.is_of(key, policy))
     }
 
     /// Returns the state at a place, and the pace at which it was stored, if that is not the policy's.
-    pub(super) fn state_at(&mut self, place: usize, policy: &Policy) -> Option<(&mut State, Option<f64>)> {
+    pub(super) fn state_at(
+        &mut self,
+        place: usize,
+        policy: &Policy,
+    ) -> Option<(&mut State, Option<f64>)> {
         let entry = self.states.get_bucket_mut(place)?;
         let other = policy.other_pace(&entry.policy);
         Some((&mut entry.state, other))
     }
 
     /// Replaces the state at a place. It is one of the policy, unless it keeps its pace.
-    pub(super) fn replace(&mut self, place: usize, policy: &Arc<Policy>, state: State, keeps_pace: bool) {
+    pub(super) fn replace(
+        &mut self,
+        place: usize,
+        policy: &Arc<Policy>,
+        state: State,
+        keeps_pace: bool,
+    ) {
         if let Some(entry) = self.states.get_bucket_mut(place) {
             entry.state = state;
             if !keeps_pace {
@@ -118,7 +142,14 @@ impl StateTable {
     }
 
     /// Adds the state of a key that has none.
-    pub(super) fn add(&mut self, hash: u64, key: &Key, policy: &Arc<Policy>, state: State, now_us: u64) {
+    pub(super) fn add(
+        &mut self,
+        hash: u64,
+        key: &Key,
+        policy: &Arc<Policy>,
+        state: State,
+        now_us: u64,
+    ) {
         self.insert(self.slot(hash, key, policy), key, policy, state, now_us);
     }
 
@@ -141,21 +172,30 @@ impl StateTable {
             self.make_room(now_us);
         }
         let hasher = &self.hasher;
-        let rehash = |entry: &StateEntry| slot_hash(hash_text(hasher, entry.key.as_bytes()), &entry.policy);
+        let rehash =
+            |entry: &StateEntry| slot_hash(hash_text(hasher, entry.key.as_bytes()), &entry.policy);
         // The last two doublings are done in one step: the table is moved once and not twice.
         if self.states.len() == self.states.capacity() && self.states.len() >= self.room / 4 {
-            self.states.reserve(self.room.saturating_sub(self.states.len()), rehash);
+            self.states
+                .reserve(self.room.saturating_sub(self.states.len()), rehash);
         }
         self.states.insert_unique(
             slot,
-            StateEntry { key: StoredKey::of(policy.metered(key)), policy: Arc::clone(policy), state },
+            StateEntry {
+                key: StoredKey::of(policy.metered(key)),
+                policy: Arc::clone(policy),
+                state,
+            },
             rehash,
         );
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &Key, policy: &Policy) {
         let (slot, key) = (self.slot(hash, key, policy), probe(key, policy));
-        if let Ok(entry) = self.states.find_entry(slot, |entry| entry.is_of(key, policy)) {
+        if let Ok(entry) = self
+            .states
+            .find_entry(slot, |entry| entry.is_of(key, policy))
+        {
             entry.remove();
         }
     }
@@ -164,12 +204,17 @@ impl StateTable {
     /// the states that have spent the smallest share of their burst, until it is. One pass over the
     /// table thus makes room for many new keys.
     fn make_room(&mut self, now_us: u64) {
-        self.states.retain(|entry| entry.state.fresh_at(&entry.policy) > now_us);
+        self.states
+            .retain(|entry| entry.state.fresh_at(&entry.policy) > now_us);
         let goal = self.room - (self.room / 16).max(1);
         if self.states.len() <= goal {
             return;
         }
-        let mut shares: Vec<u32> = self.states.iter_mut().map(|entry| entry.spent_share(now_us)).collect();
+        let mut shares: Vec<u32> = self
+            .states
+            .iter_mut()
+            .map(|entry| entry.spent_share(now_us))
+            .collect();
         let surplus = shares.len() - goal;
         let (_, &mut limit, _) = shares.select_nth_unstable(surplus - 1);
         let mut below = shares.iter().filter(|&&share| share < limit).count();
@@ -179,7 +224,11 @@ impl StateTable {
             let share = entry.spent_share(now_us);
             let is_dropped = share < limit && below > 0 || share == limit && at_limit > 0;
             if is_dropped {
-                let left = if share < limit { &mut below } else { &mut at_limit };
+                let left = if share < limit {
+                    &mut below
+                } else {
+                    &mut at_limit
+                };
                 *left -= 1;
             }
             !is_dropped
@@ -191,7 +240,10 @@ impl StateEntry {
     /// Returns the spent share of the burst, in millionths.
     fn spent_share(&mut self, now_us: u64) -> u32 {
         let Settled { state, mended } = self.state.settle(&self.policy, None, now_us);
-        let level = PolicyLevel { fits: true, words: state.words(&self.policy, now_us, 0) };
+        let level = PolicyLevel {
+            fits: true,
+            words: state.words(&self.policy, now_us, 0),
+        };
         if !mended && state.is_moved() {
             self.state = state;
         }
@@ -199,7 +251,9 @@ impl StateEntry {
         let burst = self.policy.quota_ref().burst();
         let spent = burst - remaining.min(burst);
         // For a burst whose millionfold exceeds 64 bits, a millionth of it is counted in whole units.
-        let share = spent.checked_mul(1_000_000).map_or_else(|| spent / (burst / 1_000_000), |share| share / burst);
+        let share = spent
+            .checked_mul(1_000_000)
+            .map_or_else(|| spent / (burst / 1_000_000), |share| share / burst);
         share as u32
     }
 }
@@ -207,7 +261,11 @@ impl StateEntry {
 /// Returns the hash of the state of a key under one policy. `hash` is that of the outermost level.
 #[inline]
 fn slot(hasher: &RandomState, hash: u64, key: &Key, policy: &Policy) -> u64 {
-    if key.reach() == 1 { slot_hash(hash, policy) } else { nested_slot(hasher, key, policy) }
+    if key.reach() == 1 {
+        slot_hash(hash, policy)
+    } else {
+        nested_slot(hasher, key, policy)
+    }
 }
 
 #[inline(never)]
@@ -248,7 +306,10 @@ pub(super) struct KeyProbe<'a> {
 impl<'a> KeyProbe<'a> {
     #[inline]
     pub(super) fn of(key: KeyLevel<'a>) -> Self {
-        Self { bytes: key.as_bytes(), padded: key.padded() }
+        Self {
+            bytes: key.as_bytes(),
+            padded: key.padded(),
+        }
     }
 }
 
@@ -263,14 +324,19 @@ impl StoredKey {
         }
         let mut text = [PADDING; SHORT];
         text[..bytes.len()].copy_from_slice(bytes);
-        Self::Short { len: bytes.len() as u8, text }
+        Self::Short {
+            len: bytes.len() as u8,
+            text,
+        }
     }
 
     /// Returns `true` when this is the key of the probe.
     #[inline]
     pub(super) fn is(&self, probe: KeyProbe<'_>) -> bool {
         match (self, probe.padded) {
-            (Self::Short { len, text }, Some(other)) => usize::from(*len) == probe.bytes.len() && text == other,
+            (Self::Short { len, text }, Some(other)) => {
+                usize::from(*len) == probe.bytes.len() && text == other
+            }
             _ => self.as_bytes() == probe.bytes,
         }
     }
@@ -298,15 +364,31 @@ mod stored_key_tests {
     #[test]
     fn a_stored_key_equals_only_its_own_key() {
         // Keys around the longest short one, and keys that equal another one plus its padding.
-        let texts = ["a", "a0", "a00", &"x".repeat(29), &"x".repeat(30), &"x".repeat(31), &"x".repeat(64)];
+        let texts = [
+            "a",
+            "a0",
+            "a00",
+            &"x".repeat(29),
+            &"x".repeat(30),
+            &"x".repeat(31),
+            &"x".repeat(64),
+        ];
         for (at, text) in texts.iter().enumerate() {
             let key = Key::from(*text);
             let stored = StoredKey::of(key.level(0));
             assert_eq!(stored.as_bytes(), text.as_bytes());
             for (other_at, other) in texts.iter().enumerate() {
-                assert_eq!(stored.is(KeyProbe::of(Key::from(*other).level(0))), at == other_at, "{text} {other}");
+                assert_eq!(
+                    stored.is(KeyProbe::of(Key::from(*other).level(0))),
+                    at == other_at,
+                    "{text} {other}"
+                );
                 let nested = Key::from(*other).child("inner");
-                assert_eq!(stored.is(KeyProbe::of(nested.level(1))), at == other_at, "{text} around inner: {other}");
+                assert_eq!(
+                    stored.is(KeyProbe::of(nested.level(1))),
+                    at == other_at,
+                    "{text} around inner: {other}"
+                );
                 assert!(!stored.is(KeyProbe::of(nested.level(2))), "{text} {other}");
                 assert_eq!(
                     StoredKey::of(nested.level(1)).is(KeyProbe::of(key.level(0))),

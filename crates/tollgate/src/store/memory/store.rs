@@ -13,7 +13,10 @@ use crate::{
     Decision, Key, Policy, PolicySet, Store,
     clock::{Clock, micros},
     model::{Entry, algorithm::State, key::MAX_BRANCHES},
-    store::{Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture, step},
+    store::{
+        Check, CheckFuture, PermitGrant, PermitRequest, ReservationId, Settlement, StoreFuture,
+        step,
+    },
 };
 
 /// Stores counters inside the process.
@@ -91,7 +94,10 @@ impl MemoryStore {
 
     /// Returns a builder for the options.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { clock: None, max_keys: MAX_KEYS }
+        MemoryStoreBuilder {
+            clock: None,
+            max_keys: MAX_KEYS,
+        }
     }
 
     /// Returns the number of states held now.
@@ -124,45 +130,84 @@ impl MemoryStore {
     /// Decides and charges over a key with branches.
     #[cold]
     fn decide_branches(&self, check: Check<'_>) -> Decision {
-        let (levels, now_us) =
-            self.locked(check.key, |tables, now_us| (step::check(tables, check, now_us, false), now_us));
+        let (levels, now_us) = self.locked(check.key, |tables, now_us| {
+            (step::check(tables, check, now_us, false), now_us)
+        });
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Returns what a check would decide.
     pub(crate) fn look_now(&self, check: Check<'_>) -> Decision {
-        let (levels, now_us) = self.locked(check.key, |tables, now_us| (step::look(tables, check, now_us), now_us));
+        let (levels, now_us) = self.locked(check.key, |tables, now_us| {
+            (step::look(tables, check, now_us), now_us)
+        });
         Decision::from_levels(check.policies, levels, check.charge(), now_us)
     }
 
     /// Refunds the cost that `check` spent at `spent_us`, or now.
-    pub(crate) fn refund_at(&self, check: Check<'_>, spent_us: Option<u64>, decision: Option<&Decision>) {
+    pub(crate) fn refund_at(
+        &self,
+        check: Check<'_>,
+        spent_us: Option<u64>,
+        decision: Option<&Decision>,
+    ) {
         self.locked(check.key, |tables, now_us| {
             step::refund(tables, check, now_us, spent_us.unwrap_or(now_us), decision);
         });
     }
 
     /// Decides, charges and records at once.
-    pub(crate) fn reserve_now(&self, check: Check<'_>, id: &ReservationId, life_us: u64) -> Decision {
-        let reserve = |tables: &mut BranchTables<'_>, now_us| step::reserve(tables, check, id, life_us, now_us);
+    pub(crate) fn reserve_now(
+        &self,
+        check: Check<'_>,
+        id: &ReservationId,
+        life_us: u64,
+    ) -> Decision {
+        let reserve = |tables: &mut BranchTables<'_>, now_us| {
+            step::reserve(tables, check, id, life_us, now_us)
+        };
         let reserved = self.locked(check.key, reserve);
-        Decision::from_levels(check.policies, reserved.levels, reserved.charge.borrow(), reserved.at_us)
+        Decision::from_levels(
+            check.policies,
+            reserved.levels,
+            reserved.charge.borrow(),
+            reserved.at_us,
+        )
     }
 
     /// Settles a reservation at the costs of `check`, by the commit of this number.
-    pub(crate) fn commit_now(&self, check: Check<'_>, id: &ReservationId, number: u64) -> Settlement {
-        self.locked(check.key, |tables, now_us| step::commit(tables, check, id, number, now_us))
+    pub(crate) fn commit_now(
+        &self,
+        check: Check<'_>,
+        id: &ReservationId,
+        number: u64,
+    ) -> Settlement {
+        self.locked(check.key, |tables, now_us| {
+            step::commit(tables, check, id, number, now_us)
+        })
     }
 
     /// Locks the tables of all branches of a key, and calls `step` with them and the time.
     fn locked<T>(&self, key: &Key, step: impl FnOnce(&mut BranchTables<'_>, u64) -> T) -> T {
         let hashes = self.branch_hashes(key);
         let (tables, now_us) = self.0.shards.lock_all_at(&hashes, || self.0.clock.now_us());
-        step(&mut BranchTables { tables, hashes: &hashes, key }, now_us)
+        step(
+            &mut BranchTables {
+                tables,
+                hashes: &hashes,
+                key,
+            },
+            now_us,
+        )
     }
 
     /// Returns the bytes in which Redis stores the record of a reservation, and its expiry in milliseconds.
-    pub(crate) fn record(&self, policies: &PolicySet, key: &Key, id: &ReservationId) -> Option<(Vec<u8>, u64)> {
+    pub(crate) fn record(
+        &self,
+        policies: &PolicySet,
+        key: &Key,
+        id: &ReservationId,
+    ) -> Option<(Vec<u8>, u64)> {
         let hash = self.hash(&key.branches()[0]);
         let (mut timed, now_us) = self.0.shards.lock_at(hash, || self.0.clock.now_us());
         let record = timed.shard.records().get(policies, key, id, now_us)?;
@@ -177,7 +222,10 @@ impl MemoryStore {
 
     /// Returns the hash of the outermost level of each branch.
     fn branch_hashes(&self, key: &Key) -> SmallVec<[u64; MAX_BRANCHES]> {
-        key.branches().iter().map(|branch| self.hash(branch)).collect()
+        key.branches()
+            .iter()
+            .map(|branch| self.hash(branch))
+            .collect()
     }
 
     /// Returns the state as text. Tests use it to see whether the state changed.
@@ -185,12 +233,22 @@ impl MemoryStore {
     pub(crate) fn debug(&self, policy: &Policy, key: &Key) -> String {
         let key = policy.branch_of(key);
         let hash = self.hash(key);
-        format!("{:?}", self.0.shards.lock(hash).shard.state(hash, key, policy).map(|(state, _)| state))
+        format!(
+            "{:?}",
+            self.0
+                .shards
+                .lock(hash)
+                .shard
+                .state(hash, key, policy)
+                .map(|(state, _)| state)
+        )
     }
 
     /// Returns the permits of a key as they are stored elsewhere.
     pub(crate) fn stored_permits(&self, key: &Key, name: &str) -> Option<(Vec<u8>, u64)> {
-        self.0.permits.stored(key.level(0).hash(&self.0.hasher), key, name)
+        self.0
+            .permits
+            .stored(key.level(0).hash(&self.0.hasher), key, name)
     }
 
     /// Returns the state as it is stored elsewhere, and its expiry in milliseconds.
@@ -223,7 +281,9 @@ impl Store for MemoryStore {
     }
 
     fn reserve(&self, check: Check<'_>, id: &ReservationId, time_to_live: Duration) -> CheckFuture {
-        let decision = check.blocked().unwrap_or_else(|| self.reserve_now(check, id, micros(time_to_live)));
+        let decision = check
+            .blocked()
+            .unwrap_or_else(|| self.reserve_now(check, id, micros(time_to_live)));
         StoreFuture::ready(Ok(decision))
     }
 
@@ -236,7 +296,11 @@ impl Store for MemoryStore {
 
     fn reset(&self, check: Check<'_>) -> StoreFuture<()> {
         let hashes = self.branch_hashes(check.key);
-        let mut tables = BranchTables { tables: self.0.shards.lock_all(&hashes), hashes: &hashes, key: check.key };
+        let mut tables = BranchTables {
+            tables: self.0.shards.lock_all(&hashes),
+            hashes: &hashes,
+            key: check.key,
+        };
         step::reset(&mut tables, check);
         StoreFuture::ready(Ok(()))
     }
@@ -277,7 +341,9 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("clock", &self.0.clock).finish_non_exhaustive()
+        f.debug_struct("MemoryStore")
+            .field("clock", &self.0.clock)
+            .finish_non_exhaustive()
     }
 }
 
@@ -306,7 +372,11 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         // A small store is one shard, so that its maximum is exact.
         let max_keys = self.max_keys.get();
-        let shards = if max_keys < 16 * SHARDS { 1 } else { SHARDS.max(max_keys.div_ceil(MAX_ROOM)) };
+        let shards = if max_keys < 16 * SHARDS {
+            1
+        } else {
+            SHARDS.max(max_keys.div_ceil(MAX_ROOM))
+        };
         let room = max_keys / shards;
         let hasher = RandomState::default();
         MemoryStore(Arc::new(MemoryInner {

@@ -68,7 +68,12 @@ impl<T: Tables> States for T {
         table.find(hash, key, policy)
     }
 
-    fn state(&mut self, _at: usize, policy: &Policy, place: usize) -> Option<(&mut State, Option<f64>)> {
+    fn state(
+        &mut self,
+        _at: usize,
+        policy: &Policy,
+        place: usize,
+    ) -> Option<(&mut State, Option<f64>)> {
         self.of(policy).0.state_at(place, policy)
     }
 
@@ -94,7 +99,9 @@ impl<T: Tables> States for T {
     }
 
     fn record(&mut self, check: Check<'_>, id: &ReservationId, now_us: u64) -> Option<Record> {
-        self.records().get(check.policies, check.key, id, now_us).cloned()
+        self.records()
+            .get(check.policies, check.key, id, now_us)
+            .cloned()
     }
 
     fn set_record(&mut self, check: Check<'_>, id: &ReservationId, record: Record) {
@@ -104,9 +111,25 @@ impl<T: Tables> States for T {
 
 /// Decides over all policies of the check and charges all or none. The key has no branches.
 #[inline]
-pub(super) fn check_in(table: &mut StateTable, hash: u64, check: Check<'_>, now_us: u64) -> PolicyLevels {
+pub(super) fn check_in(
+    table: &mut StateTable,
+    hash: u64,
+    check: Check<'_>,
+    now_us: u64,
+) -> PolicyLevels {
     match check.policies.shared() {
-        [policy] if !check.charge().is_capped() => PolicyLevels::one(table.check_one(hash, check, policy, now_us)),
-        _ => step::check(&mut OneTable { table, hash, key: check.key }, check, now_us, false),
+        [policy] if !check.charge().is_capped() => {
+            PolicyLevels::one(table.check_one(hash, check, policy, now_us))
+        }
+        _ => step::check(
+            &mut OneTable {
+                table,
+                hash,
+                key: check.key,
+            },
+            check,
+            now_us,
+            false,
+        ),
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     lock::Lock,
     model::Entry,
     store::{
-        Check, CheckFuture, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId, Settlement,
-        StoreFuture,
+        Check, CheckFuture, PermitGrant, PermitRequest, ReplicaCount, ReplicaGroup, ReservationId,
+        Settlement, StoreFuture,
     },
 };
 
@@ -55,7 +55,10 @@ impl<S: Store> FaultyStore<S> {
     /// Wraps a store. It works until the test calls [`fail`](Self::fail) or [`stall`](Self::stall).
     #[must_use]
     pub fn new(store: S) -> Self {
-        Self(Arc::new(FaultyInner { store, fault: Lock::new(None) }))
+        Self(Arc::new(FaultyInner {
+            store,
+            fault: Lock::new(None),
+        }))
     }
 
     /// Fails every call from now on, with [`ErrorKind::Unavailable`].
@@ -160,7 +163,10 @@ impl<S> Clone for FaultyStore<S> {
 
 impl<S: Store + fmt::Debug> fmt::Debug for FaultyStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultyStore").field("store", &self.0.store).field("fault", &self.fault()).finish()
+        f.debug_struct("FaultyStore")
+            .field("store", &self.0.store)
+            .field("fault", &self.fault())
+            .finish()
     }
 }
 

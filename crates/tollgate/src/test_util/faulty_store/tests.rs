@@ -1,8 +1,14 @@
 use super::*;
-use crate::{Cost, Limiter, Outage, Policy, Quota, clock::Clock, model::Concurrency, permits::ConcurrencyLimiter};
+use crate::{
+    Cost, Limiter, Outage, Policy, Quota, clock::Clock, model::Concurrency,
+    permits::ConcurrencyLimiter,
+};
 
 fn limiter(store: &FaultyStore, outage: Outage) -> Limiter {
-    Limiter::builder(store.clone()).policies(Policy::token_bucket("api", Quota::per_hour(10))).on_outage(outage).build()
+    Limiter::builder(store.clone())
+        .policies(Policy::token_bucket("api", Quota::per_hour(10)))
+        .on_outage(outage)
+        .build()
 }
 
 async fn remaining(limiter: &Limiter) -> Option<u64> {
@@ -18,14 +24,27 @@ async fn in_an_outage_the_limiter_decides_by_its_rule_and_then_the_counts_contin
     assert_eq!(remaining(&open).await, Some(9));
     for kind in [ErrorKind::ConnectionLost, ErrorKind::OutOfMemory] {
         store.fail_with(kind);
-        assert_eq!(open.check("acme").await.expect("a decision").degraded(), Some(kind));
+        assert_eq!(
+            open.check("acme").await.expect("a decision").degraded(),
+            Some(kind)
+        );
         assert_eq!(closed.check("acme").await.expect_err("closed").kind(), kind);
     }
-    assert_eq!(remaining(&local).await, Some(4), "the share of one of two replicas");
+    assert_eq!(
+        remaining(&local).await,
+        Some(4),
+        "the share of one of two replicas"
+    );
     store.recover();
     for (limiter, left) in [(open, 8), (local, 7), (closed, 6)] {
         let decision = limiter.check("acme").await.expect("a decision");
-        assert_eq!((decision.degraded(), decision.state("api").expect("a state").remaining()), (None, left));
+        assert_eq!(
+            (
+                decision.degraded(),
+                decision.state("api").expect("a state").remaining()
+            ),
+            (None, left)
+        );
     }
 }
 
@@ -37,24 +56,68 @@ async fn a_stall_lasts_until_the_deadline_and_its_calls_are_never_answered() {
     let start = tokio::time::Instant::now();
     let stalled = limiter.check("acme").into_future();
     store.recover();
-    assert_eq!(stalled.await.expect_err("closed").kind(), ErrorKind::Timeout);
+    assert_eq!(
+        stalled.await.expect_err("closed").kind(),
+        ErrorKind::Timeout
+    );
     assert_eq!(start.elapsed(), Duration::from_millis(50));
-    assert_eq!(remaining(&limiter).await, Some(9), "the stalled call charged nothing");
+    assert_eq!(
+        remaining(&limiter).await,
+        Some(9),
+        "the stalled call charged nothing"
+    );
 }
 
 #[tokio::test]
 async fn every_call_fails() {
     let store = FaultyStore::default();
     let limiter = limiter(&store, Outage::Closed);
-    let reservation = limiter.reserve("acme", Cost::ONE).await.expect("a reservation");
+    let reservation = limiter
+        .reserve("acme", Cost::ONE)
+        .await
+        .expect("a reservation");
     store.fail();
     let unavailable = ErrorKind::Unavailable;
-    assert_eq!(limiter.peek("acme").await.expect_err("a fault").kind(), unavailable);
-    assert_eq!(limiter.refund("acme", Cost::ONE).await.expect_err("a fault").kind(), unavailable);
-    assert_eq!(limiter.reset("acme").await.expect_err("a fault").kind(), unavailable);
-    assert_eq!(limiter.entries("acme", 1).await.expect_err("a fault").kind(), unavailable);
-    assert_eq!(limiter.reserve("acme", Cost::ONE).await.expect_err("a fault").kind(), unavailable);
-    assert_eq!(reservation.commit(Cost::ZERO).await.expect_err("a fault").kind(), unavailable);
+    assert_eq!(
+        limiter.peek("acme").await.expect_err("a fault").kind(),
+        unavailable
+    );
+    assert_eq!(
+        limiter
+            .refund("acme", Cost::ONE)
+            .await
+            .expect_err("a fault")
+            .kind(),
+        unavailable
+    );
+    assert_eq!(
+        limiter.reset("acme").await.expect_err("a fault").kind(),
+        unavailable
+    );
+    assert_eq!(
+        limiter
+            .entries("acme", 1)
+            .await
+            .expect_err("a fault")
+            .kind(),
+        unavailable
+    );
+    assert_eq!(
+        limiter
+            .reserve("acme", Cost::ONE)
+            .await
+            .expect_err("a fault")
+            .kind(),
+        unavailable
+    );
+    assert_eq!(
+        reservation
+            .commit(Cost::ZERO)
+            .await
+            .expect_err("a fault")
+            .kind(),
+        unavailable
+    );
     assert!(limiter.can_decide(&"acme".into()));
 }
 
@@ -65,7 +128,11 @@ async fn permits_are_granted_in_the_process_while_the_store_fails() {
     store.fail();
     let acquired = exports.acquire("acme").await.expect("an answer");
     assert!(acquired.is_ok());
-    let denied = exports.acquire("acme").await.expect("an answer").expect_err("one of one is held");
+    let denied = exports
+        .acquire("acme")
+        .await
+        .expect("an answer")
+        .expect_err("one of one is held");
     assert!(denied.degraded().is_some());
 }
 
@@ -77,7 +144,13 @@ async fn units_accrue_in_an_outage_while_the_time_of_tokio_is_paused() {
         .outage_clock(Clock::tokio())
         .build();
     store.fail();
-    let is_allowed = async || limiter.check("acme").await.expect("a decision").is_allowed();
+    let is_allowed = async || {
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    };
     assert!(is_allowed().await && !is_allowed().await);
     tokio::time::advance(Duration::from_secs(3_599)).await;
     assert!(!is_allowed().await);
@@ -93,7 +166,13 @@ async fn units_accrue_in_an_outage_on_the_clock_of_the_test() {
         .outage_clock(clock.clone())
         .build();
     store.fail();
-    let is_allowed = async || limiter.check("acme").await.expect("a decision").is_allowed();
+    let is_allowed = async || {
+        limiter
+            .check("acme")
+            .await
+            .expect("a decision")
+            .is_allowed()
+    };
     assert!(is_allowed().await && !is_allowed().await);
     clock.advance(Duration::from_secs(3_599));
     assert!(!is_allowed().await);

@@ -89,10 +89,19 @@ impl ScriptedStore {
     #[must_use]
     pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers: VecDeque<_> = answers.into_iter().collect();
-        assert!(!answers.is_empty(), "a script must have at least one answer");
+        assert!(
+            !answers.is_empty(),
+            "a script must have at least one answer"
+        );
         let is_in_process = answers.iter().all(Answer::is_decision);
-        let progress = Lock::new(Progress { answers, checks: Vec::new() });
-        Self(Arc::new(ScriptedInner { is_in_process, progress }))
+        let progress = Lock::new(Progress {
+            answers,
+            checks: Vec::new(),
+        });
+        Self(Arc::new(ScriptedInner {
+            is_in_process,
+            progress,
+        }))
     }
 
     /// Creates a store that allows every request.
@@ -138,9 +147,18 @@ impl ScriptedStore {
 impl Store for ScriptedStore {
     fn check(&self, check: Check<'_>) -> CheckFuture {
         let mut progress = self.0.progress.lock();
-        progress.checks.push(CheckRecord { key: check.key.clone(), cost: check.cost });
-        let next = if progress.answers.len() > 1 { progress.answers.pop_front() } else { None };
-        let answer = next.or_else(|| progress.answers.front().cloned()).expect("a script has at least one answer");
+        progress.checks.push(CheckRecord {
+            key: check.key.clone(),
+            cost: check.cost,
+        });
+        let next = if progress.answers.len() > 1 {
+            progress.answers.pop_front()
+        } else {
+            None
+        };
+        let answer = next
+            .or_else(|| progress.answers.front().cloned())
+            .expect("a script has at least one answer");
         drop(progress);
         answer.decide(check)
     }
@@ -161,7 +179,12 @@ impl Store for ScriptedStore {
         StoreFuture::ready(Ok(Vec::new()))
     }
 
-    fn reserve(&self, check: Check<'_>, _id: &ReservationId, _time_to_live: Duration) -> CheckFuture {
+    fn reserve(
+        &self,
+        check: Check<'_>,
+        _id: &ReservationId,
+        _time_to_live: Duration,
+    ) -> CheckFuture {
         self.check(check)
     }
 
@@ -176,7 +199,9 @@ impl Store for ScriptedStore {
 
 impl fmt::Debug for ScriptedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedStore").field("answers", &self.0.progress.lock().answers).finish_non_exhaustive()
+        f.debug_struct("ScriptedStore")
+            .field("answers", &self.0.progress.lock().answers)
+            .finish_non_exhaustive()
     }
 }
 

@@ -31,7 +31,10 @@ impl Filter {
                 "transport_api_version": "V3",
             },
         });
-        Self { services: services.to_vec(), settings }
+        Self {
+            services: services.to_vec(),
+            settings,
+        }
     }
 
     /// Waits this long for an answer.
@@ -81,10 +84,15 @@ impl Filter {
 
     /// Adds the filter, and the cluster of the service, to a listener.
     pub(super) fn add_to(&self, listener: Listener) -> Listener {
-        let mut cluster = envoy::in_http2(envoy::cluster(&cluster_name(&self.services), self.services[0]));
+        let mut cluster = envoy::in_http2(envoy::cluster(
+            &cluster_name(&self.services),
+            self.services[0],
+        ));
         if self.services.len() > 1 {
-            let endpoint = |service: &SocketAddr| json!({"endpoint": {"address": envoy::address(*service)}});
-            cluster["load_assignment"]["endpoints"][0]["lb_endpoints"] = self.services.iter().map(endpoint).collect();
+            let endpoint =
+                |service: &SocketAddr| json!({"endpoint": {"address": envoy::address(*service)}});
+            cluster["load_assignment"]["endpoints"][0]["lb_endpoints"] =
+                self.services.iter().map(endpoint).collect();
             cluster["health_checks"] = json!([{
                 "timeout": "1s", "interval": "0.3s", "no_traffic_interval": "0.3s",
                 "unhealthy_threshold": 1, "healthy_threshold": 1,
@@ -98,7 +106,10 @@ impl Filter {
 
 /// Returns a name in the form of Istio.
 fn cluster_name(services: &[SocketAddr]) -> String {
-    let ports: Vec<_> = services.iter().map(|service| service.port().to_string()).collect();
+    let ports: Vec<_> = services
+        .iter()
+        .map(|service| service.port().to_string())
+        .collect();
     format!("outbound|{}||ratelimit", ports.join("-"))
 }
 

@@ -38,14 +38,26 @@ pub(crate) fn run(clients: &Clients, _is_quick: bool) -> Vec<Line> {
 fn example(clients: &Clients) -> Line {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/envoy/envoy.yaml");
     let mut check = Command::new(&clients.envoy);
-    let output = check.args(["--mode", "validate", "--config-path"]).arg(path).output();
-    let output = output.unwrap_or_else(|error| panic!("{} cannot be started: {error}", clients.envoy.display()));
+    let output = check
+        .args(["--mode", "validate", "--config-path"])
+        .arg(path)
+        .output();
+    let output = output
+        .unwrap_or_else(|error| panic!("{} cannot be started: {error}", clients.envoy.display()));
     let is_passed = output.status.success();
     // The reason is on the last line.
     let said = String::from_utf8_lossy(&output.stderr);
-    let found = if is_passed { "valid" } else { said.lines().last().unwrap_or_default() };
+    let found = if is_passed {
+        "valid"
+    } else {
+        said.lines().last().unwrap_or_default()
+    };
     let versions = clients.versions();
-    let client = versions.iter().find(|version| version.starts_with("envoy")).cloned().unwrap_or_default();
+    let client = versions
+        .iter()
+        .find(|version| version.starts_with("envoy"))
+        .cloned()
+        .unwrap_or_default();
     Line::Case(Case {
         row: "the configuration of the example".to_owned(),
         client,
@@ -71,25 +83,43 @@ fn answers(clients: &Clients, mode: &str) -> Vec<Line> {
             "--limit-reset-header=X-Shop-Reset",
         ],
     );
-    let (first, second) = (Hosted::start(plain::router("first")), Hosted::start(plain::router("second")));
+    let (first, second) = (
+        Hosted::start(plain::router("first")),
+        Hosted::start(plain::router("second")),
+    );
     let greeter = Hosted::start(plain::greeter());
     let patient = || Filter::new(service.grpc()).timeout(PATIENT);
 
     let http = patient().x_ratelimit_headers().retry_after();
-    let mut web = http.add_to(Listener::to(first.address()).with(json!({"use_remote_address": true})));
+    let mut web =
+        http.add_to(Listener::to(first.address()).with(json!({"use_remote_address": true})));
     web = filter::add_metadata_header(web)
         .with_cluster(envoy::cluster("first", first.address()))
         .with_cluster(routes::by_service(first.address(), second.address()));
     for route in routes::all() {
         web = web.route(route);
     }
-    let other = patient().status(403).without_ratelimited_header().add_to(Listener::to(first.address()));
-    let custom = patient().status(503).without_ratelimited_header().add_to(Listener::to(first.address()));
+    let other = patient()
+        .status(403)
+        .without_ratelimited_header()
+        .add_to(Listener::to(first.address()));
+    let custom = patient()
+        .status(503)
+        .without_ratelimited_header()
+        .add_to(Listener::to(first.address()));
     let grpc = patient().add_to(Listener::to(greeter.address()).grpc());
-    let exhausted = patient().with_resource_exhausted().add_to(Listener::to(greeter.address()).grpc());
+    let exhausted = patient()
+        .with_resource_exhausted()
+        .add_to(Listener::to(greeter.address()).grpc());
     let by_address = || routes::route("/", &[json!([{"remote_address": {}}])]);
-    let by_header =
-        || routes::route("/", &[json!([{"request_headers": {"header_name": "x-method", "descriptor_key": "method"}}])]);
+    let by_header = || {
+        routes::route(
+            "/",
+            &[
+                json!([{"request_headers": {"header_name": "x-method", "descriptor_key": "method"}}]),
+            ],
+        )
+    };
     let listeners = [
         web,
         other.route(by_address()),
@@ -98,8 +128,13 @@ fn answers(clients: &Clients, mode: &str) -> Vec<Line> {
         exhausted.route(by_header()),
     ];
     let _envoy = Envoy::start(&clients.envoy, &listeners);
-    let addresses: Vec<_> = listeners.iter().map(|listener| listener.address().to_string()).collect();
-    let [web, other, custom, grpc, exhausted] = &*addresses else { return Vec::new() };
+    let addresses: Vec<_> = listeners
+        .iter()
+        .map(|listener| listener.address().to_string())
+        .collect();
+    let [web, other, custom, grpc, exhausted] = &*addresses else {
+        return Vec::new();
+    };
     let places = json!({
         "mode": mode, "web": web, "other": other, "custom": custom, "grpc": grpc, "exhausted": exhausted,
         "stats": service.place("debug pages"), "metrics": service.place("metrics"),
@@ -120,14 +155,26 @@ fn failures(clients: &Clients) -> Vec<Line> {
     let (shared, own) = (RedisServer::start(), RedisServer::start());
     let on = |redis: &RedisServer, answer| {
         let url = redis.url();
-        let options = ["--use-statsd=false", "--store", &url, "--deadline", "1s", "--on-outage", answer];
+        let options = [
+            "--use-statsd=false",
+            "--store",
+            &url,
+            "--deadline",
+            "1s",
+            "--on-outage",
+            answer,
+        ];
         RateLimitService::start(RULES, &options)
     };
     let (fails, allows, local) = (on(&shared, "fail"), on(&shared, "allow"), on(&own, "local"));
 
     let (mut listeners, mut cases) = (Vec::new(), Vec::new());
     let mut add = |row: &str, filter: Filter, denies: bool, expected: &[u16]| {
-        let filter = if denies { filter.deny_on_failure() } else { filter };
+        let filter = if denies {
+            filter.deny_on_failure()
+        } else {
+            filter
+        };
         let listener = filter.add_to(Listener::to(app.address()));
         let action = json!([{"request_headers": {"header_name": "x-tenant", "descriptor_key": "tenant"}},
             {"generic_key": {"descriptor_key": "tier", "descriptor_value": "gold"}}]);
@@ -141,11 +188,31 @@ fn failures(clients: &Clients) -> Vec<Line> {
     for denies in [false, true] {
         // 500 is what Envoy answers, unless its `status_on_error` is another one.
         let failed = if denies { [500; 5] } else { [200; 5] };
-        add("the service is gone", Filter::new(nobody).timeout(PATIENT), denies, &failed);
-        add("the service does not answer", Filter::new(silent.0), denies, &failed);
+        add(
+            "the service is gone",
+            Filter::new(nobody).timeout(PATIENT),
+            denies,
+            &failed,
+        );
+        add(
+            "the service does not answer",
+            Filter::new(silent.0),
+            denies,
+            &failed,
+        );
         let redis = |service: &RateLimitService| Filter::new(service.grpc()).timeout(PATIENT);
-        add("Redis is gone, `on_outage: fail`", redis(&fails), denies, &failed);
-        add("Redis is gone, `on_outage: allow`", redis(&allows), denies, &[200; 5]);
+        add(
+            "Redis is gone, `on_outage: fail`",
+            redis(&fails),
+            denies,
+            &failed,
+        );
+        add(
+            "Redis is gone, `on_outage: allow`",
+            redis(&allows),
+            denies,
+            &[200; 5],
+        );
     }
     add(
         "Redis is gone, `on_outage: local`",
@@ -163,7 +230,11 @@ fn failures(clients: &Clients) -> Vec<Line> {
     // Before the outage, services at one Redis share the counters.
     let before: Vec<Value> = cases
         .iter()
-        .filter(|case| case["row"].as_str().is_some_and(|row| row.starts_with("Redis") && !row.contains("local")))
+        .filter(|case| {
+            case["row"]
+                .as_str()
+                .is_some_and(|row| row.starts_with("Redis") && !row.contains("local"))
+        })
         .map(|case| json!({"address": case["address"]}))
         .collect();
     let mut lines = clients.run("ratelimit_outage.py", &json!({"shared": before}));

@@ -29,7 +29,10 @@ fn files(clients: &Clients) -> Vec<Line> {
     fs::write(config.join("rules.yaml"), RULES).expect("the directory is ours");
     symlink("first", directory.path().join("current")).expect("the directory is ours");
     let service = RateLimitService::start_at(directory, &["--use-statsd=false"]);
-    clients.run("ratelimit_files.py", &json!({"json": service.place("HTTP"), "directory": service.directory()}))
+    clients.run(
+        "ratelimit_files.py",
+        &json!({"json": service.place("HTTP"), "directory": service.directory()}),
+    )
 }
 
 /// Sends requests as no honest client does.
@@ -46,13 +49,19 @@ fn requests(clients: &Clients) -> Vec<Line> {
 fn ending(clients: &Clients) -> Vec<Line> {
     let app = Hosted::start(plain::router("first"));
     let replicas = [(); 2].map(|()| RateLimitService::start(RULES, &["--use-statsd=false"]));
-    let filter = Filter::of(&replicas.each_ref().map(RateLimitService::grpc)).timeout(PATIENT).deny_on_failure();
+    let filter = Filter::of(&replicas.each_ref().map(RateLimitService::grpc))
+        .timeout(PATIENT)
+        .deny_on_failure();
     let action = json!([{"request_headers": {"header_name": "x-tenant", "descriptor_key": "tenant"}},
         {"generic_key": {"descriptor_key": "tier", "descriptor_value": "unlimited"}}]);
-    let listener = filter.add_to(Listener::to(app.address())).route(routes::route("/", &[action]));
+    let listener = filter
+        .add_to(Listener::to(app.address()))
+        .route(routes::route("/", &[action]));
     let address = listener.address().to_string();
     let _envoy = Envoy::start(&clients.envoy, &[listener]);
     let [ended, _] = &replicas;
-    clients
-        .run("ratelimit_ending.py", &json!({"address": address, "pid": ended.pid(), "grpc": ended.grpc().to_string()}))
+    clients.run(
+        "ratelimit_ending.py",
+        &json!({"address": address, "pid": ended.pid(), "grpc": ended.grpc().to_string()}),
+    )
 }

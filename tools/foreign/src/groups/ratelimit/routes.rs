@@ -8,14 +8,20 @@ use crate::envoy::{self, TYPES};
 
 /// Returns a route with these lists of actions. Each list makes a descriptor, unless one of its actions finds nothing.
 pub(super) fn route(prefix: &str, actions: &[Value]) -> Value {
-    let limits: Vec<_> = actions.iter().map(|actions| json!({"actions": actions})).collect();
+    let limits: Vec<_> = actions
+        .iter()
+        .map(|actions| json!({"actions": actions}))
+        .collect();
     json!({"match": {"prefix": prefix}, "route": {"rate_limits": limits}})
 }
 
 /// Returns the routes of the requests over HTTP.
 pub(super) fn all() -> Vec<Value> {
     let pair = |first, second| json!([header(first), header(second)]);
-    let mut to_first = route("/clusters", &[json!([{"source_cluster": {}}, {"destination_cluster": {}}])]);
+    let mut to_first = route(
+        "/clusters",
+        &[json!([{"source_cluster": {}}, {"destination_cluster": {}}])],
+    );
     to_first["route"]["cluster"] = "first".into();
     let quota = |value| json!({"actions": [generic("quota", value)]});
     let spent_at_end = |value: Value, hits: u32| json!({"actions": [value], "hits_addend": {"number": hits}, "apply_on_stream_done": hits > 0});
@@ -36,12 +42,28 @@ pub(super) fn all() -> Vec<Value> {
     vec![
         route("/address", &[json!([{"remote_address": {}}])]),
         route("/hasty", &[json!([header("hasty")])]),
-        route("/pairs", &[pair("tenant", "tier"), pair("tenant", "region")]),
+        route(
+            "/pairs",
+            &[pair("tenant", "tier"), pair("tenant", "region")],
+        ),
         route("/four", &[pair("tenant", "region"), pair("from", "to")]),
-        route("/five", &[pair("tenant", "region"), pair("from", "to"), json!([header("category")])]),
+        route(
+            "/five",
+            &[
+                pair("tenant", "region"),
+                pair("from", "to"),
+                json!([header("category")]),
+            ],
+        ),
         route("/campaign", &[json!([header("campaign")])]),
         per_route("/quota", &[quota("one"), quota("two")]),
-        per_route("/tokens", &[spent_at_end(generic("tokens", "all"), 0), spent_at_end(generic("tokens", "all"), 1)]),
+        per_route(
+            "/tokens",
+            &[
+                spent_at_end(generic("tokens", "all"), 0),
+                spent_at_end(generic("tokens", "all"), 1),
+            ],
+        ),
         to_first,
         services,
         json!({"match": {"prefix": "/"}}),

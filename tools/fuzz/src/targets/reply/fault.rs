@@ -25,7 +25,11 @@ pub(super) fn fault() -> impl Strategy<Value = Fault> {
         "[0-9-]{0,4}".prop_map(Value::SimpleString),
         prop::collection::vec(any::<u8>(), 0..24).prop_map(Value::BulkString),
     ];
-    let value = leaf.prop_recursive(2, 8, 4, |inner| prop::collection::vec(inner, 0..5).prop_map(Value::Array)).boxed();
+    let value = leaf
+        .prop_recursive(2, 8, 4, |inner| {
+            prop::collection::vec(inner, 0..5).prop_map(Value::Array)
+        })
+        .boxed();
     prop_oneof![
         8 => Just(Fault::None),
         2 => Just(Fault::Bare),
@@ -39,7 +43,9 @@ pub(super) fn fault() -> impl Strategy<Value = Fault> {
 
 impl Fault {
     pub(super) fn of(self, reply: Value) -> Value {
-        let Value::Array(mut words) = reply else { return reply };
+        let Value::Array(mut words) = reply else {
+            return reply;
+        };
         match self {
             Self::None => {}
             Self::Bare => return words.swap_remove(0),
@@ -69,6 +75,17 @@ impl Fault {
 
 /// Encodes the reply as the server sends it.
 fn resp(words: &[Value]) -> Vec<u8> {
-    let word = |word: &Value| if let Value::Int(word) = word { format!(":{word}\r\n") } else { "_\r\n".to_owned() };
-    format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
+    let word = |word: &Value| {
+        if let Value::Int(word) = word {
+            format!(":{word}\r\n")
+        } else {
+            "_\r\n".to_owned()
+        }
+    };
+    format!(
+        "*{}\r\n{}",
+        words.len(),
+        words.iter().map(word).collect::<String>()
+    )
+    .into_bytes()
 }

@@ -15,7 +15,10 @@ impl World {
             let (replica, key, cost, spent) = self.leased.swap_remove(at);
             let local = self.local(replica);
             match self.replicas[replica].units[key].refund(local, cost) {
-                None => self.server.refund(&self.policies, self.lease, key, [server_now, spent], cost),
+                None => {
+                    self.server
+                        .refund(&self.policies, self.lease, key, [server_now, spent], cost)
+                }
                 // The unit was outstanding at the event, and can be spent again.
                 Some(stamps) if self.old_stamps.contains(stamps) => {
                     for policy in 0..self.policies.len() {
@@ -27,7 +30,8 @@ impl World {
             (key, cost)
         } else if let Some((key, cost, spent)) = self.direct.pop() {
             let times = [server_now, spent];
-            self.server.refund(&self.policies, self.lease, key, times, cost);
+            self.server
+                .refund(&self.policies, self.lease, key, times, cost);
             (key, cost)
         } else {
             return;
@@ -42,9 +46,22 @@ impl World {
         self.now += 1;
         let generation = self.generation();
         match self.random.below(6) {
-            0 => self.offset += self.random.pick(&[1, generation as i64 / 2, generation as i64, 9 * generation as i64]),
+            0 => {
+                self.offset += self.random.pick(&[
+                    1,
+                    generation as i64 / 2,
+                    generation as i64,
+                    9 * generation as i64,
+                ])
+            }
             1 => {
-                let most = self.random.pick(&[1, generation / 2, generation, 2 * generation, 9 * generation]);
+                let most = self.random.pick(&[
+                    1,
+                    generation / 2,
+                    generation,
+                    2 * generation,
+                    9 * generation,
+                ]);
                 self.offset -= 1 + self.random.below(most) as i64;
             }
             2 => self.server.lose(),
@@ -55,16 +72,22 @@ impl World {
             4 => {
                 let count = self.policies.len();
                 let same: Vec<_> = self.policies.iter().map(Policy::algorithm).collect();
-                let policies = (0..count).map(|at| policies::policy_of(&mut self.random, at, self.lease, same[at]));
+                let policies = (0..count)
+                    .map(|at| policies::policy_of(&mut self.random, at, self.lease, same[at]));
                 let policies: Vec<_> = policies.collect();
                 self.restart();
-                self.policies = PolicySet::try_new(policies).unwrap_or_else(|error| unreachable!("{error}"));
+                self.policies =
+                    PolicySet::try_new(policies).unwrap_or_else(|error| unreachable!("{error}"));
             }
             _ => {
                 let ms = self.random.pick(&[100, 200, 500]);
                 let lease = self.lease.generation(Duration::from_millis(ms));
-                let policies = self.policies.iter().map(|policy| policy.clone().leased(lease));
-                let policies = PolicySet::try_new(policies).unwrap_or_else(|error| unreachable!("{error}"));
+                let policies = self
+                    .policies
+                    .iter()
+                    .map(|policy| policy.clone().leased(lease));
+                let policies =
+                    PolicySet::try_new(policies).unwrap_or_else(|error| unreachable!("{error}"));
                 self.restart();
                 (self.lease, self.policies) = (lease, policies);
             }
@@ -96,12 +119,20 @@ impl World {
 
     /// Returns the units that replicas may spend for a key.
     pub(super) fn spendable(&self, key: usize) -> u64 {
-        let held = self.replicas.iter().enumerate().map(|(at, replica)| replica.units[key].held(self.local(at)));
+        let held = self
+            .replicas
+            .iter()
+            .enumerate()
+            .map(|(at, replica)| replica.units[key].held(self.local(at)));
         let alive = |grant: &&Message<Grant>| {
             let life = grant.content.life_us - grant.content.life_us.div_ceil(1_000);
             grant.key == key && self.local(grant.replica) < grant.sent + life
         };
-        let on_the_way = self.grants.iter().filter(alive).map(|grant| grant.content.units);
+        let on_the_way = self
+            .grants
+            .iter()
+            .filter(alive)
+            .map(|grant| grant.content.units);
         held.sum::<u64>() + on_the_way.sum::<u64>()
     }
 }

@@ -101,10 +101,18 @@ impl World {
         let lease = lease.share(random.pick(&[1, 1, 2, 4]));
         let is_nested = random.chance(0.2);
         let keys = if is_nested { 2 } else { 1 };
-        let count = if is_nested || random.chance(0.2) { 2 } else { 1 };
-        let policies: Vec<Policy> = (0..count).map(|at| policies::policy(&mut random, at, lease)).collect();
+        let count = if is_nested || random.chance(0.2) {
+            2
+        } else {
+            1
+        };
+        let policies: Vec<Policy> = (0..count)
+            .map(|at| policies::policy(&mut random, at, lease))
+            .collect();
         let mut server = Server::new(count, keys, is_nested, mistake);
-        let oracles = (0..count * keys).map(|place| Oracle::new(&policies[place / keys])).collect();
+        let oracles = (0..count * keys)
+            .map(|place| Oracle::new(&policies[place / keys]))
+            .collect();
         let replicas = (0..REPLICAS).map(|_| Replica {
             units: vec![HeldUnits::default(); keys],
             drift: random.pick(&[0, DRIFT as i64, -(DRIFT as i64)]),
@@ -138,8 +146,10 @@ impl World {
     }
 
     fn act(&mut self) {
-        let (replica, key) =
-            (self.random.below(REPLICAS as u64) as usize, self.random.below(self.keys as u64) as usize);
+        let (replica, key) = (
+            self.random.below(REPLICAS as u64) as usize,
+            self.random.below(self.keys as u64) as usize,
+        );
         let is_awake = self.now >= self.replicas[replica].asleep_until;
         match self.random.below(100) {
             0..32 if is_awake => self.ask(replica, key),
@@ -175,7 +185,11 @@ impl World {
     /// Returns a time step: often near a time at which something ends.
     fn step(&mut self) -> u64 {
         let at = self.random.below(self.policies.len() as u64) as usize;
-        let quota = self.policies.iter().nth(at).map_or(Quota::per_second(1), Policy::quota);
+        let quota = self
+            .policies
+            .iter()
+            .nth(at)
+            .map_or(Quota::per_second(1), Policy::quota);
         let (period, generation) = (quota.period().as_micros() as u64, self.generation());
         let unit = period / quota.amount();
         let boundary = generation - self.server_now() % generation;
@@ -236,8 +250,18 @@ impl World {
         for is_server in [is_server_first, !is_server_first] {
             if is_server {
                 for cost in [32, 32, 16, 8, 4, 2, 1] {
-                    let content = Call { cost, want: 0, birth: self.birth(), reports: Vec::new() };
-                    self.serve(Message { replica: 0, key, sent: self.local(0), content });
+                    let content = Call {
+                        cost,
+                        want: 0,
+                        birth: self.birth(),
+                        reports: Vec::new(),
+                    };
+                    self.serve(Message {
+                        replica: 0,
+                        key,
+                        sent: self.local(0),
+                        content,
+                    });
                 }
                 continue;
             }
@@ -268,7 +292,11 @@ impl World {
     /// Spends many held units at once.
     fn spend_held(&mut self, replica: usize, key: usize) {
         let held = self.replicas[replica].units[key].held(self.local(replica));
-        let units = if self.random.chance(0.5) { held } else { self.random.below(held + 1) };
+        let units = if self.random.chance(0.5) {
+            held
+        } else {
+            self.random.below(held + 1)
+        };
         for _ in 0..units {
             self.spend(replica, key, 1);
         }
@@ -276,7 +304,10 @@ impl World {
 
     fn spend(&mut self, replica: usize, key: usize, cost: u64) -> bool {
         let local = self.local(replica);
-        let Some(stamps) = self.replicas[replica].units[key].spend(local, cost).cloned() else {
+        let Some(stamps) = self.replicas[replica].units[key]
+            .spend(local, cost)
+            .cloned()
+        else {
             return false;
         };
         let is_old = self.old_stamps.contains(&stamps);
@@ -293,7 +324,11 @@ impl World {
         self.outcome.leased += if is_leased { cost } else { 0 };
         for policy in 0..self.policies.len() {
             let oracle = &mut self.oracles[self.server.place(policy, key)];
-            let cost = if is_old { oracle.leased(now, cost) } else { cost };
+            let cost = if is_old {
+                oracle.leased(now, cost)
+            } else {
+                cost
+            };
             self.outcome.exceeded |= !oracle.admit(now, server_now, cost);
         }
     }

@@ -23,7 +23,12 @@ pub(super) fn policy(random: &mut Random, at: usize, lease: Lease) -> Policy {
     policy_of(random, at, lease, algorithm)
 }
 
-pub(super) fn policy_of(random: &mut Random, at: usize, lease: Lease, algorithm: tollgate::Algorithm) -> Policy {
+pub(super) fn policy_of(
+    random: &mut Random,
+    at: usize,
+    lease: Lease,
+    algorithm: tollgate::Algorithm,
+) -> Policy {
     use tollgate::Algorithm as A;
     let amount = random.pick(&[32, 40, 96]);
     let period = Duration::from_micros(random.pick(&[50_000, 100_000, 350_001, 1_000_000]));
@@ -32,5 +37,7 @@ pub(super) fn policy_of(random: &mut Random, at: usize, lease: Lease, algorithm:
         quota = quota.with_burst(random.pick(&[32, 64]));
     }
     let policy = Policy::try_new(if at == 0 { "a" } else { "b" }, algorithm, quota);
-    policy.and_then(|policy| policy.try_leased(lease)).unwrap_or_else(|error| unreachable!("{error}"))
+    policy
+        .and_then(|policy| policy.try_leased(lease))
+        .unwrap_or_else(|error| unreachable!("{error}"))
 }

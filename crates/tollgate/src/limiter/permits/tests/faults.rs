@@ -5,7 +5,9 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::server::{ANSWERS, AWAY, EXACT, EXACT_LIMIT, MUTE, POOLED, Server, permit, request, settled};
+use super::server::{
+    ANSWERS, AWAY, EXACT, EXACT_LIMIT, MUTE, POOLED, Server, permit, request, settled,
+};
 use crate::{
     ErrorKind, Key, MemoryStore, Outage, Store,
     clock::Clock,
@@ -22,7 +24,10 @@ async fn a_replica_that_stalls_for_a_life_loses_its_permits_before_another_gets_
     let (time, stalled) = (Clock::manual(1_000_000), Clock::manual(5));
     let server = Server::new(&time);
     let policy = EXACT.on_loss(OnLoss::Cancel);
-    let (first, second) = (server.replica(policy.clone(), &stalled), server.replica(policy, &time));
+    let (first, second) = (
+        server.replica(policy.clone(), &stalled),
+        server.replica(policy, &time),
+    );
     let permits = [permit(&first).await, permit(&first).await];
     assert!(second.acquire("acme").await.unwrap().is_err());
     // No task runs meanwhile: the whole process is stopped.
@@ -37,13 +42,23 @@ async fn a_replica_that_stalls_for_a_life_loses_its_permits_before_another_gets_
     let polled = AtomicU32::new(0);
     let work = permits[0].run(async { polled.fetch_add(1, Ordering::SeqCst) });
     assert_eq!(work.await, Err(Lost(())));
-    assert_eq!(polled.into_inner(), 0, "the work is not polled once the permit is lost");
+    assert_eq!(
+        polled.into_inner(),
+        0,
+        "the work is not polled once the permit is lost"
+    );
     permits[1].lost().await;
     time.advance(Duration::from_millis(10));
     let others = [permit(&second).await, permit(&second).await];
-    assert!(first.acquire("acme").await.unwrap().is_err(), "what was lost does not come back");
+    assert!(
+        first.acquire("acme").await.unwrap().is_err(),
+        "what was lost does not come back"
+    );
     drop(permits);
-    assert!(first.acquire("acme").await.unwrap().is_err(), "a lost permit is not given back twice");
+    assert!(
+        first.acquire("acme").await.unwrap().is_err(),
+        "a lost permit is not given back twice"
+    );
     drop(others);
 }
 
@@ -56,9 +71,14 @@ async fn work_under_finish_runs_on_and_under_cancel_is_dropped_when_the_renewals
         let permit = permit(&limiter).await;
         server.set(AWAY);
         let begun = Instant::now();
-        let outcome = permit.run(tokio::time::sleep(Duration::from_secs(30))).await;
+        let outcome = permit
+            .run(tokio::time::sleep(Duration::from_secs(30)))
+            .await;
         assert_eq!(outcome, expected);
-        assert_eq!(begun.elapsed() < Duration::from_secs(11), on_loss == OnLoss::Cancel);
+        assert_eq!(
+            begun.elapsed() < Duration::from_secs(11),
+            on_loss == OnLoss::Cancel
+        );
         assert!(permit.is_lost());
     }
 }
@@ -79,7 +99,16 @@ async fn a_lost_reply_costs_no_permit() {
         drop(permits);
         tokio::time::sleep(Duration::from_secs(9)).await;
         let key = Key::new("acme");
-        assert_eq!(server.store.permits(request(&policy, &key)).await.unwrap().in_flight, 0, "{policy:?}");
+        assert_eq!(
+            server
+                .store
+                .permits(request(&policy, &key))
+                .await
+                .unwrap()
+                .in_flight,
+            0,
+            "{policy:?}"
+        );
     }
 }
 
@@ -91,8 +120,10 @@ async fn a_cancelled_acquire_gives_back_what_was_granted() {
     for polls in 1..6 {
         let mut acquire = Box::pin(limiter.acquire("acme"));
         for _ in 0..polls {
-            let is_ready =
-                std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())).await;
+            let is_ready = std::future::poll_fn(|cx| {
+                std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
+            })
+            .await;
             if is_ready {
                 break;
             }
@@ -102,7 +133,12 @@ async fn a_cancelled_acquire_gives_back_what_was_granted() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let key = Key::new("acme");
         assert_eq!(
-            server.store.permits(request(&EXACT_LIMIT, &key)).await.unwrap().in_flight,
+            server
+                .store
+                .permits(request(&EXACT_LIMIT, &key))
+                .await
+                .unwrap()
+                .in_flight,
             0,
             "after {polls} polls"
         );
@@ -113,10 +149,18 @@ async fn a_cancelled_acquire_gives_back_what_was_granted() {
 #[tokio::test(start_paused = true)]
 async fn in_an_outage_permits_stay_valid_slack_is_used_and_then_the_outage_answers() {
     let clock = Clock::tokio();
-    for (outage, expected) in [(Outage::Open, 10), (Outage::Closed, 0), (Outage::local(2), 1)] {
+    for (outage, expected) in [
+        (Outage::Open, 10),
+        (Outage::Closed, 0),
+        (Outage::local(2), 1),
+    ] {
         let server = Server::new(&clock);
         let limiter = server.replica_in(outage, POOLED, &clock);
-        let held = [permit(&limiter).await, permit(&limiter).await, permit(&limiter).await];
+        let held = [
+            permit(&limiter).await,
+            permit(&limiter).await,
+            permit(&limiter).await,
+        ];
         // Of the permits granted so far, two are idle.
         server.set(AWAY);
         let slack = [permit(&limiter).await, permit(&limiter).await];
@@ -126,26 +170,48 @@ async fn in_an_outage_permits_stay_valid_slack_is_used_and_then_the_outage_answe
             match limiter.acquire("acme").await {
                 Ok(Ok(permit)) => degraded.push(permit),
                 Ok(Err(denied)) => assert_eq!(denied.degraded(), Some(ErrorKind::CircuitOpen)),
-                Err(error) => assert_eq!((outage, error.kind()), (Outage::Closed, ErrorKind::CircuitOpen)),
+                Err(error) => assert_eq!(
+                    (outage, error.kind()),
+                    (Outage::Closed, ErrorKind::CircuitOpen)
+                ),
             }
         }
-        let shared = degraded.iter().filter(|permit| permit.degraded().is_some()).count();
+        let shared = degraded
+            .iter()
+            .filter(|permit| permit.degraded().is_some())
+            .count();
         // This replica's share is four permits, and it holds five.
-        assert_eq!(shared, if expected == 1 { 0 } else { expected }, "{outage:?}");
+        assert_eq!(
+            shared,
+            if expected == 1 { 0 } else { expected },
+            "{outage:?}"
+        );
         assert!(held.iter().all(|permit| !permit.is_lost()));
         server.set(ANSWERS);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(held.iter().chain(&slack).all(|permit| !permit.is_lost()), "they are renewed when the store is back");
+        assert!(
+            held.iter().chain(&slack).all(|permit| !permit.is_lost()),
+            "they are renewed when the store is back"
+        );
     }
 }
 
 #[tokio::test]
 async fn permits_that_the_state_lacks_are_counted_again_if_they_fit_and_are_lost_otherwise() {
     let clock = Clock::manual(1_000_000);
-    let (store, key) = (MemoryStore::builder().clock(clock.clone()).build(), Key::new("acme"));
+    let (store, key) = (
+        MemoryStore::builder().clock(clock.clone()).build(),
+        Key::new("acme"),
+    );
     let policy = Concurrency::new("streams", 5).exact();
     let call = |replica, number, used, needed| {
-        let request = PermitRequest { replica, number, used, needed, ..request(&policy, &key) };
+        let request = PermitRequest {
+            replica,
+            number,
+            used,
+            needed,
+            ..request(&policy, &key)
+        };
         let grant = store.permits(request).into_ready().unwrap().unwrap();
         (grant.outcome, grant.held, grant.in_flight)
     };
@@ -153,7 +219,11 @@ async fn permits_that_the_state_lacks_are_counted_again_if_they_fit_and_are_lost
     assert_eq!(call(1, 1, 0, 1), (PermitOutcome::Decided, 1, 1));
     assert_eq!(call(2, 7, 2, 2), (PermitOutcome::Decided, 2, 3));
     assert_eq!(call(3, 4, 3, 3), (PermitOutcome::Lost, 0, 3));
-    assert_eq!(call(4, 9, 1, 4), (PermitOutcome::Decided, 2, 5), "what is in use fits, and one more");
+    assert_eq!(
+        call(4, 9, 1, 4),
+        (PermitOutcome::Decided, 2, 5),
+        "what is in use fits, and one more"
+    );
     // The server's clock went forward: all have lapsed for it.
     clock.advance(Duration::from_secs(10));
     assert_eq!(call(2, 8, 2, 2), (PermitOutcome::Decided, 2, 2));
@@ -164,18 +234,31 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
     let clock = Clock::manual(1);
     let server = Server::new(&clock);
     let limiter = server.replica(EXACT, &clock);
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
     let first = runtime();
-    let held = [first.block_on(permit(&limiter)), first.block_on(permit(&limiter))];
+    let held = [
+        first.block_on(permit(&limiter)),
+        first.block_on(permit(&limiter)),
+    ];
     drop(first);
     drop(held);
     assert_eq!(
-        futures_util::FutureExt::now_or_never(limiter.acquire("acme")).unwrap().map(|acquired| acquired.is_err()).ok(),
+        futures_util::FutureExt::now_or_never(limiter.acquire("acme"))
+            .unwrap()
+            .map(|acquired| acquired.is_err())
+            .ok(),
         Some(false),
         "the pool still holds both: their release could not be sent"
     );
     clock.advance(Duration::from_secs(10));
-    let outside = futures_util::FutureExt::now_or_never(limiter.acquire("acme")).unwrap().unwrap_err();
+    let outside = futures_util::FutureExt::now_or_never(limiter.acquire("acme"))
+        .unwrap()
+        .unwrap_err();
     assert_eq!(outside.kind(), ErrorKind::NoRuntime);
     let second = runtime();
     let held = second.block_on(permit(&limiter));
@@ -185,8 +268,16 @@ fn permits_outlive_their_runtime_and_are_dropped_without_one() {
 
 #[test]
 fn a_reply_that_does_not_cover_the_permits_in_use_loses_all_of_them() {
-    let rules = PoolRules { is_pooled: true, life_us: 1_000 };
-    let grant = |held| PermitGrant { held, in_flight: 2, wanted: 0, outcome: PermitOutcome::Decided };
+    let rules = PoolRules {
+        is_pooled: true,
+        life_us: 1_000,
+    };
+    let grant = |held| PermitGrant {
+        held,
+        in_flight: 2,
+        wanted: 0,
+        outcome: PermitOutcome::Decided,
+    };
     let mut pool = PermitPool::default();
     pool.demand = 2;
     let turn = pool.begin(10, 2, rules);
@@ -197,6 +288,9 @@ fn a_reply_that_does_not_cover_the_permits_in_use_loses_all_of_them() {
     let turn = pool.begin(12, 2, rules);
     pool.end(turn, &grant(1), 13, rules);
     assert!(leases.iter().all(|lease| lease.is_lost(13)));
-    assert!(!pool.has_free(13, 2), "and what is held at the server is given back before it is used");
+    assert!(
+        !pool.has_free(13, 2),
+        "and what is held at the server is given back before it is used"
+    );
     assert!(pool.is_due(13, rules));
 }

@@ -22,7 +22,10 @@ fn a_store_in_the_process_needs_no_runtime_and_counts_exactly() {
     let acquire = |limiter: &ConcurrencyLimiter| {
         let limiter = limiter.clone();
         let mut future = Box::pin(async move { limiter.acquire("acme").await });
-        match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        match future
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+        {
             std::task::Poll::Ready(acquired) => acquired.unwrap(),
             std::task::Poll::Pending => panic!("a store in the process answers at once"),
         }
@@ -32,18 +35,34 @@ fn a_store_in_the_process_needs_no_runtime_and_counts_exactly() {
     assert_eq!((denied.limit(), denied.in_flight()), (8, 8));
     permits.pop();
     let again = acquire(&both[0]).unwrap();
-    assert_eq!((again.in_flight(), again.is_lost(), again.degraded()), (8, false, None));
+    assert_eq!(
+        (again.in_flight(), again.is_lost(), again.degraded()),
+        (8, false, None)
+    );
     drop((permits, again));
-    assert!(both.iter().all(|limiter| limiter.shared.is_empty()), "an idle key leaves nothing in the limiter");
-    let state = store.permits(PermitRequest { number: u64::MAX, ..request(&POOLED_LIMIT, &Key::new("acme")) });
-    assert_eq!(state.into_ready().unwrap().unwrap().in_flight, 0, "nor in the store");
+    assert!(
+        both.iter().all(|limiter| limiter.shared.is_empty()),
+        "an idle key leaves nothing in the limiter"
+    );
+    let state = store.permits(PermitRequest {
+        number: u64::MAX,
+        ..request(&POOLED_LIMIT, &Key::new("acme"))
+    });
+    assert_eq!(
+        state.into_ready().unwrap().unwrap().in_flight,
+        0,
+        "nor in the store"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn slack_is_handed_out_without_a_call_and_goes_back_when_another_replica_waits() {
     let clock = Clock::tokio();
     let server = Server::new(&clock);
-    let (first, second) = (server.replica(POOLED, &clock), server.replica(POOLED, &clock));
+    let (first, second) = (
+        server.replica(POOLED, &clock),
+        server.replica(POOLED, &clock),
+    );
     let mut permits = vec![permit(&first).await, permit(&first).await];
     let calls = server.calls();
     for _ in 0..10 {
@@ -79,7 +98,10 @@ fn lowered(limiter: &ConcurrencyLimiter, limit: u32) -> ConcurrencyLimiter {
 
 #[tokio::test(start_paused = true)]
 async fn law_p2_after_the_limit_was_lowered_no_permit_is_granted_until_fewer_are_held() {
-    for policy in [Concurrency::new("streams", 8), Concurrency::new("streams", 8).exact()] {
+    for policy in [
+        Concurrency::new("streams", 8),
+        Concurrency::new("streams", 8).exact(),
+    ] {
         let clock = Clock::tokio();
         let server = Server::new(&clock);
         let replicas = [(); 2].map(|()| server.replica(policy.clone(), &clock));
@@ -113,9 +135,14 @@ fn law_p2_a_lowered_limit_counts_in_a_process_too() {
     let both = [(); 2].map(|()| ConcurrencyLimiter::new(store.clone(), POOLED));
     let acquire = |limiter: &ConcurrencyLimiter| {
         let acquired = futures_util::FutureExt::now_or_never(limiter.acquire("acme"));
-        acquired.expect("a store in the process answers at once").unwrap().ok()
+        acquired
+            .expect("a store in the process answers at once")
+            .unwrap()
+            .ok()
     };
-    let mut held: Vec<_> = (0..8).map(|at| acquire(&both[at % 2]).expect("a permit")).collect();
+    let mut held: Vec<_> = (0..8)
+        .map(|at| acquire(&both[at % 2]).expect("a permit"))
+        .collect();
     let both = both.map(|limiter| lowered(&limiter, 3));
     for left in (0..8).rev() {
         drop(held.remove(0));
@@ -139,14 +166,31 @@ async fn an_exact_limit_leaves_no_permit_idle_and_one_call_serves_callers_that_w
         tasks.spawn(async move { replica.try_acquire("acme").await.unwrap().is_err() });
     }
     drop(all);
-    assert!(tasks.join_all().await.into_iter().all(|is_denied| is_denied));
-    assert!(server.calls() - before <= 2, "{} calls for 20 denials", server.calls() - before);
+    assert!(
+        tasks
+            .join_all()
+            .await
+            .into_iter()
+            .all(|is_denied| is_denied)
+    );
+    assert!(
+        server.calls() - before <= 2,
+        "{} calls for 20 denials",
+        server.calls() - before
+    );
     first.release().await.unwrap();
     let third = permit(&replicas[1]).await;
     assert!(replicas[0].acquire("acme").await.unwrap().is_err());
     drop((second, third));
     settled(|| {
-        server.store.permits(request(&EXACT_LIMIT, &Key::new("acme"))).into_ready().unwrap().unwrap().in_flight == 0
+        server
+            .store
+            .permits(request(&EXACT_LIMIT, &Key::new("acme")))
+            .into_ready()
+            .unwrap()
+            .unwrap()
+            .in_flight
+            == 0
     })
     .await;
 }
@@ -157,12 +201,19 @@ async fn held_permits_are_renewed_by_one_task_that_ends_when_nothing_is_held() {
     let server = Server::new(&clock);
     let limiter = server.replica(POOLED, &clock);
     let held = permit(&limiter).await;
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
     assert_eq!(tasks(), 2, "the renewal, and the timer of its calls");
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(!held.is_lost());
     let renewals = server.calls();
-    assert!((20..=40).contains(&renewals), "{renewals} calls in ten lives");
+    assert!(
+        (20..=40).contains(&renewals),
+        "{renewals} calls in ten lives"
+    );
     drop(held);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(tasks(), 0);
@@ -177,7 +228,10 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
     let clock = Clock::tokio();
     let server = Server::new(&clock);
     let policy = EXACT.wait(Duration::from_secs(60)).max_waiting(5);
-    for limiter in [server.replica(policy.clone(), &clock), ConcurrencyLimiter::new(MemoryStore::new(), policy)] {
+    for limiter in [
+        server.replica(policy.clone(), &clock),
+        ConcurrencyLimiter::new(MemoryStore::new(), policy),
+    ] {
         let mut held = vec![permit(&limiter).await, permit(&limiter).await];
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting = Vec::new();
@@ -190,20 +244,33 @@ async fn callers_wait_in_their_order_for_a_bounded_time_and_in_a_bounded_number(
             settled(|| limiter.shared.waiting.callers() == at + 1).await;
         }
         let begun = Instant::now();
-        assert!(limiter.acquire("acme").await.unwrap().is_err(), "the sixth caller does not wait");
+        assert!(
+            limiter.acquire("acme").await.unwrap().is_err(),
+            "the sixth caller does not wait"
+        );
         assert!(limiter.try_acquire("acme").await.unwrap().is_err());
         assert_eq!(begun.elapsed(), Duration::ZERO);
         // A caller that goes away leaves its place.
         waiting[1].abort();
         for expected in [0, 2, 3, 4] {
             drop(held.remove(0));
-            assert!(limiter.try_acquire("acme").await.unwrap().is_err(), "those that wait come first");
+            assert!(
+                limiter.try_acquire("acme").await.unwrap().is_err(),
+                "those that wait come first"
+            );
             let (at, permit) = order.recv().await.unwrap();
             assert_eq!(at, expected);
             held.push(permit);
         }
         let begun = Instant::now();
-        assert!(limiter.with_wait(Duration::from_secs(3)).acquire("acme").await.unwrap().is_err());
+        assert!(
+            limiter
+                .with_wait(Duration::from_secs(3))
+                .acquire("acme")
+                .await
+                .unwrap()
+                .is_err()
+        );
         let waited = begun.elapsed();
         assert!((3_000..3_100).contains(&waited.as_millis()), "{waited:?}");
     }
@@ -233,14 +300,19 @@ async fn more_than_64_replicas_are_a_clear_error_and_not_a_wrong_count() {
     let clock = Clock::manual(1_000_000);
     let server = Server::new(&clock);
     let policy = Concurrency::new("many", 1_000).exact();
-    let replicas: Vec<_> = (0..65).map(|_| server.replica(policy.clone(), &clock)).collect();
+    let replicas: Vec<_> = (0..65)
+        .map(|_| server.replica(policy.clone(), &clock))
+        .collect();
     let mut permits = Vec::new();
     for replica in &replicas[..64] {
         permits.push(permit(replica).await);
     }
     let error = replicas[64].acquire("acme").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
-    assert_eq!(error.to_string(), "64 other replicas hold permits of this key of concurrency many");
+    assert_eq!(
+        error.to_string(),
+        "64 other replicas hold permits of this key of concurrency many"
+    );
     permits.push(permit(&replicas[3]).await);
     permits.remove(0).release().await.unwrap();
     permits.push(permit(&replicas[64]).await);
@@ -275,7 +347,10 @@ async fn a_store_without_permits_is_a_typed_error() {
         }
     }
     let limiter = ConcurrencyLimiter::new(Without(MemoryStore::new()), EXACT);
-    assert_eq!(limiter.acquire("acme").await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        limiter.acquire("acme").await.unwrap_err().kind(),
+        ErrorKind::Unsupported
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,5 +364,8 @@ async fn the_retry_time_is_estimated_from_the_work_of_this_process() {
     held.pop();
     held.push(permit(&limiter).await);
     let estimate = denied(&limiter).await.retry_after();
-    assert!((1_990..=2_010).contains(&estimate.as_millis()), "{estimate:?}: four seconds each, two in flight");
+    assert!(
+        (1_990..=2_010).contains(&estimate.as_millis()),
+        "{estimate:?}: four seconds each, two in flight"
+    );
 }

@@ -10,14 +10,25 @@ use crate::{
     store::{PermitGrant, PermitOutcome},
 };
 
-const POOLED: PoolRules = PoolRules { is_pooled: true, life_us: 1_000_000 };
-const EXACT: PoolRules = PoolRules { is_pooled: false, life_us: 1_000_000 };
+const POOLED: PoolRules = PoolRules {
+    is_pooled: true,
+    life_us: 1_000_000,
+};
+const EXACT: PoolRules = PoolRules {
+    is_pooled: false,
+    life_us: 1_000_000,
+};
 
 /// The time at which the leases of calls at the time 0 end.
 const END_US: u64 = 999_000;
 
 fn grant(held: u32, wanted: u64) -> PermitGrant {
-    PermitGrant { held, in_flight: held.into(), wanted, outcome: PermitOutcome::Decided }
+    PermitGrant {
+        held,
+        in_flight: held.into(),
+        wanted,
+        outcome: PermitOutcome::Decided,
+    }
 }
 
 /// Returns a pool that holds permits since the time 0.
@@ -46,12 +57,24 @@ fn a_pool_keeps_what_it_used_lately_until_others_wait() {
         let leases: Vec<_> = (0..4).map(|_| pool.take(1, 9).expect("a permit")).collect();
         assert!(leases[1..].iter().all(|lease| pool.give_back(lease)));
         let turn = pool.begin(1, 9, POOLED);
-        assert_eq!((turn.needed, turn.extra), (1, 3), "four were in use, and one is");
+        assert_eq!(
+            (turn.needed, turn.extra),
+            (1, 3),
+            "four were in use, and one is"
+        );
         pool.end(turn, &grant(4, wanted), 1, POOLED);
         let leases: Vec<_> = (0..3).map(|_| pool.take(2, 9).expect("a permit")).collect();
         assert!(leases.iter().all(|lease| pool.give_back(lease)));
-        assert_eq!(pool.begin(2, 9, POOLED).extra, extra, "{wanted} permits are waited for");
-        assert_eq!(pool.take_spare(2, 9).is_some(), extra > 0, "a permit that goes back is not handed out");
+        assert_eq!(
+            pool.begin(2, 9, POOLED).extra,
+            extra,
+            "{wanted} permits are waited for"
+        );
+        assert_eq!(
+            pool.take_spare(2, 9).is_some(),
+            extra > 0,
+            "a permit that goes back is not handed out"
+        );
     }
 }
 
@@ -62,22 +85,58 @@ fn law_p2_above_its_limit_a_pool_hands_out_nothing_and_gives_back_what_is_idle()
         let leases: Vec<_> = (0..5).map(|_| pool.take(1, 9).expect("a permit")).collect();
         // The other replicas took more since, which the next reply says.
         let turn = pool.begin(1, 9, rules);
-        pool.end(turn, &PermitGrant { in_flight: 20, ..grant(5, 0) }, 1, rules);
+        pool.end(
+            turn,
+            &PermitGrant {
+                in_flight: 20,
+                ..grant(5, 0)
+            },
+            1,
+            rules,
+        );
         assert!(leases[3..].iter().all(|lease| pool.give_back(lease)));
-        assert!(pool.take_spare(2, 20).is_some_and(|lease| pool.give_back(&lease)), "20 may be held");
-        assert!(pool.take(2, 8).is_none() && pool.take_spare(2, 8).is_none() && !pool.has_free(2, 8));
+        assert!(
+            pool.take_spare(2, 20)
+                .is_some_and(|lease| pool.give_back(&lease)),
+            "20 may be held"
+        );
+        assert!(
+            pool.take(2, 8).is_none() && pool.take_spare(2, 8).is_none() && !pool.has_free(2, 8)
+        );
         // A call during which another permit comes back.
         pool.demand = 1;
         let turn = pool.begin(2, 8, rules);
-        assert_eq!((turn.limit, turn.kept, turn.used, turn.needed, turn.extra), (8, 3, 3, 4, 0));
+        assert_eq!(
+            (turn.limit, turn.kept, turn.used, turn.needed, turn.extra),
+            (8, 3, 3, 4, 0)
+        );
         assert!(pool.give_back(&leases[0]));
-        assert!(pool.take(2, 8).is_none(), "what comes back during the call is not handed out");
-        pool.end(turn, &PermitGrant { in_flight: 9, ..grant(3, 0) }, 2, rules);
+        assert!(
+            pool.take(2, 8).is_none(),
+            "what comes back during the call is not handed out"
+        );
+        pool.end(
+            turn,
+            &PermitGrant {
+                in_flight: 9,
+                ..grant(3, 0)
+            },
+            2,
+            rules,
+        );
         assert!(pool.take(2, 8).is_none());
         // Others gave back enough. No permit in use was lost on the way.
         let turn = pool.begin(3, 8, rules);
         assert_eq!((turn.kept, turn.used, turn.needed), (2, 2, 3));
-        pool.end(turn, &PermitGrant { in_flight: 8, ..grant(3, 0) }, 3, rules);
+        pool.end(
+            turn,
+            &PermitGrant {
+                in_flight: 8,
+                ..grant(3, 0)
+            },
+            3,
+            rules,
+        );
         assert!(pool.take(3, 8).is_some());
         assert!(leases[1..3].iter().all(|lease| !lease.is_lost(3)));
     }
@@ -109,7 +168,10 @@ fn permits_that_have_lapsed_are_not_free_and_take_no_part_of_the_share() {
     assert!(!pool.give_back(&lease));
     let mut pool = holding(2, POOLED);
     let _lease = pool.take(1, 9).expect("a permit");
-    assert!(!pool.take_share(END_US - 1, 1), "the permit in use is the share");
+    assert!(
+        !pool.take_share(END_US - 1, 1),
+        "the permit in use is the share"
+    );
     assert!(pool.take_share(END_US, 1));
 }
 
@@ -133,14 +195,21 @@ fn a_reply_that_comes_after_the_end_of_the_lease_does_not_bring_back_its_permits
     pool.end(turn, &grant(1, 0), END_US, POOLED);
     assert!(lease.is_lost(END_US), "the work may have been cancelled");
     assert!(!pool.give_back(&lease));
-    assert_eq!(pool.capacity(END_US), 1, "the permit of the reply is another one");
+    assert_eq!(
+        pool.capacity(END_US),
+        1,
+        "the permit of the reply is another one"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_is_told_when_the_lease_ends_or_the_store_has_lost_it() {
     let clock = Clock::tokio();
     for is_lost_at_once in [true, false] {
-        let (began, lease) = (Instant::now(), Arc::new(Granted::new(clock.now_us() + 2_500_000)));
+        let (began, lease) = (
+            Instant::now(),
+            Arc::new(Granted::new(clock.now_us() + 2_500_000)),
+        );
         let losing = Arc::clone(&lease);
         let lose = async move {
             if is_lost_at_once {
@@ -150,7 +219,11 @@ async fn a_holder_is_told_when_the_lease_ends_or_the_store_has_lost_it() {
         };
         tokio::join!(lease.lost(|| clock.now_us()), lose);
         let waited = began.elapsed().as_millis();
-        let expected = if is_lost_at_once { 100..=102 } else { 2_500..=2_510 };
+        let expected = if is_lost_at_once {
+            100..=102
+        } else {
+            2_500..=2_510
+        };
         assert!(expected.contains(&waited), "{waited} ms");
     }
 }

@@ -30,7 +30,11 @@ pub(super) const AWAY: u32 = 2;
 impl Server {
     pub(super) fn new(clock: &Clock) -> Self {
         let store = MemoryStore::builder().clock(clock.clone()).build();
-        Self { store, mood: Arc::default(), calls: Arc::default() }
+        Self {
+            store,
+            mood: Arc::default(),
+            calls: Arc::default(),
+        }
     }
 
     pub(super) fn set(&self, mood: u32) {
@@ -53,8 +57,17 @@ impl Server {
         self.replica_in(Outage::Closed, policy, clock)
     }
 
-    pub(super) fn replica_in(&self, outage: Outage, policy: Concurrency, clock: &Clock) -> ConcurrencyLimiter {
-        ConcurrencyLimiter::on(Arc::clone(self.limiter(outage).inner()), policy, clock.clone())
+    pub(super) fn replica_in(
+        &self,
+        outage: Outage,
+        policy: Concurrency,
+        clock: &Clock,
+    ) -> ConcurrencyLimiter {
+        ConcurrencyLimiter::on(
+            Arc::clone(self.limiter(outage).inner()),
+            policy,
+            clock.clone(),
+        )
     }
 }
 
@@ -94,11 +107,19 @@ pub(super) static POOLED_LIMIT: Concurrency = POOLED;
 pub(super) static EXACT_LIMIT: Concurrency = EXACT;
 
 pub(super) async fn permit(limiter: &ConcurrencyLimiter) -> Permit {
-    limiter.acquire("acme").await.expect("an answer").expect("a permit")
+    limiter
+        .acquire("acme")
+        .await
+        .expect("an answer")
+        .expect("a permit")
 }
 
 pub(super) async fn denied(limiter: &ConcurrencyLimiter) -> PermitDenied {
-    limiter.acquire("acme").await.expect("an answer").expect_err("a denial")
+    limiter
+        .acquire("acme")
+        .await
+        .expect("an answer")
+        .expect_err("a denial")
 }
 
 /// Lets the other tasks run until the condition holds. Time stands still.

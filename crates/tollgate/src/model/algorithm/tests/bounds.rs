@@ -52,8 +52,16 @@ fn small() -> Quota {
 fn a_token_bucket_admits_its_burst_and_the_accrued_units() {
     for burst in [1, 2, 3] {
         let quota = small().with_burst(burst);
-        assert_bound(&Policy::token_bucket("p", quota), |length| burst + N * (length - 1) / W, &[1, 3, 5, 9]);
-        assert_bound(&Policy::leaky_bucket("p", quota), |length| burst + N * (length - 1) / W, &[1, 3, 5, 9]);
+        assert_bound(
+            &Policy::token_bucket("p", quota),
+            |length| burst + N * (length - 1) / W,
+            &[1, 3, 5, 9],
+        );
+        assert_bound(
+            &Policy::leaky_bucket("p", quota),
+            |length| burst + N * (length - 1) / W,
+            &[1, 3, 5, 9],
+        );
     }
 }
 
@@ -61,13 +69,21 @@ fn a_token_bucket_admits_its_burst_and_the_accrued_units() {
 fn an_interval_bucket_admits_its_burst_and_each_refill() {
     for burst in [1, 2, 3] {
         let policy = Policy::interval_bucket("p", small().with_burst(burst));
-        assert_bound(&policy, |length| (burst - 1 + N.min(burst) * length.div_ceil(W)).max(burst), &[4, 8]);
+        assert_bound(
+            &policy,
+            |length| (burst - 1 + N.min(burst) * length.div_ceil(W)).max(burst),
+            &[4, 8],
+        );
     }
 }
 
 #[test]
 fn a_fixed_window_admits_twice_the_amount_around_an_edge() {
-    assert_bound(&Policy::fixed_window("p", small()), |length| N * (1 + (length - 1).div_ceil(W)), &[1, 2, 4, 5, 6]);
+    assert_bound(
+        &Policy::fixed_window("p", small()),
+        |length| N * (1 + (length - 1).div_ceil(W)),
+        &[1, 2, 4, 5, 6],
+    );
 }
 
 #[test]
@@ -92,5 +108,9 @@ fn sliding_buckets_and_the_log_never_admit_more_than_the_amount() {
         let policy = Policy::sliding_buckets("p", small(), buckets);
         assert_bound(&policy, |length| N * length.div_ceil(W), &[1, 2, 3, 4]);
     }
-    assert_bound(&Policy::sliding_log("p", small()), |length| N * length.div_ceil(W), &[1, 2, 3, 4, 5, 8, 9]);
+    assert_bound(
+        &Policy::sliding_log("p", small()),
+        |length| N * length.div_ceil(W),
+        &[1, 2, 3, 4, 5, 8, 9],
+    );
 }

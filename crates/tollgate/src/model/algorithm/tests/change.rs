@@ -29,7 +29,12 @@ fn a_raised_quota_is_usable_at_once() {
         assert_eq!(bench.take_all(), 10);
         for quota in [Quota::per_hour(1_000), Quota::per_second(1_000)] {
             bench.change(with(bench.policy(), quota));
-            assert!(bench.remaining() >= 989, "{:?} {:?}", bench.policy(), bench.peek());
+            assert!(
+                bench.remaining() >= 989,
+                "{:?} {:?}",
+                bench.policy(),
+                bench.peek()
+            );
             assert!(bench.admits(1));
         }
     }
@@ -39,12 +44,17 @@ fn a_raised_quota_is_usable_at_once() {
 #[test]
 fn rates_that_alternate_on_one_counter_give_units_back() {
     for (rates, most) in [([77_422, 90_930], 1_046), ([102_193, 516_360], 1_290)] {
-        let policies = rates.map(|rate| Policy::token_bucket("p", quota(rate, 1_000_000).with_burst(1_000)));
+        let policies =
+            rates.map(|rate| Policy::token_bucket("p", quota(rate, 1_000_000).with_burst(1_000)));
         let mut bench = Bench::new(policies[1].clone());
         let (mut admitted, mut denied) = (0, 0);
         for policy in policies.iter().cycle() {
             bench.change(policy.clone());
-            (admitted, denied) = if bench.admits(1) { (admitted + 1, 0) } else { (admitted, denied + 1) };
+            (admitted, denied) = if bench.admits(1) {
+                (admitted + 1, 0)
+            } else {
+                (admitted, denied + 1)
+            };
             if denied == policies.len() {
                 break;
             }
@@ -56,7 +66,13 @@ fn rates_that_alternate_on_one_counter_give_units_back() {
 #[test]
 fn a_lowered_quota_holds_at_once_and_no_wait_exceeds_its_drain_time() {
     for policy in all(quota(1_000, 60_000_000), &[]) {
-        for (amount, period) in [(10, 60_000_000), (10, 1_000), (10, 3_600_000_000), (1_000, 3_600_000_000), (1, 77)] {
+        for (amount, period) in [
+            (10, 60_000_000),
+            (10, 1_000),
+            (10, 3_600_000_000),
+            (1_000, 3_600_000_000),
+            (1, 77),
+        ] {
             let mut bench = Bench::new(policy.clone());
             bench.pass(31_415_926);
             assert_eq!(bench.take_all(), 1_000);
@@ -84,7 +100,11 @@ fn a_quota_that_changes_often_never_shows_more_than_its_amount() {
             bench.change(with(&policy, quota));
             bench.pass(random.below(9));
             let numbers = one(&bench.check(0));
-            assert!(numbers.reset <= drain(bench.policy()), "{:?} {numbers:?}", bench.policy());
+            assert!(
+                numbers.reset <= drain(bench.policy()),
+                "{:?} {numbers:?}",
+                bench.policy()
+            );
             assert!(numbers.remaining <= quota.amount());
             if let Some(retry) = one(&bench.check(random.cost(bench.policy()))).retry {
                 assert!(retry > 0 && retry <= drain(bench.policy()));
@@ -102,7 +122,11 @@ fn sliding_buckets_with_a_new_layout_forget_no_unit_that_counts() {
     for _ in 0..20_000 {
         bench.pass(random.below(9));
         if random.below(3) == 0 {
-            bench.change(Policy::sliding_buckets("p", quota(5, 60), 1 + random.below(20) as u16));
+            bench.change(Policy::sliding_buckets(
+                "p",
+                quota(5, 60),
+                1 + random.below(20) as u16,
+            ));
         }
         if bench.admits(1) {
             times.push(bench.now());
@@ -122,7 +146,11 @@ fn another_algorithm_under_the_same_name_starts_fresh() {
             bench.take_all();
             bench.change(to.clone());
             let same = from.algorithm().reads(to.algorithm());
-            assert_eq!(bench.remaining(), if same { 0 } else { 4 }, "{from:?} {to:?}");
+            assert_eq!(
+                bench.remaining(),
+                if same { 0 } else { 4 },
+                "{from:?} {to:?}"
+            );
         }
     }
 }
@@ -137,10 +165,16 @@ fn a_clock_step_costs_at_most_one_drain_time_or_one_burst() {
             let ahead = bench.take_all();
             bench.clock.set(bench.clock.now_us().saturating_sub(back));
             let before = bench.take_all();
-            assert_eq!(before, 0, "{policy:?} back {back} gave {before} after {ahead}");
+            assert_eq!(
+                before, 0,
+                "{policy:?} back {back} gave {before} after {ahead}"
+            );
             let numbers = one(&bench.check(1));
             let why = format!("{policy:?} back {back} {numbers:?}");
-            assert!(numbers.retry.unwrap() <= numbers.reset && numbers.reset <= 2 * drain, "{why}");
+            assert!(
+                numbers.retry.unwrap() <= numbers.reset && numbers.reset <= 2 * drain,
+                "{why}"
+            );
             bench.pass(numbers.retry.unwrap() - 1);
             assert!(!bench.admits(1), "{why}");
             assert!(bench.pass(1).admits(1), "{why}");
@@ -182,7 +216,10 @@ fn a_lowered_sliding_window_counts_no_more_than_its_new_amount() {
 
 #[test]
 fn a_clock_that_jitters_gives_no_unit_twice() {
-    for policy in [Policy::sliding_log("p", quota(5, 60)), Policy::sliding_buckets("p", quota(5, 60), 6)] {
+    for policy in [
+        Policy::sliding_log("p", quota(5, 60)),
+        Policy::sliding_buckets("p", quota(5, 60), 6),
+    ] {
         let bench = Bench::new(policy);
         let mut random = Random(99);
         let mut admitted = 0;

@@ -10,7 +10,10 @@ impl Bench {
         let check = |cost| Check::new(&self.set, &self.key, Cost::new(cost));
         let decision = self.store.reserve_now(check(0), &id, 1_000);
         assert!(decision.is_allowed());
-        assert_eq!(self.store.commit_now(check(cost), &id, 1), Settlement::Settled);
+        assert_eq!(
+            self.store.commit_now(check(cost), &id, 1),
+            Settlement::Settled
+        );
     }
 }
 
@@ -24,7 +27,9 @@ fn waits_are_exact_in_debt() {
             let burst = bench.policy().quota().burst();
             bench.owe(random.below(3 * burst + 1));
             let cost = random.cost(bench.policy());
-            let Some(retry) = one(&bench.check(cost)).retry else { continue };
+            let Some(retry) = one(&bench.check(cost)).retry else {
+                continue;
+            };
             let numbers = one(&bench.check(0));
             let why = format!("{:?} {numbers:?} {retry}", bench.policy());
             assert!(retry > 0 && retry <= numbers.reset, "{why}");
@@ -52,14 +57,26 @@ fn a_policy_in_debt_allows_what_costs_nothing_and_has_nothing_left() {
         let burst = bench.policy().quota().burst();
         bench.owe(2 * burst);
         let numbers = one(&bench.check(0));
-        assert!(numbers.allowed && numbers.remaining == 0, "{:?} {numbers:?}", bench.policy());
-        assert!(!bench.admits(1) && !bench.admits(burst), "{:?}", bench.policy());
+        assert!(
+            numbers.allowed && numbers.remaining == 0,
+            "{:?} {numbers:?}",
+            bench.policy()
+        );
+        assert!(
+            !bench.admits(1) && !bench.admits(burst),
+            "{:?}",
+            bench.policy()
+        );
     }
 }
 
 /// The longest time from the greatest debt to fresh, in microseconds.
 fn longest(policy: &Policy) -> u64 {
-    let (n, b, w) = (policy.quota().amount(), policy.quota().burst(), policy.quota().period_us());
+    let (n, b, w) = (
+        policy.quota().amount(),
+        policy.quota().burst(),
+        policy.quota().period_us(),
+    );
     match policy.algorithm() {
         algorithm if algorithm.is_continuous() => (8 * b * w).div_ceil(n) + 1,
         algorithm if algorithm.has_burst() => (8 * b).div_ceil(n) * w,
@@ -93,20 +110,32 @@ fn a_debt_survives_a_clock_that_steps_and_a_quota_that_changes_within_its_bound(
         assert!(one(&bench.check(1)).retry.is_some());
         let stored = bench.peek();
         bench.at(-1);
-        assert!(one(&bench.check(0)).reset >= before, "{policy:?}: a step back forgives nothing");
+        assert!(
+            one(&bench.check(0)).reset >= before,
+            "{policy:?}: a step back forgives nothing"
+        );
         bench.at(0);
         assert_eq!(bench.peek(), stored, "{policy:?}");
         for back in [500, 5_000, 1_000_000] {
             bench.at(-back);
             assert!(!bench.admits(1), "{policy:?}");
-            assert!(one(&bench.check(0)).reset <= longest(&policy) + 2_000, "{policy:?} {back}");
+            assert!(
+                one(&bench.check(0)).reset <= longest(&policy) + 2_000,
+                "{policy:?} {back}"
+            );
         }
-        let bench_of = |amount, period| Policy::try_new("p", policy.algorithm(), quota(amount, period)).unwrap();
+        let bench_of = |amount, period| {
+            Policy::try_new("p", policy.algorithm(), quota(amount, period)).unwrap()
+        };
         for (amount, period) in [(10, 100), (1, 1_000), (5, 1_000), (1_000, 1_000)] {
             bench.change(bench_of(amount, period));
             let _ = bench.check(1);
             let numbers = one(&bench.check(0));
-            assert!(numbers.reset <= longest(bench.policy()), "{:?} {numbers:?}", bench.policy());
+            assert!(
+                numbers.reset <= longest(bench.policy()),
+                "{:?} {numbers:?}",
+                bench.policy()
+            );
         }
     }
 }
@@ -163,7 +192,15 @@ fn a_queue_takes_back_its_last_place_alone() {
     assert_eq!(last.delay(), Duration::from_micros(200));
     bench.refund(1, Some(&middle));
     let next = bench.check(1);
-    assert_eq!(next.delay(), Duration::from_micros(300), "no other request has this turn");
+    assert_eq!(
+        next.delay(),
+        Duration::from_micros(300),
+        "no other request has this turn"
+    );
     bench.refund(1, Some(&next));
-    assert_eq!(bench.check(1).delay(), Duration::from_micros(300), "the last place is free again");
+    assert_eq!(
+        bench.check(1).delay(),
+        Duration::from_micros(300),
+        "the last place is free again"
+    );
 }

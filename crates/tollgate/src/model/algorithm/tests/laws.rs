@@ -78,7 +78,13 @@ fn the_state_is_fresh_exactly_after_reset_after() {
         }
         let numbers = one(&bench.check(0));
         let why = format!("{:?} {numbers:?}", bench.policy());
-        let fresh = One { allowed: true, remaining: bench.policy().quota().burst(), retry: None, reset: 0, more: 0 };
+        let fresh = One {
+            allowed: true,
+            remaining: bench.policy().quota().burst(),
+            retry: None,
+            reset: 0,
+            more: 0,
+        };
         if numbers.reset > 0 {
             bench.pass(numbers.reset - 1);
             assert_eq!(one(&bench.check(0)).reset, 1, "{why}");
@@ -134,7 +140,13 @@ fn an_idle_key_regains_its_burst_and_no_more() {
 /// microsecond.
 #[test]
 fn rates_do_not_drift() {
-    for (amount, period_us) in [(3, 1_000), (10, 700), (7, 1_000), (1, 1_000), (1_003, 8_640)] {
+    for (amount, period_us) in [
+        (3, 1_000),
+        (10, 700),
+        (7, 1_000),
+        (1, 1_000),
+        (1_003, 8_640),
+    ] {
         let quota = quota(amount, period_us);
         for policy in [
             Policy::token_bucket("p", quota),
@@ -160,7 +172,9 @@ fn rates_do_not_drift() {
 #[test]
 fn sliding_windows_admit_a_steady_client_at_the_documented_rate() {
     let bench = Bench::new(Policy::sliding_buckets("p", quota(10, 1_000), 4));
-    let taken: u64 = (0..50_000).map(|_| u64::from(bench.pass(1).admits(1))).sum();
+    let taken: u64 = (0..50_000)
+        .map(|_| u64::from(bench.pass(1).admits(1)))
+        .sum();
     assert!((400..=410).contains(&taken), "{taken}");
     let bench = Bench::new(Policy::sliding_window("p", quota(10, 1_000)));
     let taken: u64 = (0..500).map(|_| u64::from(bench.pass(100).admits(1))).sum();
@@ -204,7 +218,16 @@ fn the_period_of_an_interval_bucket_starts_with_the_first_request() {
     assert_eq!(bench.at(30).take_all(), 5);
     assert_eq!(one(&bench.check(1)).retry, Some(50));
     assert_eq!(one(&bench.check(3)).retry, Some(100));
-    assert_eq!(one(&bench.check(5)), One { allowed: false, remaining: 0, retry: Some(150), reset: 150, more: 50 });
+    assert_eq!(
+        one(&bench.check(5)),
+        One {
+            allowed: false,
+            remaining: 0,
+            retry: Some(150),
+            reset: 150,
+            more: 50
+        }
+    );
     assert_eq!(bench.at(79).take_all(), 0);
     assert_eq!(bench.at(80).take_all(), 2);
     assert_eq!(bench.at(30 + 50 * 4).remaining(), 5);

@@ -10,7 +10,10 @@ mod remembered;
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use crate::{Algorithm, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store, clock::Clock, store::Check};
+use crate::{
+    Algorithm, Cost, Decision, Key, MemoryStore, Policy, PolicySet, Quota, Store, clock::Clock,
+    store::Check,
+};
 
 /// A store, a key, and a policy that a test can replace.
 struct Bench {
@@ -28,8 +31,16 @@ const EPOCH_US: u64 = 1_700_000_000_000_000 / 138_600 * 138_600;
 impl Bench {
     fn new(policy: Policy) -> Self {
         let clock = Clock::manual(EPOCH_US);
-        let store = MemoryStore::builder().clock(clock.clone()).max_keys(ROOM).build();
-        Self { store, clock, set: policy.into(), key: Key::new("k") }
+        let store = MemoryStore::builder()
+            .clock(clock.clone())
+            .max_keys(ROOM)
+            .build();
+        Self {
+            store,
+            clock,
+            set: policy.into(),
+            key: Key::new("k"),
+        }
     }
 
     fn policy(&self) -> &Policy {
@@ -56,7 +67,8 @@ impl Bench {
     }
 
     fn check(&self, cost: u64) -> Decision {
-        self.store.decide(Check::new(&self.set, &self.key, Cost::new(cost)))
+        self.store
+            .decide(Check::new(&self.set, &self.key, Cost::new(cost)))
     }
 
     fn admits(&self, cost: u64) -> bool {
@@ -79,7 +91,10 @@ impl Bench {
 
     /// Returns the numbers of a peek and the stored state.
     fn peek(&self) -> (One, String) {
-        (one(&self.check(0)), self.store.debug(self.policy(), &self.key))
+        (
+            one(&self.check(0)),
+            self.store.debug(self.policy(), &self.key),
+        )
     }
 }
 
@@ -116,11 +131,17 @@ fn all(quota: Quota, bursts: &[u64]) -> Vec<Policy> {
     for algorithm in Algorithm::ALL {
         let algorithm = match algorithm {
             Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets { buckets },
-            Algorithm::Lockout { .. } => Algorithm::Lockout { first: quota.period(), longest: quota.period() * 4 },
+            Algorithm::Lockout { .. } => Algorithm::Lockout {
+                first: quota.period(),
+                longest: quota.period() * 4,
+            },
             other => other,
         };
         let bursts = if algorithm.has_burst() { bursts } else { &[] };
-        let quotas = bursts.iter().map(|&burst| quota.with_burst(burst)).chain([quota]);
+        let quotas = bursts
+            .iter()
+            .map(|&burst| quota.with_burst(burst))
+            .chain([quota]);
         all.extend(quotas.map(|quota| Policy::try_new("p", algorithm, quota).unwrap()));
     }
     all
@@ -160,7 +181,19 @@ impl Random {
         let quota = policy.quota();
         let period = quota.period().as_micros() as u64;
         let unit = period / quota.amount();
-        let steps = [0, 0, 0, 1, unit, unit + 1, unit.saturating_sub(1), period, period - 1, period + 1, period / 3];
+        let steps = [
+            0,
+            0,
+            0,
+            1,
+            unit,
+            unit + 1,
+            unit.saturating_sub(1),
+            period,
+            period - 1,
+            period + 1,
+            period / 3,
+        ];
         steps[self.below(steps.len() as u64) as usize]
     }
 

@@ -58,7 +58,16 @@ fn a_sliding_window_refunds_the_window_of_the_request() {
     let bench = Bench::new(Policy::sliding_window("p", quota(4, 100)));
     let spent = bench.check(4);
     let _ = bench.at(180).check(3);
-    assert_eq!(one(&bench.check(0)), One { allowed: true, remaining: 0, retry: None, reset: 120, more: 20 });
+    assert_eq!(
+        one(&bench.check(0)),
+        One {
+            allowed: true,
+            remaining: 0,
+            retry: None,
+            reset: 120,
+            more: 20
+        }
+    );
     bench.refund(2, Some(&spent));
     // The previous window holds two units, and a fifth of it counts.
     assert_eq!(one(&bench.check(0)).remaining, 0);
@@ -69,7 +78,10 @@ fn a_sliding_window_refunds_the_window_of_the_request() {
 /// A refund without a decision has no time. No interval may hold more than n units afterwards.
 #[test]
 fn a_refund_without_a_decision_returns_the_oldest_units_first() {
-    for policy in [Policy::sliding_log("p", quota(4, 100)), Policy::sliding_buckets("p", quota(4, 100), 10)] {
+    for policy in [
+        Policy::sliding_log("p", quota(4, 100)),
+        Policy::sliding_buckets("p", quota(4, 100), 10),
+    ] {
         let bench = Bench::new(policy);
         let _ = bench.at(5).check(2);
         let _ = bench.at(55).check(2);
@@ -83,7 +95,10 @@ fn a_refund_without_a_decision_returns_the_oldest_units_first() {
 
 #[test]
 fn a_refund_returns_units_to_the_time_of_the_request() {
-    for policy in [Policy::sliding_log("p", quota(4, 100)), Policy::sliding_buckets("p", quota(4, 100), 10)] {
+    for policy in [
+        Policy::sliding_log("p", quota(4, 100)),
+        Policy::sliding_buckets("p", quota(4, 100), 10),
+    ] {
         let bench = Bench::new(policy);
         let _ = bench.at(5).check(1);
         let second = bench.at(25).check(1);
@@ -91,7 +106,12 @@ fn a_refund_returns_units_to_the_time_of_the_request() {
         let (first, reset) = (one(&bench.check(0)).more, one(&bench.check(0)).reset);
         bench.refund(1, Some(&second));
         let peeked = one(&bench.check(0));
-        assert_eq!((peeked.remaining, peeked.more, peeked.reset), (1, first, reset), "{:?}", bench.policy());
+        assert_eq!(
+            (peeked.remaining, peeked.more, peeked.reset),
+            (1, first, reset),
+            "{:?}",
+            bench.policy()
+        );
         // After the first unit has expired, the units spent at 55 are next.
         bench.pass(first);
         assert_eq!(one(&bench.check(0)).more, reset - first);

@@ -8,13 +8,21 @@ use crate::{
 
 /// Returns the level of the only policy of a decision.
 fn only(decision: &Decision) -> PolicyLevel {
-    decision.levels().iter(decision.policies()).map(|(_, level)| level).next().unwrap()
+    decision
+        .levels()
+        .iter(decision.policies())
+        .map(|(_, level)| level)
+        .next()
+        .unwrap()
 }
 
 #[test]
 fn a_remembered_denial_ages_as_the_stored_state_does() {
-    let quotas =
-        [Quota::new(3, Duration::from_micros(1_000)), Quota::new(7, Duration::from_micros(385)), Quota::per_day(5)];
+    let quotas = [
+        Quota::new(3, Duration::from_micros(1_000)),
+        Quota::new(7, Duration::from_micros(385)),
+        Quota::per_day(5),
+    ];
     for quota in quotas {
         let policies = [
             Policy::token_bucket("p", quota),
@@ -28,7 +36,12 @@ fn a_remembered_denial_ages_as_the_stored_state_does() {
         ];
         let period = quota.period().as_micros() as u64;
         for policy in policies {
-            for (start, cost) in [(0, 1), (period / 3, 1), (period / 2, 2), (period - 1, quota.amount())] {
+            for (start, cost) in [
+                (0, 1),
+                (period / 3, 1),
+                (period / 2, 2),
+                (period - 1, quota.amount()),
+            ] {
                 let bench = Bench::new(policy.clone());
                 bench.pass(start);
                 while bench.admits(1) {
@@ -55,7 +68,11 @@ fn a_remembered_denial_ages_as_the_stored_state_does() {
                     let aged = numbers(&policy, &aged, cost);
                     // The remembered denial does not know which entries of a log or of buckets have
                     // expired since. It knows the times.
-                    assert_eq!((aged.retry_us, aged.reset_us), (expected.retry_us, expected.reset_us), "{policy:?}");
+                    assert_eq!(
+                        (aged.retry_us, aged.reset_us),
+                        (expected.retry_us, expected.reset_us),
+                        "{policy:?}"
+                    );
                     if policy.algorithm().facts().words < 4 {
                         assert_eq!(aged, expected, "{policy:?} after {passed} of {retry} µs");
                     }

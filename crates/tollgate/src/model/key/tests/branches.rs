@@ -7,7 +7,11 @@ fn branches() -> impl Strategy<Value = Vec<Vec<Vec<Part>>>> {
 }
 
 fn encode_branches(branches: &[Vec<Vec<Part>>]) -> Key {
-    branches[1..].iter().fold(encode_levels(&branches[0]), |key, branch| key.with_branch(encode_levels(branch)))
+    branches[1..]
+        .iter()
+        .fold(encode_levels(&branches[0]), |key, branch| {
+            key.with_branch(encode_levels(branch))
+        })
 }
 
 proptest! {
@@ -44,10 +48,19 @@ proptest! {
 
 #[test]
 fn a_branch_beyond_four_is_joined_to_the_last() {
-    let four = Key::new("a").with_branch("b").with_branch("c").with_branch("d");
+    let four = Key::new("a")
+        .with_branch("b")
+        .with_branch("c")
+        .with_branch("d");
     assert_eq!(four.clone().with_branch("e").encoded(), "a^b^c^d,e");
-    assert_eq!(four.with_branch(Key::new("e").with_branch("f")).encoded(), "a^b^c^d,e,f");
-    let (two, three) = (Key::new("a").with_branch("b"), Key::new("x").with_branch("y").with_branch("z"));
+    assert_eq!(
+        four.with_branch(Key::new("e").with_branch("f")).encoded(),
+        "a^b^c^d,e,f"
+    );
+    let (two, three) = (
+        Key::new("a").with_branch("b"),
+        Key::new("x").with_branch("y").with_branch("z"),
+    );
     assert_eq!(two.clone().child(two.clone()).encoded(), "a>a^a>b^b>a^b>b");
     assert_eq!(two.with_branch(three).encoded(), "a^b^x^y,z");
 }
@@ -57,7 +70,11 @@ fn the_parent_of_branches_is_that_of_each() {
     let nested = |outer: &str| Key::new(outer).child("inner");
     let key = nested("a").with_branch(nested("b").child("more"));
     assert_eq!(key.parent(), Some(Key::new("a").with_branch(nested("b"))));
-    assert_eq!(key.parent().and_then(|key| key.parent()), None, "the first branch has one level");
+    assert_eq!(
+        key.parent().and_then(|key| key.parent()),
+        None,
+        "the first branch has one level"
+    );
 }
 
 #[test]
@@ -73,6 +90,9 @@ fn a_digest_tells_branches_apart_and_debug_shows_none() {
     let secret = KeySecret::new("pepper");
     let key = Key::new("a").with_branch(Key::secret("sk_live", &secret));
     assert_ne!(key.digest(&secret), Key::new("a").digest(&secret));
-    assert_eq!(key.encoded(), format!("a^{}", Key::secret("sk_live", &secret).encoded()));
+    assert_eq!(
+        key.encoded(),
+        format!("a^{}", Key::secret("sk_live", &secret).encoded())
+    );
     assert_eq!(format!("{key:?}"), "Key(..)");
 }

@@ -18,7 +18,9 @@ fn encode(parts: &[Part]) -> Key {
         Part::Number(number) => Key::from(*number),
         Part::Address(address) => Key::from(*address),
     };
-    parts[1..].iter().fold(one(&parts[0]), |key, part| key.join(one(part)))
+    parts[1..]
+        .iter()
+        .fold(one(&parts[0]), |key, part| key.join(one(part)))
 }
 
 fn decode(text: &str) -> Vec<Part> {
@@ -45,7 +47,9 @@ fn decode(text: &str) -> Vec<Part> {
 }
 
 fn encode_levels(levels: &[Vec<Part>]) -> Key {
-    levels[1..].iter().fold(encode(&levels[0]), |key, level| key.child(encode(level)))
+    levels[1..]
+        .iter()
+        .fold(encode(&levels[0]), |key, level| key.child(encode(level)))
 }
 
 fn decode_levels(text: &str) -> Vec<Vec<Part>> {
@@ -120,7 +124,10 @@ fn a_part_beyond_four_levels_is_joined_to_the_innermost() {
     assert_eq!(four.clone().child("e").encoded(), "a>b>c>d,e");
     assert_eq!(four.clone().child("e"), four.join("e"));
     let nested = Key::new("d").child("e");
-    assert_eq!(Key::new("a").child("b").child("c").child(nested).encoded(), "a>b>c>d,e");
+    assert_eq!(
+        Key::new("a").child("b").child("c").child(nested).encoded(),
+        "a>b>c>d,e"
+    );
 }
 
 #[test]
@@ -140,14 +147,23 @@ fn each_level_has_a_text_of_at_most_64_bytes() {
     assert_eq!(key.encoded(), [&*long; 4].join(">"));
     let copy = key.clone();
     assert!(copy == key && copy.parent() != Some(key.clone()) && copy.parent().is_some());
-    assert_eq!(key.join("more").each_level().map(<[u8]>::len).collect::<Vec<_>>(), [64, 64, 64, 42]);
+    assert_eq!(
+        key.join("more")
+            .each_level()
+            .map(<[u8]>::len)
+            .collect::<Vec<_>>(),
+        [64, 64, 64, 42]
+    );
 }
 
 #[test]
 fn a_secret_is_a_level_of_its_own_digest() {
     let secret = KeySecret::new("pepper");
     let key = Key::new("acme").child(Key::secret("sk_live", &secret));
-    assert_eq!(key.encoded(), format!("acme>{}", Key::secret("sk_live", &secret).encoded()));
+    assert_eq!(
+        key.encoded(),
+        format!("acme>{}", Key::secret("sk_live", &secret).encoded())
+    );
     assert_eq!(format!("{key:?}"), "Key(..)");
 }
 
@@ -211,7 +227,11 @@ fn keys_of_different_parts_differ() {
         Key::new("a").with_branch("a"),
     ];
     for (at, key) in keys.iter().enumerate() {
-        assert!(keys[..at].iter().all(|other| other != key), "{}", key.encoded());
+        assert!(
+            keys[..at].iter().all(|other| other != key),
+            "{}",
+            key.encoded()
+        );
     }
 }
 
@@ -224,16 +244,28 @@ fn a_megabyte_becomes_a_short_digest() {
 fn one_address_is_one_key_in_every_notation() {
     let key = |text: &str| Key::network(text.parse().unwrap(), 64);
     assert_eq!(key("::ffff:1.2.3.4"), key("1.2.3.4"));
-    assert_eq!(key("::ffff:102:304"), Key::network("1.2.3.4".parse().unwrap(), 32));
+    assert_eq!(
+        key("::ffff:102:304"),
+        Key::network("1.2.3.4".parse().unwrap(), 32)
+    );
     assert_eq!(key("2001:DB8:0:0::1"), key("2001:db8::2"));
     assert_ne!(key("2001:db8:0:1::1"), key("2001:db8::1"));
-    assert_eq!(Key::network("1.2.3.4".parse().unwrap(), 24).encoded(), "*1.2.3.0/24");
-    assert_eq!(Key::network("1.2.3.4".parse().unwrap(), 0).encoded(), "*0.0.0.0/0");
+    assert_eq!(
+        Key::network("1.2.3.4".parse().unwrap(), 24).encoded(),
+        "*1.2.3.0/24"
+    );
+    assert_eq!(
+        Key::network("1.2.3.4".parse().unwrap(), 0).encoded(),
+        "*0.0.0.0/0"
+    );
 }
 
 #[test]
 fn debug_shows_neither_key_nor_secret() {
-    assert_eq!(format!("{:?} {:?}", Key::new("sk_live"), KeySecret::new("pepper")), "Key(..) KeySecret(..)");
+    assert_eq!(
+        format!("{:?} {:?}", Key::new("sk_live"), KeySecret::new("pepper")),
+        "Key(..) KeySecret(..)"
+    );
 }
 
 #[test]
@@ -243,7 +275,11 @@ fn only_these_bytes_need_no_escape() {
         for at in [0, 7, 8, 15, 16, 31, 63] {
             let mut part = vec![b'a'; at + 1];
             part[at] = byte;
-            assert_eq!(Key::bytes(&part).as_bytes() == part, expected, "{byte:#x} at {at}");
+            assert_eq!(
+                Key::bytes(&part).as_bytes() == part,
+                expected,
+                "{byte:#x} at {at}"
+            );
         }
     }
 }
@@ -253,8 +289,14 @@ fn addresses_are_written_as_in_the_standard_library() {
     let every_octet = (0..=255).map(|octet| octet << 24 | octet << 8);
     for bits in every_octet.chain([0, 1, 0x0a09_6364, 0x7f00_0001, 0xc0a8_ff0a, u32::MAX]) {
         let address = Ipv4Addr::from_bits(bits);
-        assert_eq!(Key::from(IpAddr::V4(address)).encoded(), format!("*{address}"));
-        assert_eq!(Key::from(IpAddr::V4(address)), Key::from_text(format!("*{address}").as_bytes()));
+        assert_eq!(
+            Key::from(IpAddr::V4(address)).encoded(),
+            format!("*{address}")
+        );
+        assert_eq!(
+            Key::from(IpAddr::V4(address)),
+            Key::from_text(format!("*{address}").as_bytes())
+        );
         assert_eq!(Key::network(address.into(), 0).encoded(), "*0.0.0.0/0");
     }
 }

@@ -14,7 +14,10 @@ const G: u64 = 500_000;
 const TERMS: Lease = Lease::new().generation(Duration::from_micros(G)).share(4);
 
 fn policy(algorithm: Algorithm, amount: u64, period: Duration) -> Policy {
-    Policy::try_new("p", algorithm, Quota::new(amount, period)).unwrap().try_leased(TERMS).unwrap()
+    Policy::try_new("p", algorithm, Quota::new(amount, period))
+        .unwrap()
+        .try_leased(TERMS)
+        .unwrap()
 }
 
 fn bucket() -> Policy {

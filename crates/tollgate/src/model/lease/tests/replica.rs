@@ -1,7 +1,16 @@
 use super::*;
 
 fn grant(generation: u64, units: u64, life_us: u64) -> Grant {
-    Grant { stamps: [Stamp { birth: 1, generation }].into_iter().collect(), units, life_us }
+    Grant {
+        stamps: [Stamp {
+            birth: 1,
+            generation,
+        }]
+        .into_iter()
+        .collect(),
+        units,
+        life_us,
+    }
 }
 
 #[test]
@@ -32,9 +41,23 @@ fn a_report_is_taken_once() {
     units.add(0, grant(1, 10, 10_000));
     units.spend(0, 4);
     let stamps = grant(1, 0, 0).stamps;
-    assert_eq!(units.take_reports(1, false), [Report { stamps: stamps.clone(), spent: 4, returned: 0 }]);
+    assert_eq!(
+        units.take_reports(1, false),
+        [Report {
+            stamps: stamps.clone(),
+            spent: 4,
+            returned: 0
+        }]
+    );
     assert_eq!(units.take_reports(1, false), []);
-    assert_eq!(units.take_reports(1, true), [Report { stamps, spent: 0, returned: 6 }]);
+    assert_eq!(
+        units.take_reports(1, true),
+        [Report {
+            stamps,
+            spent: 0,
+            returned: 6
+        }]
+    );
     assert_eq!((units.take_reports(1, true), units.held(1)), (vec![], 0));
 }
 
@@ -44,7 +67,14 @@ fn units_that_ended_are_counted_and_not_returned() {
     units.add(0, grant(1, 10, 10_000));
     units.spend(0, 3);
     let stamps = grant(1, 0, 0).stamps;
-    assert_eq!(units.take_reports(9_990, true), [Report { stamps, spent: 3, returned: 0 }]);
+    assert_eq!(
+        units.take_reports(9_990, true),
+        [Report {
+            stamps,
+            spent: 3,
+            returned: 0
+        }]
+    );
     assert_eq!((units.take_lapsed(), units.take_lapsed()), (7, 0));
     units.add(9_990, grant(2, 5, 10_000));
     units.clear();

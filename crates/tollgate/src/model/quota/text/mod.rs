@@ -66,7 +66,11 @@ impl FromStr for Quota {
         }
         let period_at = reader.next_at();
         let period = reader.period()?;
-        let at = if amount > super::MAX_AMOUNT { amount_at } else { period_at };
+        let at = if amount > super::MAX_AMOUNT {
+            amount_at
+        } else {
+            period_at
+        };
         let quota = Self::try_new(amount, period).map_err(|error| reader.error(at, &error))?;
         if reader.is_at_end() {
             return Ok(quota);
@@ -77,7 +81,9 @@ impl FromStr for Quota {
         let burst_at = reader.next_at();
         let burst = reader.number("a number after burst, as in 100/min burst 20")?;
         reader.end()?;
-        quota.try_with_burst(burst).map_err(|error| reader.error(burst_at, &error))
+        quota
+            .try_with_burst(burst)
+            .map_err(|error| reader.error(burst_at, &error))
     }
 }
 
@@ -105,7 +111,9 @@ impl Quota {
         let at = reader.next_at();
         let period = reader.period()?;
         reader.end()?;
-        Self::try_new(1, period).map(|quota| quota.period()).map_err(|error| reader.error(at, &error))
+        Self::try_new(1, period)
+            .map(|quota| quota.period())
+            .map_err(|error| reader.error(at, &error))
     }
 }
 
@@ -147,11 +155,18 @@ pub(crate) fn write_length(f: &mut fmt::Formatter<'_>, period_us: u64) -> fmt::R
             left %= us;
         }
     }
-    let Some((us, short, ..)) = UNITS.into_iter().find(|(us, ..)| period_us.is_multiple_of(*us)) else {
+    let Some((us, short, ..)) = UNITS
+        .into_iter()
+        .find(|(us, ..)| period_us.is_multiple_of(*us))
+    else {
         return f.write_str(&several);
     };
     let one = format!("{}{short}", period_us / us);
-    f.write_str(if several.len() < one.len() { &several } else { &one })
+    f.write_str(if several.len() < one.len() {
+        &several
+    } else {
+        &one
+    })
 }
 
 /// Splits a text into numbers, words and signs.
@@ -183,8 +198,11 @@ impl<'a> Reader<'a> {
     /// Returns the next token: digits, letters, or one other character. It is empty at the end.
     fn token(&self) -> &'a str {
         let rest = &self.text[self.next_at()..];
-        let Some(first) = rest.chars().next() else { return "" };
-        let end = |is_part: fn(char) -> bool| rest.find(|sign| !is_part(sign)).unwrap_or(rest.len());
+        let Some(first) = rest.chars().next() else {
+            return "";
+        };
+        let end =
+            |is_part: fn(char) -> bool| rest.find(|sign| !is_part(sign)).unwrap_or(rest.len());
         let len = if is_digit(first) {
             end(is_digit)
         } else if first.is_alphabetic() {
@@ -217,7 +235,10 @@ impl<'a> Reader<'a> {
             return Err(self.expected(expected));
         }
         let number = token.replace('_', "").parse().map_err(|_| {
-            self.error(self.next_at(), &format_args!("{token} is too large, the most is 999999999999999"))
+            self.error(
+                self.next_at(),
+                &format_args!("{token} is too large, the most is 999999999999999"),
+            )
         })?;
         self.skip(token);
         Ok(number)
@@ -240,15 +261,17 @@ impl<'a> Reader<'a> {
             sum_us += u128::from(number) * u128::from(us);
         }
         // A longer period is refused as too long, whatever it is.
-        Ok(Duration::from_micros(u64::try_from(sum_us).unwrap_or(u64::MAX)))
+        Ok(Duration::from_micros(
+            u64::try_from(sum_us).unwrap_or(u64::MAX),
+        ))
     }
 
     /// Reads a unit that is shorter than the one before it.
     fn unit(&mut self, longer_us: u64) -> Result<(u64, &'static str), Error> {
         let token = self.token();
-        let found = UNITS
-            .into_iter()
-            .find(|(_, short, alone, others)| token == *short || token == *alone || others.contains(&token));
+        let found = UNITS.into_iter().find(|(_, short, alone, others)| {
+            token == *short || token == *alone || others.contains(&token)
+        });
         let refused = match (found, token) {
             (Some((us, short, ..)), _) if us < longer_us => {
                 self.skip(token);
@@ -262,25 +285,40 @@ impl<'a> Reader<'a> {
                 format!("unit {token} has no fixed length, write the number of days, such as 365d")
             }
             (None, "") => "expected a unit, one of us, ms, s, min, hour, day or week".to_owned(),
-            (None, _) => format!("unknown unit {token:?}, expected us, ms, s, min, hour, day or week"),
+            (None, _) => {
+                format!("unknown unit {token:?}, expected us, ms, s, min, hour, day or week")
+            }
         };
         Err(self.error(self.next_at(), &refused))
     }
 
     fn end(&self) -> Result<(), Error> {
-        if self.is_at_end() { Ok(()) } else { Err(self.expected("the end")) }
+        if self.is_at_end() {
+            Ok(())
+        } else {
+            Err(self.expected("the end"))
+        }
     }
 
     fn expected(&self, expected: &str) -> Error {
         match self.token() {
-            "" => self.error(self.next_at(), &format_args!("expected {expected}, got the end")),
-            token => self.error(self.next_at(), &format_args!("expected {expected}, got {token:?}")),
+            "" => self.error(
+                self.next_at(),
+                &format_args!("expected {expected}, got the end"),
+            ),
+            token => self.error(
+                self.next_at(),
+                &format_args!("expected {expected}, got {token:?}"),
+            ),
         }
     }
 
     fn error(&self, at: usize, message: &dyn fmt::Display) -> Error {
         let character = self.text[..at].chars().count() + 1;
-        Error::config(format!("{} {:?}, character {character}: {message}", self.kind, self.text))
+        Error::config(format!(
+            "{} {:?}, character {character}: {message}",
+            self.kind, self.text
+        ))
     }
 }
 

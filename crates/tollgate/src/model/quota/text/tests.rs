@@ -22,7 +22,10 @@ fn quotas_are_read_in_all_forms() {
         ("1000/1h 30m", quota(1_000, 5_400 * SECOND, 1_000)),
         ("1/500ms", quota(1, SECOND / 2, 1)),
         ("1/1s500ms", quota(1, 3 * SECOND / 2, 1)),
-        ("1_000_000/day", quota(1_000_000, 86_400 * SECOND, 1_000_000)),
+        (
+            "1_000_000/day",
+            quota(1_000_000, 86_400 * SECOND, 1_000_000),
+        ),
         ("1/µs", quota(1, 1, 1)),
         ("3/2w burst 7", quota(3, 1_209_600 * SECOND, 7)),
         ("  100/min  burst  20 ", quota(100, 60 * SECOND, 20)),
@@ -58,28 +61,70 @@ fn quotas_are_written_shortly() {
 #[test]
 fn every_error_names_the_text_the_place_and_the_right_form() {
     for (text, error) in [
-        ("", r#"quota "", character 1: expected a number of units, as in 100/min, got the end"#),
-        ("min", r#"quota "min", character 1: expected a number of units, as in 100/min, got "min""#),
-        ("-1/min", r#"quota "-1/min", character 1: expected a number of units, as in 100/min, got "-""#),
-        ("100", r#"quota "100", character 4: expected a slash, as in 100/min, got the end"#),
-        ("1.5/s", r#"quota "1.5/s", character 2: expected a slash, as in 100/min, got ".""#),
-        ("100/", r#"quota "100/", character 5: expected a period such as min or 10m, got the end"#),
-        ("µ/s", r#"quota "µ/s", character 1: expected a number of units, as in 100/min, got "µ""#),
-        ("1/10", r#"quota "1/10", character 5: expected a unit, one of us, ms, s, min, hour, day or week"#),
-        ("100/Min", r#"quota "100/Min", character 5: unknown unit "Min", expected us, ms, s, min, hour, day or week"#),
-        ("1/30m1h", r#"quota "1/30m1h", character 7: unit h must follow a longer unit, as in 1h30m"#),
+        (
+            "",
+            r#"quota "", character 1: expected a number of units, as in 100/min, got the end"#,
+        ),
+        (
+            "min",
+            r#"quota "min", character 1: expected a number of units, as in 100/min, got "min""#,
+        ),
+        (
+            "-1/min",
+            r#"quota "-1/min", character 1: expected a number of units, as in 100/min, got "-""#,
+        ),
+        (
+            "100",
+            r#"quota "100", character 4: expected a slash, as in 100/min, got the end"#,
+        ),
+        (
+            "1.5/s",
+            r#"quota "1.5/s", character 2: expected a slash, as in 100/min, got ".""#,
+        ),
+        (
+            "100/",
+            r#"quota "100/", character 5: expected a period such as min or 10m, got the end"#,
+        ),
+        (
+            "µ/s",
+            r#"quota "µ/s", character 1: expected a number of units, as in 100/min, got "µ""#,
+        ),
+        (
+            "1/10",
+            r#"quota "1/10", character 5: expected a unit, one of us, ms, s, min, hour, day or week"#,
+        ),
+        (
+            "100/Min",
+            r#"quota "100/Min", character 5: unknown unit "Min", expected us, ms, s, min, hour, day or week"#,
+        ),
+        (
+            "1/30m1h",
+            r#"quota "1/30m1h", character 7: unit h must follow a longer unit, as in 1h30m"#,
+        ),
         (
             "1/month",
             r#"quota "1/month", character 3: unit month has no fixed length, write the number of days, such as 30d"#,
         ),
-        ("1/min 20", r#"quota "1/min 20", character 7: expected the end, or a burst as in 100/min burst 20, got "20""#),
+        (
+            "1/min 20",
+            r#"quota "1/min 20", character 7: expected the end, or a burst as in 100/min burst 20, got "20""#,
+        ),
         (
             "1/min burst=20",
             r#"quota "1/min burst=20", character 12: expected a number after burst, as in 100/min burst 20, got "=""#,
         ),
-        ("1/min burst 2 3", r#"quota "1/min burst 2 3", character 15: expected the end, got "3""#),
-        ("1/0s", r#"quota "1/0s", character 3: quota period must be at least 1 µs, got 0ns"#),
-        ("1/min burst 0", r#"quota "1/min burst 0", character 13: quota burst must be at least 1, got 0"#),
+        (
+            "1/min burst 2 3",
+            r#"quota "1/min burst 2 3", character 15: expected the end, got "3""#,
+        ),
+        (
+            "1/0s",
+            r#"quota "1/0s", character 3: quota period must be at least 1 µs, got 0ns"#,
+        ),
+        (
+            "1/min burst 0",
+            r#"quota "1/min burst 0", character 13: quota burst must be at least 1, got 0"#,
+        ),
         (
             "99999999999999999999/s",
             r#"quota "99999999999999999999/s", character 1: 99999999999999999999 is too large, the most is 999999999999999"#,
@@ -87,8 +132,14 @@ fn every_error_names_the_text_the_place_and_the_right_form() {
     ] {
         assert_eq!(text.parse::<Quota>().unwrap_err().to_string(), error);
     }
-    let long = "1/18446744073709551615w".parse::<Quota>().unwrap_err().to_string();
-    assert!(long.contains("character 3: quota period must be at most 10 years (3650 days)"), "{long}");
+    let long = "1/18446744073709551615w"
+        .parse::<Quota>()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        long.contains("character 3: quota period must be at most 10 years (3650 days)"),
+        "{long}"
+    );
     let text = "9".repeat(101);
     assert_eq!(
         text.parse::<Quota>().unwrap_err().to_string(),
@@ -98,7 +149,10 @@ fn every_error_names_the_text_the_place_and_the_right_form() {
 
 #[test]
 fn a_period_is_read_alone() {
-    assert_eq!(Quota::parse_period("1h30m").unwrap(), Duration::from_secs(5_400));
+    assert_eq!(
+        Quota::parse_period("1h30m").unwrap(),
+        Duration::from_secs(5_400)
+    );
     assert_eq!(
         Quota::parse_period("10m burst 3").unwrap_err().to_string(),
         r#"period "10m burst 3", character 5: expected the end, got "burst""#

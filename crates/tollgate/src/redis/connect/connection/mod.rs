@@ -74,13 +74,27 @@ impl Connection {
         lent: Option<LentConnection>,
         master: Option<Address>,
     ) -> Result<Self, Error> {
-        let Opened { mut multiplexed, wire, driver } = opened;
+        let Opened {
+            mut multiplexed,
+            wire,
+            driver,
+        } = opened;
         let began = Instant::now();
         let answer = redis::cmd("PING").query_async(&mut multiplexed).await;
         accepted(answer).map_err(|error| protocol::connecting(server, &error))?;
         wire.answered();
-        let about = About { wire, _driver: driver, lent, master, round_trip: began.elapsed() };
-        Ok(Self { multiplexed, number, about: Arc::new(about) })
+        let about = About {
+            wire,
+            _driver: driver,
+            lent,
+            master,
+            round_trip: began.elapsed(),
+        };
+        Ok(Self {
+            multiplexed,
+            number,
+            about: Arc::new(about),
+        })
     }
 
     /// Returns whether the connection belongs to a pool.
@@ -135,7 +149,10 @@ impl Connection {
     fn refuses_a_ping(&self) -> bool {
         let command = redis::cmd("PING");
         let ping = pin!(self.query(&command));
-        matches!(ping.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+        matches!(
+            ping.poll(&mut Context::from_waker(Waker::noop())),
+            Poll::Ready(Err(_))
+        )
     }
 
     /// Waits until the server answers on this connection. Any answer counts, also a refusal of the command.
@@ -158,14 +175,20 @@ impl Connection {
     /// Sends one command.
     pub(in crate::redis) async fn query(&self, command: &Cmd) -> RedisResult<Value> {
         self.about.wire.asks(1);
-        self.answer(command.query_async(&mut self.multiplexed.clone())).await
+        self.answer(command.query_async(&mut self.multiplexed.clone()))
+            .await
     }
 
     /// Writes all commands at once. Each has its own answer.
     pub(in crate::redis) async fn query_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         self.about.wire.asks(commands.len() as u64);
         // A call on the heap: by itself it takes some 4 kB in the future of every caller, also of those that send one command.
-        self.answer(self.multiplexed.clone().req_packed_commands(commands, 0, commands.len())).await
+        self.answer(
+            self.multiplexed
+                .clone()
+                .req_packed_commands(commands, 0, commands.len()),
+        )
+        .await
     }
 
     /// Waits for an answer, for as long as the connection is driven.
@@ -191,7 +214,11 @@ fn accepted(answer: RedisResult<Value>) -> RedisResult<()> {
     match answer {
         Ok(_) => Ok(()),
         Err(error) => match ErrorClass::of(&error) {
-            ErrorClass::Refused | ErrorClass::UnknownScript if !protocol::rejects_connection(&error) => Ok(()),
+            ErrorClass::Refused | ErrorClass::UnknownScript
+                if !protocol::rejects_connection(&error) =>
+            {
+                Ok(())
+            }
             _ => Err(error),
         },
     }
@@ -264,7 +291,9 @@ impl Wire {
 
     /// Returns the number of bytes that the system has taken so far, if it is known.
     pub(super) fn written(&self) -> Option<u64> {
-        self.written.as_ref().map(|written| written.load(Ordering::Acquire))
+        self.written
+            .as_ref()
+            .map(|written| written.load(Ordering::Acquire))
     }
 
     /// Notes that so many commands are about to be sent. Each has one answer at most.
@@ -280,7 +309,8 @@ impl Wire {
     pub(super) fn answered(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
         if self.written.is_none() {
-            self.answered_us.store(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
+            self.answered_us
+                .store(self.began.elapsed().as_micros() as u64, Ordering::Relaxed);
         }
         if self.is_silent() {
             self.is_silent.store(false, Ordering::Relaxed);
@@ -352,7 +382,9 @@ impl Wire {
             if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                 return Poll::Ready(Some(answer));
             }
-            if abandoned.as_mut().poll(cx).is_pending() && !self.is_abandoned.load(Ordering::Acquire) {
+            if abandoned.as_mut().poll(cx).is_pending()
+                && !self.is_abandoned.load(Ordering::Acquire)
+            {
                 return Poll::Pending;
             }
             // The answer may have come meanwhile.
@@ -378,14 +410,22 @@ pub(super) struct Watched<S> {
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, wire: &Arc<Wire>) -> Self {
-        Self { stream, wire: Arc::clone(wire), read: None, gathers: false }
+        Self {
+            stream,
+            wire: Arc::clone(wire),
+            read: None,
+            gathers: false,
+        }
     }
 }
 
 impl<S: Socket> Watched<S> {
     /// Returns whether the server has closed a connection at rest. The task that reads may not have run since.
     fn is_closed_at_rest(&mut self) -> bool {
-        self.read.take().is_some_and(|read| read.elapsed() > AT_REST) && self.stream.is_closed_by_peer()
+        self.read
+            .take()
+            .is_some_and(|read| read.elapsed() > AT_REST)
+            && self.stream.is_closed_by_peer()
     }
 }
 
@@ -397,7 +437,11 @@ impl<S> Drop for Watched<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
         self.read = Some(Instant::now());
@@ -409,7 +453,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 }
 
 impl<S: AsyncWrite + Socket + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if self.is_closed_at_rest() {
             self.wire.end();
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -478,9 +526,14 @@ fn has_hung_up(socket: &impl std::os::fd::AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     let mut sockets = [PollFd::new(socket, PollFlags::RDHUP)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     poll(&mut sockets, Some(&at_once)).is_ok()
-        && sockets[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        && sockets[0]
+            .revents()
+            .intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Returns `false`: other systems have no such call. A read finds out there.
@@ -505,24 +558,40 @@ pub(super) struct Bounded<S> {
 
 impl<S> Bounded<S> {
     pub(super) fn new(stream: S, bound: &ReplyBound, wire: &Arc<Wire>) -> Self {
-        Self { stream, scanner: ReplyScanner::new(bound.clone()), wire: Arc::clone(wire), replies: 0 }
+        Self {
+            stream,
+            scanner: ReplyScanner::new(bound.clone()),
+            wire: Arc::clone(wire),
+            replies: 0,
+        }
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         self.replies += self.scanner.scan(&buffer.filled()[before..])?;
         if self.replies > self.wire.asked() + MOST_UNASKED {
-            return Poll::Ready(Err(Told::error(ErrorKind::Protocol, "redis sent answers that nobody asked for")));
+            return Poll::Ready(Err(Told::error(
+                ErrorKind::Protocol,
+                "redis sent answers that nobody asked for",
+            )));
         }
         Poll::Ready(Ok(()))
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -539,7 +608,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
 pub(super) struct Driver(AbortHandle);
 
 impl Driver {
-    pub(super) fn start(driver: impl Future<Output = ()> + Send + 'static, wire: &Arc<Wire>) -> Self {
+    pub(super) fn start(
+        driver: impl Future<Output = ()> + Send + 'static,
+        wire: &Arc<Wire>,
+    ) -> Self {
         let abandons = Abandons(Arc::clone(wire));
         let task = async move {
             // Dropped last: by then nothing holds a call any more.

@@ -24,7 +24,9 @@ async fn the_bytes_that_left_and_the_end_are_recorded() {
 
 #[tokio::test]
 async fn small_writes_gather_from_the_next_one_on() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
     let near = tokio::net::TcpStream::connect(listener.local_addr().expect("an address")).await;
     let wire = Wire::watched();
     let mut stream = Watched::new(near.expect("it listens"), &wire);
@@ -40,9 +42,13 @@ async fn small_writes_gather_from_the_next_one_on() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_to_a_connection_that_was_closed_at_rest() {
     for rest in [Duration::ZERO, AT_REST * 2] {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
         let address = listener.local_addr().expect("an address");
-        let near = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        let near = tokio::net::TcpStream::connect(address)
+            .await
+            .expect("it listens");
         let (mut far, _) = listener.accept().await.expect("it was connected");
         let wire = Wire::watched();
         let mut stream = Watched::new(near, &wire);
@@ -53,7 +59,10 @@ async fn nothing_is_written_to_a_connection_that_was_closed_at_rest() {
         far.write_all(b"bye").await.expect("there is room");
         drop(far);
         let is_taken = stream.write_all(b"PING").await.is_ok();
-        assert_eq!((is_taken, wire.has_ended()), (rest.is_zero(), !rest.is_zero()));
+        assert_eq!(
+            (is_taken, wire.has_ended()),
+            (rest.is_zero(), !rest.is_zero())
+        );
         assert_eq!(wire.written(), Some(if is_taken { 4 } else { 0 }));
     }
 }
@@ -80,13 +89,29 @@ async fn a_call_that_the_task_of_its_connection_never_took_ends_with_the_task() 
     let wire = Wire::watched();
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let driver = Driver::start(async move { drop(ended.await) }, &wire);
-    let (mut early, mut stuck) = (pin!(wire.answer(async { 1 })), pin!(wire.answer(std::future::pending::<u8>())));
+    let (mut early, mut stuck) = (
+        pin!(wire.answer(async { 1 })),
+        pin!(wire.answer(std::future::pending::<u8>())),
+    );
     assert_eq!(early.as_mut().await, Some(1));
-    assert!(stuck.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        stuck
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
     end.send(()).expect("the task waits");
     assert_eq!(stuck.await, None);
-    assert_eq!(wire.answer(std::future::pending::<u8>()).await, None, "a call after the end of the task");
-    assert_eq!(wire.answer(async { 2 }).await, Some(2), "an answer that came before the end");
+    assert_eq!(
+        wire.answer(std::future::pending::<u8>()).await,
+        None,
+        "a call after the end of the task"
+    );
+    assert_eq!(
+        wire.answer(async { 2 }).await,
+        Some(2),
+        "an answer that came before the end"
+    );
     drop(driver);
 }
 
@@ -108,9 +133,14 @@ async fn answers_that_nobody_asked_for_end_the_stream() {
     let mut buffer = [0; 4_096];
     let answers = |count: usize| b"+OK\r\n".repeat(count);
     wire.asks(100);
-    far.write_all(&answers(100 + MOST_UNASKED as usize)).await.expect("there is room");
+    far.write_all(&answers(100 + MOST_UNASKED as usize))
+        .await
+        .expect("there is room");
     assert!(stream.read(&mut buffer).await.is_ok());
     far.write_all(&answers(1)).await.expect("there is room");
     let error = stream.read(&mut buffer).await.expect_err("one too many");
-    assert_eq!(error.to_string(), "redis sent answers that nobody asked for");
+    assert_eq!(
+        error.to_string(),
+        "redis sent answers that nobody asked for"
+    );
 }

@@ -70,7 +70,11 @@ impl Batch {
     ///
     /// A check that would be answered too late is not sent, by the time now and that of a round trip. Without `timing` each
     /// check has to be sent.
-    pub(super) fn cut(queue: &mut Waiting<QueuedCheck>, share: Share, timing: Option<(Instant, Duration)>) -> Self {
+    pub(super) fn cut(
+        queue: &mut Waiting<QueuedCheck>,
+        share: Share,
+        timing: Option<(Instant, Duration)>,
+    ) -> Self {
         let mut batch = Self::default();
         let most = queue.len().min(MOST_KEYS).min(share.keys.max(1));
         let mut index: Index = HashTable::with_capacity(most);
@@ -80,15 +84,21 @@ impl Batch {
                 continue;
             }
             let request = check.request();
-            if timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip)) {
+            if timing.is_some_and(|(now, round_trip)| request.has_waited_too_long(now, round_trip))
+            {
                 batch.late.push(check);
                 continue;
             }
             let latest = batch.latest(&index, request);
-            let joined = latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
+            let joined =
+                latest.filter(|&(group, subject)| batch.groups[group].accepts(subject, request));
             let fits = match joined {
                 Some((group, subject)) => batch.groups[group].has_room_for(subject, request),
-                None => keys == 0 || (subjects < share.keys && keys + request.policies.shape().keys() <= MOST_KEYS),
+                None => {
+                    keys == 0
+                        || (subjects < share.keys
+                            && keys + request.policies.shape().keys() <= MOST_KEYS)
+                }
             };
             if !fits || checks == share.checks.clamp(1, MOST_CHECKS) {
                 queue.push_front(check);
@@ -113,14 +123,22 @@ impl Batch {
     fn latest(&self, index: &Index, request: &CheckRequest) -> Option<(usize, usize)> {
         let mut latest = None;
         for policy in 0..request.policies.len() {
-            let Some((hash, text)) = request.metered(policy) else { continue };
+            let Some((hash, text)) = request.metered(policy) else {
+                continue;
+            };
             let shares = |held: &&Metered| {
                 let other = self.groups[held.group].request(held.subject);
                 held.hash == hash
-                    && other.metered(held.policy).is_some_and(|(_, other)| other == text)
+                    && other
+                        .metered(held.policy)
+                        .is_some_and(|(_, other)| other == text)
                     && request.shares_state(policy, other, held.policy)
             };
-            let held = index.iter_hash(hash).filter(shares).map(|held| (held.group, held.subject)).max();
+            let held = index
+                .iter_hash(hash)
+                .filter(shares)
+                .map(|held| (held.group, held.subject))
+                .max();
             latest = latest.max(held);
         }
         latest
@@ -131,14 +149,27 @@ impl Batch {
         let request = self.groups[group].request(subject);
         for policy in 0..request.policies.len() {
             if let Some((hash, _)) = request.metered(policy) {
-                index.insert_unique(hash, Metered { hash, group, subject, policy }, |metered| metered.hash);
+                index.insert_unique(
+                    hash,
+                    Metered {
+                        hash,
+                        group,
+                        subject,
+                        policy,
+                    },
+                    |metered| metered.hash,
+                );
             }
         }
     }
 
     /// Adds a check to the first group of its shape from `after` on, or to a new one. Returns the group and the subject.
     fn add(&mut self, check: QueuedCheck, after: usize, capacity: usize) -> (usize, usize) {
-        let found = self.groups.iter().skip(after).position(|group| group.has_shape_of(check.request()));
+        let found = self
+            .groups
+            .iter()
+            .skip(after)
+            .position(|group| group.has_shape_of(check.request()));
         match found {
             Some(at) => (after + at, self.groups[after + at].add(check)),
             None => {
@@ -172,8 +203,17 @@ impl Batch {
 }
 
 /// Asks the server. The calls are written when this is first polled.
-pub(super) async fn send(groups: SmallVec<[Group; 1]>, server: &Server, connection: &Connection) -> AnsweredBatch {
-    let sent = server.send_all(connection, groups.iter().map(|group| group.call(server)).collect()).await;
+pub(super) async fn send(
+    groups: SmallVec<[Group; 1]>,
+    server: &Server,
+    connection: &Connection,
+) -> AnsweredBatch {
+    let sent = server
+        .send_all(
+            connection,
+            groups.iter().map(|group| group.call(server)).collect(),
+        )
+        .await;
     AnsweredBatch { groups, sent }
 }
 
@@ -207,7 +247,13 @@ impl Group {
     pub(super) fn of(check: QueuedCheck, capacity: usize) -> Self {
         let mut subjects = Vec::with_capacity(capacity);
         subjects.push(smallvec![check]);
-        Self { subjects, checks: 1, runs: 1, is_uniform: true, by_body: false }
+        Self {
+            subjects,
+            checks: 1,
+            runs: 1,
+            is_uniform: true,
+            by_body: false,
+        }
     }
 
     /// Adds a check of another key, or of other policies. Returns its subject.
@@ -247,7 +293,9 @@ impl Group {
     }
 
     fn begins_run(&self, subject: usize, request: &CheckRequest) -> bool {
-        self.subjects[subject].last().is_none_or(|last| last.request().charge != request.charge)
+        self.subjects[subject]
+            .last()
+            .is_none_or(|last| last.request().charge != request.charge)
     }
 
     /// Splits the group into one for each hash slot.
@@ -301,14 +349,19 @@ impl Group {
     fn call(&self, server: &Server) -> Call {
         let sample = self.request(0);
         let keys = self.subjects.len() * sample.policies.shape().keys();
-        let call = Call::of(self.script(), self.by_body, keys, |command| self.fill(server, command));
+        let call = Call::of(self.script(), self.by_body, keys, |command| {
+            self.fill(server, command)
+        });
         call.asking(sample.share == SlotShare::Arriving)
     }
 
     /// Adds the keys and the arguments.
     fn fill(&self, server: &Server, command: &mut redis::Cmd) {
         let requests = || self.subjects.iter().map(|subject| subject[0].request());
-        server.add_keys(requests().map(|request| (&request.policies, &request.key)), command);
+        server.add_keys(
+            requests().map(|request| (&request.policies, &request.key)),
+            command,
+        );
         let sample = self.request(0);
         if self.is_leased() {
             command.arg(self.leasing_args(server).into_bytes());
@@ -346,7 +399,8 @@ impl Group {
         for subject in &self.subjects {
             let request = subject[0].request();
             let policies = &request.policies;
-            let compose = |call: &LeaseCall| call.compose(policies, &request.key, request.hash.whole);
+            let compose =
+                |call: &LeaseCall| call.compose(policies, &request.key, request.hash.whole);
             let (reports, want) = request.lease_call.as_ref().map(compose).unwrap_or_default();
             args.leased_subject(policies, &reports, want);
             runs_of(subject).for_each(|(charge, count)| args.run(charge.borrow(), policies, count));
@@ -368,13 +422,21 @@ impl Group {
     /// callers that came first. Checks of several charges stay, because their answers differ.
     pub(super) fn change_places(&mut self, earlier: &mut Self) {
         let has_one_run = |subject: &Subject| runs_of(subject).count() == 1;
-        for ours in self.subjects.iter_mut().filter(|subject| has_one_run(subject)) {
+        for ours in self
+            .subjects
+            .iter_mut()
+            .filter(|subject| has_one_run(subject))
+        {
             let request = ours[0].request();
             let is_same = |subject: &Subject| {
                 let other = subject[0].request();
-                has_one_run(subject) && other.charge == request.charge && other.is_same_subject(request)
+                has_one_run(subject)
+                    && other.charge == request.charge
+                    && other.is_same_subject(request)
             };
-            let Some(first) = earlier.subjects.iter().position(is_same) else { continue };
+            let Some(first) = earlier.subjects.iter().position(is_same) else {
+                continue;
+            };
             let theirs = &mut earlier.subjects[first];
             let (count, before) = (ours.len(), theirs.len());
             theirs.retain(|check| check.is_awaited());
@@ -394,8 +456,13 @@ impl Group {
 
     /// Replies to every check with this error.
     pub(super) fn fail(self, error: &CallError) {
-        let error = if self.subjects.len() > 1 { error.of_one_among_several() } else { error.clone() };
-        self.into_checks().for_each(|check| check.reply(Err(error.clone())));
+        let error = if self.subjects.len() > 1 {
+            error.of_one_among_several()
+        } else {
+            error.clone()
+        };
+        self.into_checks()
+            .for_each(|check| check.reply(Err(error.clone())));
     }
 
     /// Replies to every check.
@@ -421,7 +488,13 @@ impl Group {
     fn reply_uniform(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
         let (sample, is_counted) = (Arc::clone(self.request(0)), self.is_counted());
         let counts: SmallVec<[usize; COUNTS]> = self.subjects.iter().map(Subject::len).collect();
-        match protocol::outcomes(&sample.policies, counts.into_iter(), is_counted, sample.is_capped(), value) {
+        match protocol::outcomes(
+            &sample.policies,
+            counts.into_iter(),
+            is_counted,
+            sample.is_capped(),
+            value,
+        ) {
             Ok(outcomes) => {
                 for (subject, outcome) in self.subjects.into_iter().zip(outcomes) {
                     reply_run(subject, &outcome);
@@ -434,7 +507,12 @@ impl Group {
 
     fn reply_leasing(self, value: &redis::Value) -> Result<(), (Vec<Subject>, Error)> {
         let (policies, subjects) = (self.request(0).policies.clone(), self.subjects.len());
-        let reply = MixedReply::leasing(policies.shape(), self.runs, [subjects, policies.len()], value);
+        let reply = MixedReply::leasing(
+            policies.shape(),
+            self.runs,
+            [subjects, policies.len()],
+            value,
+        );
         let mut reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Err((self.subjects, error)),
@@ -447,11 +525,15 @@ impl Group {
                 let rest = subject.drain(count..).collect();
                 let run = std::mem::replace(&mut subject, rest);
                 let outcome = reply.next(&first.policies, count);
-                last =
-                    outcome.as_ref().ok().map(|outcome| outcome.decision(count - 1, &first.policies, charge.borrow()));
+                last = outcome
+                    .as_ref()
+                    .ok()
+                    .map(|outcome| outcome.decision(count - 1, &first.policies, charge.borrow()));
                 reply_run(run, &outcome);
             }
-            if let (Ok(grant), Some(decision), Some(call)) = (reply.grant(&first.policies), last, &first.lease_call) {
+            if let (Ok(grant), Some(decision), Some(call)) =
+                (reply.grant(&first.policies), last, &first.lease_call)
+            {
                 call.answered(&first.key, first.hash.whole, &decision, grant);
             }
         }
@@ -485,7 +567,10 @@ impl CheckRequest {
         }
         let policies = self.policies.shared();
         let policy = policies.get(at)?;
-        if policies[..at].iter().any(|other| other.reach() == policy.reach()) {
+        if policies[..at]
+            .iter()
+            .any(|other| other.reach() == policy.reach())
+        {
             return None;
         }
         let level = policy.metered(&self.key);
@@ -501,7 +586,8 @@ impl CheckRequest {
     /// that did not wait.
     fn has_waited_too_long(&self, now: Instant, round_trip: Duration) -> bool {
         self.deadline.is_some_and(|deadline| {
-            deadline.timeout() > round_trip && deadline.instant().is_some_and(|end| end < now + round_trip)
+            deadline.timeout() > round_trip
+                && deadline.instant().is_some_and(|end| end < now + round_trip)
         })
     }
 
@@ -512,7 +598,8 @@ impl CheckRequest {
             && self.share == other.share
             && self.is_capped() == other.is_capped()
             && self.policies.is_same(&other.policies)
-            && (!self.policies.is_tagged() || (self.charge == other.charge && self.tag == other.tag))
+            && (!self.policies.is_tagged()
+                || (self.charge == other.charge && self.tag == other.tag))
     }
 
     /// Returns whether both checks read or write the same state, if the [text](Self::metered) that the policy at `place`
@@ -541,7 +628,9 @@ impl CheckRequest {
 
 /// Returns the runs of a subject: the charge of each, and the number of its checks.
 fn runs_of(subject: &Subject) -> impl Iterator<Item = (&Charge, usize)> {
-    subject.chunk_by(|a, b| a.request().charge == b.request().charge).map(|run| (&run[0].request().charge, run.len()))
+    subject
+        .chunk_by(|a, b| a.request().charge == b.request().charge)
+        .map(|run| (&run[0].request().charge, run.len()))
 }
 
 /// Replies to the checks of one run. A caller that gave up after its check was sent was charged all the same.

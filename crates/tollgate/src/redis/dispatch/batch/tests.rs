@@ -58,15 +58,28 @@ trait ToRequest {
 impl ToRequest for Check<'_> {
     fn to_request(self) -> Arc<CheckRequest> {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
-        Arc::new(CheckRequest::new(self, KeyHash::of(self.key, &HASHER), None))
+        Arc::new(CheckRequest::new(
+            self,
+            KeyHash::of(self.key, &HASHER),
+            None,
+        ))
     }
 }
 
-const WIDE: Share = Share { keys: usize::MAX, checks: usize::MAX };
+const WIDE: Share = Share {
+    keys: usize::MAX,
+    checks: usize::MAX,
+};
 
 fn set(policies: usize) -> PolicySet {
     let policy = |name| Policy::token_bucket(name, Quota::per_second(10));
-    PolicySet::try_new(["a", "b", "c", "d", "e"].map(policy).into_iter().take(policies)).expect("a set")
+    PolicySet::try_new(
+        ["a", "b", "c", "d", "e"]
+            .map(policy)
+            .into_iter()
+            .take(policies),
+    )
+    .expect("a set")
 }
 
 fn keys(batch: &Batch) -> usize {
@@ -79,7 +92,11 @@ fn a_batch_holds_so_many_keys_that_the_server_is_not_blocked() {
         let (set, mut waiting) = (set(policies), Line::new());
         (0..200).for_each(|key| waiting.push(&set, key, 1));
         let batch = waiting.cut(WIDE);
-        assert_eq!((keys(&batch), waiting.len()), (most, 200 - most), "{policies} policies");
+        assert_eq!(
+            (keys(&batch), waiting.len()),
+            (most, 200 - most),
+            "{policies} policies"
+        );
     }
 }
 
@@ -88,7 +105,10 @@ fn a_batch_holds_a_thousand_checks_of_one_key() {
     let (set, mut waiting) = (set(1), Line::new());
     (0..1_500).for_each(|_| waiting.push(&set, 7, 1));
     let batch = waiting.cut(WIDE);
-    assert_eq!((keys(&batch), batch.checks(), waiting.len()), (1, 1_024, 476));
+    assert_eq!(
+        (keys(&batch), batch.checks(), waiting.len()),
+        (1, 1_024, 476)
+    );
 }
 
 #[test]
@@ -107,9 +127,16 @@ fn a_batch_takes_its_share_and_never_nothing() {
 fn calls(batch: &Batch) -> Vec<Vec<(String, u64)>> {
     let check = |check: &QueuedCheck| {
         let request = check.request();
-        (String::from_utf8_lossy(request.key.as_bytes()).into_owned(), request.charge.borrow().cost.units())
+        (
+            String::from_utf8_lossy(request.key.as_bytes()).into_owned(),
+            request.charge.borrow().cost.units(),
+        )
     };
-    batch.groups.iter().map(|group| group.subjects.iter().flatten().map(check).collect()).collect()
+    batch
+        .groups
+        .iter()
+        .map(|group| group.subjects.iter().flatten().map(check).collect())
+        .collect()
 }
 
 #[test]
@@ -119,8 +146,21 @@ fn checks_of_one_key_and_several_costs_are_one_subject_in_the_order_in_which_the
         waiting.push(&set, key, cost);
     }
     let batch = waiting.cut(WIDE);
-    let key = |key: u64, cost| (String::from_utf8_lossy(Key::from(key).as_bytes()).into_owned(), cost);
-    let expected = [key(1, 1), key(1, 1), key(1, 1), key(2, 1), key(2, 2), key(2, 1), key(3, 2)];
+    let key = |key: u64, cost| {
+        (
+            String::from_utf8_lossy(Key::from(key).as_bytes()).into_owned(),
+            cost,
+        )
+    };
+    let expected = [
+        key(1, 1),
+        key(1, 1),
+        key(1, 1),
+        key(2, 1),
+        key(2, 2),
+        key(2, 1),
+        key(3, 2),
+    ];
     assert_eq!(calls(&batch), [expected]);
     assert_eq!((keys(&batch), waiting.len()), (3, 0));
 }
@@ -128,33 +168,66 @@ fn checks_of_one_key_and_several_costs_are_one_subject_in_the_order_in_which_the
 #[test]
 fn sets_of_one_shape_are_one_call_and_each_other_shape_is_another() {
     let named = |name: &str, units| {
-        PolicySet::from(Policy::try_new(name, Algorithm::TokenBucket, Quota::per_day(units)).expect("a policy"))
+        PolicySet::from(
+            Policy::try_new(name, Algorithm::TokenBucket, Quota::per_day(units)).expect("a policy"),
+        )
     };
     let window = PolicySet::from(Policy::fixed_window("w", Quota::per_second(1)));
     let mut waiting = Line::new();
-    for (at, set) in [named("a", 1), window.clone(), named("b", 2), named("c", 3), window].iter().enumerate() {
+    for (at, set) in [
+        named("a", 1),
+        window.clone(),
+        named("b", 2),
+        named("c", 3),
+        window,
+    ]
+    .iter()
+    .enumerate()
+    {
         waiting.push(set, at as u64, 1);
     }
-    let subjects = waiting.cut(WIDE).groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>();
+    let subjects = waiting
+        .cut(WIDE)
+        .groups
+        .iter()
+        .map(|group| group.subjects.len())
+        .collect::<Vec<_>>();
     assert_eq!(subjects, [3, 2]);
 }
 
 #[test]
 fn sets_that_share_a_state_are_in_different_calls_and_others_are_not() {
-    let bucket =
-        |name: &str, units| Policy::try_new(name, Algorithm::TokenBucket, Quota::per_day(units)).expect("a policy");
+    let bucket = |name: &str, units| {
+        Policy::try_new(name, Algorithm::TokenBucket, Quota::per_day(units)).expect("a policy")
+    };
     // Policy `a` of key 7 is in three sets. The fourth check is that of the first again.
-    let sets = [vec![bucket("a", 5)], vec![bucket("b", 5)], vec![bucket("a", 6)], vec![bucket("a", 5)]];
+    let sets = [
+        vec![bucket("a", 5)],
+        vec![bucket("b", 5)],
+        vec![bucket("a", 6)],
+        vec![bucket("a", 5)],
+    ];
     let sets = sets.map(|policies| PolicySet::try_new(policies).expect("a set"));
     let mut waiting = Line::new();
     sets.iter().for_each(|set| waiting.push(set, 7, 1));
     let batch = waiting.cut(WIDE);
     let amounts = |group: &Group| {
-        let amount =
-            |subject: &Subject| subject[0].request().policies.iter().next().expect("a policy").quota().amount();
+        let amount = |subject: &Subject| {
+            subject[0]
+                .request()
+                .policies
+                .iter()
+                .next()
+                .expect("a policy")
+                .quota()
+                .amount()
+        };
         group.subjects.iter().map(amount).collect::<Vec<_>>()
     };
-    assert_eq!(batch.groups.iter().map(amounts).collect::<Vec<_>>(), [vec![5, 5], vec![6], vec![5]]);
+    assert_eq!(
+        batch.groups.iter().map(amounts).collect::<Vec<_>>(),
+        [vec![5, 5], vec![6], vec![5]]
+    );
 }
 
 #[test]
@@ -166,7 +239,14 @@ fn nested_keys_below_one_level_are_in_different_calls() {
         waiting.push_check(Check::new(&set, &Key::new(outer).child(inner), Cost::ONE));
     }
     let batch = waiting.cut(WIDE);
-    assert_eq!(batch.groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>(), [2, 1, 1]);
+    assert_eq!(
+        batch
+            .groups
+            .iter()
+            .map(|group| group.subjects.len())
+            .collect::<Vec<_>>(),
+        [2, 1, 1]
+    );
 }
 
 /// Returns the keys on the server of each call.
@@ -180,7 +260,11 @@ fn names(batch: &Batch) -> Vec<Vec<String>> {
         };
         request.policies.iter().map(name).collect::<Vec<_>>()
     };
-    batch.groups.iter().map(|group| group.subjects.iter().flat_map(names).collect()).collect()
+    batch
+        .groups
+        .iter()
+        .map(|group| group.subjects.iter().flat_map(names).collect())
+        .collect()
 }
 
 #[test]
@@ -190,10 +274,21 @@ fn keys_that_share_a_branch_are_in_different_calls_and_others_are_not() {
     let mut waiting = Line::new();
     // The third shares one branch with the first and one with the second. The fourth has equal texts at other branches.
     for (address, user) in [("a", "x"), ("b", "y"), ("a", "y"), ("x", "a"), ("a", "x")] {
-        waiting.push_check(Check::new(&both, &Key::new(address).with_branch(user), Cost::ONE));
+        waiting.push_check(Check::new(
+            &both,
+            &Key::new(address).with_branch(user),
+            Cost::ONE,
+        ));
     }
     let batch = waiting.cut(WIDE);
-    assert_eq!(batch.groups.iter().map(|group| group.subjects.len()).collect::<Vec<_>>(), [3, 1, 1]);
+    assert_eq!(
+        batch
+            .groups
+            .iter()
+            .map(|group| group.subjects.len())
+            .collect::<Vec<_>>(),
+        [3, 1, 1]
+    );
     assert_eq!(names(&batch)[1], ["a}:address:t1", "y}:user:t1"]);
 }
 
@@ -204,17 +299,35 @@ fn no_call_names_a_key_twice() {
         PolicySet::from([bucket("p"), bucket("q").at_branch(2)]),
         PolicySet::from([bucket("q"), bucket("p").at_branch(2)]),
         PolicySet::from([bucket("p"), bucket("q")]),
-        PolicySet::from([bucket("p").at_level(1), bucket("q").at_branch(2).at_level(2)]),
-        PolicySet::from([bucket("p").at_level(2).at_branch(2), bucket("q").at_level(1)]),
-        PolicySet::from([bucket("p").at_level(2), bucket("q").at_level(2).at_branch(2)]),
+        PolicySet::from([
+            bucket("p").at_level(1),
+            bucket("q").at_branch(2).at_level(2),
+        ]),
+        PolicySet::from([
+            bucket("p").at_level(2).at_branch(2),
+            bucket("q").at_level(1),
+        ]),
+        PolicySet::from([
+            bucket("p").at_level(2),
+            bucket("q").at_level(2).at_branch(2),
+        ]),
     ];
     let part = |dice: usize| Key::from((dice % 2) as u64).child((dice / 2 % 2) as u64);
-    let outer = |dice: usize| if dice.is_multiple_of(3) { Key::from((dice % 2) as u64) } else { part(dice) };
+    let outer = |dice: usize| {
+        if dice.is_multiple_of(3) {
+            Key::from((dice % 2) as u64)
+        } else {
+            part(dice)
+        }
+    };
     for seed in 0..200_usize {
         let (mut waiting, mut sent) = (Line::new(), Vec::new());
         for step in 0..40_usize {
             let dice = seed * 7_919 + step * step * 31 + step;
-            let (set, key) = (&sets[dice % sets.len()], outer(dice / 3).with_branch(outer(dice / 11)));
+            let (set, key) = (
+                &sets[dice % sets.len()],
+                outer(dice / 3).with_branch(outer(dice / 11)),
+            );
             if set.reaches(&key).is_ok() {
                 waiting.push_check(Check::new(set, &key, Cost::ONE));
             }
@@ -256,9 +369,20 @@ async fn a_check_that_would_be_answered_too_late_is_not_sent_unless_it_never_cou
         waiting.push_check(check(timeout));
     }
     let later = Deadline::after(Duration::ZERO).start() + Duration::from_millis(40);
-    let batch = Batch::cut(&mut waiting.queue.lock(), WIDE, Some((later, Duration::from_millis(20))));
+    let batch = Batch::cut(
+        &mut waiting.queue.lock(),
+        WIDE,
+        Some((later, Duration::from_millis(20))),
+    );
     assert_eq!((batch.checks(), batch.late.len()), (2, 1));
-    assert_eq!(batch.late[0].request().deadline.expect("a deadline").timeout(), Duration::from_millis(50));
+    assert_eq!(
+        batch.late[0]
+            .request()
+            .deadline
+            .expect("a deadline")
+            .timeout(),
+        Duration::from_millis(50)
+    );
 }
 
 #[test]
@@ -267,7 +391,11 @@ fn a_caller_that_gave_up_is_not_sent() {
     (0..3).for_each(|key| waiting.push(&set, key, 1));
     waiting.callers.remove(1).give_up();
     let batch = waiting.cut(WIDE);
-    let sent: Vec<_> = batch.groups[0].subjects.iter().map(|subject| subject[0].request().key.clone()).collect();
+    let sent: Vec<_> = batch.groups[0]
+        .subjects
+        .iter()
+        .map(|subject| subject[0].request().key.clone())
+        .collect();
     assert_eq!(sent, [Key::from(0_u64), Key::from(2_u64)]);
 }
 
@@ -275,15 +403,28 @@ fn a_caller_that_gave_up_is_not_sent() {
 fn callers_change_places_when_an_earlier_batch_comes_back() {
     let (set, mut waiting) = (set(1), Line::new());
     // Five checks of key 1, of which the second caller gives up later, and one of key 2.
-    [1, 1, 1, 2].into_iter().for_each(|key| waiting.push(&set, key, 1));
+    [1, 1, 1, 2]
+        .into_iter()
+        .for_each(|key| waiting.push(&set, key, 1));
     let mut refused = waiting.cut(WIDE).groups.remove(0);
-    [1, 1].into_iter().for_each(|key| waiting.push(&set, key, 1));
+    [1, 1]
+        .into_iter()
+        .for_each(|key| waiting.push(&set, key, 1));
     let mut executed = waiting.cut(WIDE).groups.remove(0);
     let callers: Vec<_> = waiting.callers.iter().map(Arc::as_ptr).collect();
     waiting.callers.remove(1).give_up();
     executed.change_places(&mut refused);
-    let of = |group: Group| group.into_checks().map(|check| Arc::as_ptr(check.request())).collect::<Vec<_>>();
+    let of = |group: Group| {
+        group
+            .into_checks()
+            .map(|check| Arc::as_ptr(check.request()))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(refused.checks, 3);
-    assert_eq!(of(executed), [callers[0], callers[2]], "those that came first are answered first");
+    assert_eq!(
+        of(executed),
+        [callers[0], callers[2]],
+        "those that came first are answered first"
+    );
     assert_eq!(of(refused), [callers[4], callers[5], callers[3]]);
 }

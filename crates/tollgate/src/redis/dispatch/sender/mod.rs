@@ -58,7 +58,11 @@ pub(in crate::redis) struct StoreConfig {
 
 impl StoreConfig {
     /// Creates the settings. Denials are remembered for at most `deny_cache_cap`.
-    pub(in crate::redis) fn new(prefix: String, clock: Option<Clock>, deny_cache_cap: Duration) -> Self {
+    pub(in crate::redis) fn new(
+        prefix: String,
+        clock: Option<Clock>,
+        deny_cache_cap: Duration,
+    ) -> Self {
         // By a clock that the caller moves, nobody knows how long a denial holds.
         let remembers = clock.is_none() && deny_cache_cap > Duration::ZERO;
         Self {
@@ -76,7 +80,11 @@ const SERVE: u32 = 1;
 const MOST_WAITING: usize = 32_768;
 
 impl Sender {
-    pub(in crate::redis) fn new(shared: Arc<SharedConnection>, config: &StoreConfig, is_in_cluster: bool) -> Arc<Self> {
+    pub(in crate::redis) fn new(
+        shared: Arc<SharedConnection>,
+        config: &StoreConfig,
+        is_in_cluster: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server: Server::new(shared, config.server.clone(), is_in_cluster),
             deny_cache: config.deny_cache.clone(),
@@ -103,7 +111,9 @@ impl Sender {
         let may_be_direct = !request.policies.is_leased() && request.has_end();
         if may_be_direct && waiting.len() == 0 && waiting.pacer.begins_direct() {
             match self.server.ready_connection() {
-                Some(connection) => return Ok(State::Direct(self.direct(waiting, request, connection))),
+                Some(connection) => {
+                    return Ok(State::Direct(self.direct(waiting, request, connection)));
+                }
                 None => waiting.pacer.ends_direct(false),
             }
         }
@@ -115,7 +125,8 @@ impl Sender {
         } else {
             // This is the first check, or the runtime of the last worker ended.
             self.worker.ask(SERVE);
-            let serve = |running| worker::serve(Arc::clone(&self.queue), Arc::clone(&self.server), running);
+            let serve =
+                |running| worker::serve(Arc::clone(&self.queue), Arc::clone(&self.server), running);
             if !self.worker.start(serve) {
                 runtime::current()?;
             }
@@ -132,7 +143,9 @@ impl Sender {
         connection: Connection,
     ) -> Awaited<CheckResult> {
         let is_short = waiting.pacer.short_line() == Some(connection.number());
-        let by_body = !waiting.scripts.know(connection.number(), &request.script().sha);
+        let by_body = !waiting
+            .scripts
+            .know(connection.number(), &request.script().sha);
         drop(waiting);
         connection.gather(is_short);
         let turn = DirectTurn {
@@ -143,7 +156,11 @@ impl Sender {
             is_answered: false,
         };
         let (request, server) = (Arc::clone(request), Arc::clone(&self.server));
-        Awaited::new(&self.server, request.deadline, call(request, by_body, server, connection, turn))
+        Awaited::new(
+            &self.server,
+            request.deadline,
+            call(request, by_body, server, connection, turn),
+        )
     }
 
     /// Notes an answer of the server, and remembers a denial.
@@ -152,7 +169,13 @@ impl Sender {
         if decision.is_denied()
             && let (Some(cache), Some(epoch)) = (&self.deny_cache, request.deny_epoch)
         {
-            cache.remember(&request.key, request.hash.whole, request.sent, epoch, decision);
+            cache.remember(
+                &request.key,
+                request.hash.whole,
+                request.sent,
+                epoch,
+                decision,
+            );
         }
     }
 
@@ -160,7 +183,10 @@ impl Sender {
     #[cold]
     fn dropped(&self, breaker_epoch: u64) -> Error {
         match self.server.breaker().epoch() == breaker_epoch {
-            true => Error::new(ErrorKind::Unavailable, "the task that sends to redis was shut down"),
+            true => Error::new(
+                ErrorKind::Unavailable,
+                "the task that sends to redis was shut down",
+            ),
             false => self.server.overtaken(),
         }
     }
@@ -182,9 +208,14 @@ fn admit(waiting: &mut Waiting<QueuedCheck>, request: &CheckRequest) -> Result<(
             return Err(Error::new(ErrorKind::Overloaded, words));
         }
     }
-    let Some(deadline) = request.deadline else { return Ok(()) };
+    let Some(deadline) = request.deadline else {
+        return Ok(());
+    };
     let crowd = || waiting.crowd(request.key_hash());
-    waiting.pacer.admits(deadline.timeout(), waiting.len(), crowd).map_err(overloaded)
+    waiting
+        .pacer
+        .admits(deadline.timeout(), waiting.len(), crowd)
+        .map_err(overloaded)
 }
 
 /// A check that its caller sends is under way until this is dropped: it was answered, or its caller gave up.
@@ -203,8 +234,13 @@ impl Drop for DirectTurn {
         let mut waiting = self.queue.lock();
         waiting.pacer.ends_direct(self.is_answered);
         if let Some(began) = self.began.filter(|_| self.is_answered) {
-            waiting.pacer.connected(self.connection, began, worker::since_epoch, self.first);
-            waiting.pacer.measured(self.connection, runtime::now().saturating_duration_since(began));
+            waiting
+                .pacer
+                .connected(self.connection, began, worker::since_epoch, self.first);
+            waiting.pacer.measured(
+                self.connection,
+                runtime::now().saturating_duration_since(began),
+            );
         }
     }
 }
@@ -216,7 +252,9 @@ async fn call(
     connection: Connection,
     mut turn: DirectTurn,
 ) -> CheckResult {
-    let sent = server.send(&connection, request.call(&server, by_body)).await;
+    let sent = server
+        .send(&connection, request.call(&server, by_body))
+        .await;
     // Held no longer than needed: a connection of a pool is lent as long as it is held.
     drop(connection);
     let answer = match sent {
@@ -261,7 +299,11 @@ enum State {
 
 impl PendingCheck {
     pub(in crate::redis) fn new(sender: &Arc<Sender>, request: CheckRequest) -> Self {
-        Self { sender: Arc::clone(sender), request: Arc::new(request), state: State::New }
+        Self {
+            sender: Arc::clone(sender),
+            request: Arc::new(request),
+            state: State::New,
+        }
     }
 }
 
@@ -270,7 +312,11 @@ impl Future for PendingCheck {
 
     /// Stays pending after the outcome.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CheckResult> {
-        let Self { sender, request, state } = &mut *self;
+        let Self {
+            sender,
+            request,
+            state,
+        } = &mut *self;
         if let State::New = state {
             *state = match sender.begin(request) {
                 Ok(begun) => begun,
@@ -306,7 +352,9 @@ impl Drop for PendingCheck {
     fn drop(&mut self) {
         self.request.give_up();
         let deadline = self.request.deadline;
-        if matches!(self.state, State::Queued(_) | State::Direct(_)) && deadline.is_some_and(Deadline::is_over) {
+        if matches!(self.state, State::Queued(_) | State::Direct(_))
+            && deadline.is_some_and(Deadline::is_over)
+        {
             self.sender.server.missed(deadline);
         }
     }
@@ -370,15 +418,27 @@ pub(super) struct QueuedCheck {
 
 impl CheckRequest {
     #[inline]
-    pub(in crate::redis) fn new(check: Check<'_>, hash: KeyHash, deny_epoch: Option<Epoch>) -> Self {
+    pub(in crate::redis) fn new(
+        check: Check<'_>,
+        hash: KeyHash,
+        deny_epoch: Option<Epoch>,
+    ) -> Self {
         // A tag that no log stores is not sent.
-        let tag = if check.policies.is_tagged() { check.tag.into() } else { Box::default() };
+        let tag = if check.policies.is_tagged() {
+            check.tag.into()
+        } else {
+            Box::default()
+        };
         Self {
             policies: check.policies.clone(),
             key: check.key.clone(),
             hash,
             // Units that were granted in advance are spent without looking at what others have spent.
-            charge: if check.policies.is_leased() { check.charge().uncapped() } else { check.charge().to_owned() },
+            charge: if check.policies.is_leased() {
+                check.charge().uncapped()
+            } else {
+                check.charge().to_owned()
+            },
             tag,
             sent: check.deadline.map_or_else(runtime::now, Deadline::start),
             clock_us: None,
@@ -394,16 +454,32 @@ impl CheckRequest {
     /// Reads the reply to the call of this check alone.
     pub(super) fn decision(&self, value: &Value) -> CheckResult {
         // Stands for the time of a reply without one.
-        let asked_us = self.clock_us.unwrap_or_else(|| Decision::here_us(self.sent));
-        Ok(protocol::decision(&self.policies, self.charge.borrow(), asked_us, value)?)
+        let asked_us = self
+            .clock_us
+            .unwrap_or_else(|| Decision::here_us(self.sent));
+        Ok(protocol::decision(
+            &self.policies,
+            self.charge.borrow(),
+            asked_us,
+            value,
+        )?)
     }
 
     /// Returns the same request, to be sent to a server that has this share of its slot.
     pub(in crate::redis) fn again(&self, share: SlotShare) -> Self {
         let check = Check::of(&self.policies, &self.key, self.charge.borrow()).with_tag(&self.tag);
-        let check = Check { deadline: self.deadline, ..check };
+        let check = Check {
+            deadline: self.deadline,
+            ..check
+        };
         let (lease_call, clock_us) = (self.lease_call.clone(), self.clock_us);
-        Self { share, sent: self.sent, clock_us, lease_call, ..Self::new(check, self.hash.clone(), self.deny_epoch) }
+        Self {
+            share,
+            sent: self.sent,
+            clock_us,
+            lease_call,
+            ..Self::new(check, self.hash.clone(), self.deny_epoch)
+        }
     }
 
     /// Returns whether the check has ceilings.
@@ -422,12 +498,17 @@ impl CheckRequest {
             server.add_keys([(&self.policies, &self.key)], command);
             self.add_arguments(server, command);
         };
-        Call::of(self.script(), by_body, self.policies.shape().keys(), fill).asking(self.share == SlotShare::Arriving)
+        Call::of(self.script(), by_body, self.policies.shape().keys(), fill)
+            .asking(self.share == SlotShare::Arriving)
     }
 
     /// Adds the arguments that checks of the same policies, costs and tag share.
     pub(super) fn add_arguments(&self, server: &Server, command: &mut Cmd) {
-        command.arg(&*protocol::pack(server.now(), self.charge.borrow(), &self.policies));
+        command.arg(&*protocol::pack(
+            server.now(),
+            self.charge.borrow(),
+            &self.policies,
+        ));
         if self.policies.is_tagged() {
             command.arg(&*self.tag);
         }
@@ -496,7 +577,10 @@ pub(super) fn overloaded(wait: Duration) -> Error {
 
 impl QueuedCheck {
     pub(super) fn new(request: Arc<CheckRequest>, breaker_epoch: u64) -> Self {
-        Self { request, breaker_epoch }
+        Self {
+            request,
+            breaker_epoch,
+        }
     }
 
     pub(super) fn request(&self) -> &Arc<CheckRequest> {

@@ -9,8 +9,16 @@ use crate::{Cost, Policy, Quota};
 fn queued() -> (QueuedCheck, Arc<CheckRequest>) {
     let policies = PolicySet::from(Policy::token_bucket("a", Quota::per_second(1)));
     let key = Key::new("acme");
-    let hash = KeyHash { whole: 7, outermost: 7, hasher: RandomState::default() };
-    let request = Arc::new(CheckRequest::new(Check::new(&policies, &key, Cost::ONE), hash, None));
+    let hash = KeyHash {
+        whole: 7,
+        outermost: 7,
+        hasher: RandomState::default(),
+    };
+    let request = Arc::new(CheckRequest::new(
+        Check::new(&policies, &key, Cost::ONE),
+        hash,
+        None,
+    ));
     (QueuedCheck::new(Arc::clone(&request), 0), request)
 }
 
@@ -23,7 +31,9 @@ fn a_reply_is_received_once() {
     let (check, request) = queued();
     assert!(check.is_awaited() && poll(&request).is_pending());
     check.reply(Err(Error::new(ErrorKind::Unavailable, "away").into()));
-    assert!(matches!(poll(&request), Poll::Ready(Some(Err(CallError::Failed(error)))) if error.to_string() == "away"));
+    assert!(
+        matches!(poll(&request), Poll::Ready(Some(Err(CallError::Failed(error)))) if error.to_string() == "away")
+    );
     assert!(matches!(poll(&request), Poll::Ready(None)));
 }
 

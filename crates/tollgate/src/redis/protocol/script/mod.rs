@@ -88,15 +88,19 @@ impl Shape {
             true => Form::Capped,
             false => Form::Plain,
         };
-        self.script(purpose, is_capped, || Script::assemble(purpose, self.algorithms(), form()))
+        self.script(purpose, is_capped, || {
+            Script::assemble(purpose, self.algorithms(), form())
+        })
     }
 }
 
 impl Script {
     /// Returns the script for policies of these algorithms.
     pub(crate) fn assemble(purpose: Purpose, algorithms: &[Algorithm], form: Form) -> Self {
-        let parts: Vec<Part> =
-            algorithms.iter().map(|&algorithm| part(algorithm, form, algorithms.len() == 1)).collect();
+        let parts: Vec<Part> = algorithms
+            .iter()
+            .map(|&algorithm| part(algorithm, form, algorithms.len() == 1))
+            .collect();
         // The frame, and what precedes the place of a key: the record of a reservation has the first one.
         let (frame, before) = match purpose {
             Purpose::Check => (CHECK, ""),

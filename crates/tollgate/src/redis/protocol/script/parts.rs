@@ -30,8 +30,16 @@ impl Part {
     /// Returns the names that a policy has in the place of one in a list: its cost, its ceiling, its quota and the other numbers of
     /// the policy, the place of an earlier request (its words), the words of its reply, and its verdict.
     pub(super) fn list(&self, item: &str) -> Option<Vec<&'static str>> {
-        let lease: &[_] = if self.leased { &["length", "most"] } else { &[] };
-        let place: &[_] = if self.is_queued { &["was_first", "was_second"] } else { &[] };
+        let lease: &[_] = if self.leased {
+            &["length", "most"]
+        } else {
+            &[]
+        };
+        let place: &[_] = if self.is_queued {
+            &["was_first", "was_second"]
+        } else {
+            &[]
+        };
         match item {
             "costs" => Some(vec!["cost"]),
             "ceilings" => Some(self.ceiling.to_vec()),
@@ -65,7 +73,10 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
     let leased = form == Form::Leased;
     Part {
         source: row.source,
-        like: row.source.split_once("\n--@ like ").map(|(_, name)| named(name.trim_end())),
+        like: row
+            .source
+            .split_once("\n--@ like ")
+            .map(|(_, name)| named(name.trim_end())),
         args: facts.args,
         // The last word of a leased policy is the time until missing units have lapsed, unless its words are times already.
         words: if leased { LEASED_WORDS } else { facts.words },
@@ -77,7 +88,11 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
         },
         is_queued: algorithm.is_queued(form == Form::Capped),
         leased,
-        ceiling: if form == Form::Capped { facts.ceiling } else { &[] },
+        ceiling: if form == Form::Capped {
+            facts.ceiling
+        } else {
+            &[]
+        },
         top: facts.top,
     }
 }
@@ -85,5 +100,6 @@ pub(super) fn part(algorithm: Algorithm, form: Form, is_single: bool) -> Part {
 /// Returns the file of an algorithm that a `like` line names.
 fn named(name: &str) -> &'static str {
     let row = ROWS.iter().find(|row| row.name == name);
-    row.unwrap_or_else(|| unreachable!("a script names a file that does not exist: {name}")).source
+    row.unwrap_or_else(|| unreachable!("a script names a file that does not exist: {name}"))
+        .source
 }

@@ -24,31 +24,53 @@ fn lease(algorithms: &[Algorithm]) -> Script {
 
 /// Lists the algorithms that can be leased.
 fn leasable() -> impl Iterator<Item = Algorithm> {
-    algorithms().into_iter().filter(|algorithm| algorithm.is_leasable())
+    algorithms()
+        .into_iter()
+        .filter(|algorithm| algorithm.is_leasable())
 }
 
 /// Lists every algorithm, calendar windows included.
 fn algorithms() -> Vec<Algorithm> {
     // One that a feature adds is behind the others.
     let is_added = |algorithm: &Algorithm| !Algorithm::ALL.contains(algorithm);
-    Algorithm::ALL.into_iter().chain(ROWS.iter().map(|row| row.sample).filter(is_added)).collect()
+    Algorithm::ALL
+        .into_iter()
+        .chain(ROWS.iter().map(|row| row.sample).filter(is_added))
+        .collect()
 }
 
 fn scripts() -> impl Iterator<Item = (String, Script)> {
-    let of = |algorithm: Algorithm, frames: &'static [(&str, Purpose)], infix: &'static str, form: Form| {
+    let of = |algorithm: Algorithm,
+              frames: &'static [(&str, Purpose)],
+              infix: &'static str,
+              form: Form| {
         let named = move |&(frame, purpose): &(&str, Purpose)| {
-            (format!("{}{infix}.{frame}.lua", algorithm.name()), Script::assemble(purpose, &[algorithm], form))
+            (
+                format!("{}{infix}.{frame}.lua", algorithm.name()),
+                Script::assemble(purpose, &[algorithm], form),
+            )
         };
         frames.iter().map(named)
     };
-    let decide = algorithms().into_iter().flat_map(move |algorithm| of(algorithm, &FRAMES, "", Form::Plain));
-    let capped =
-        algorithms().into_iter().flat_map(move |algorithm| of(algorithm, &FRAMES[..6], ".capped", Form::Capped));
+    let decide = algorithms()
+        .into_iter()
+        .flat_map(move |algorithm| of(algorithm, &FRAMES, "", Form::Plain));
+    let capped = algorithms()
+        .into_iter()
+        .flat_map(move |algorithm| of(algorithm, &FRAMES[..6], ".capped", Form::Capped));
     let leased = leasable().flat_map(move |algorithm| {
-        let lease = (format!("{}.lease.lua", algorithm.name()), lease(&[algorithm]));
+        let lease = (
+            format!("{}.lease.lua", algorithm.name()),
+            lease(&[algorithm]),
+        );
         of(algorithm, &FRAMES[..2], ".leased", Form::Leased).chain([lease])
     });
-    let others = [("entries", ENTRIES), ("permits", PERMITS), ("replicas", REPLICAS), ("publish", PUBLISH)];
+    let others = [
+        ("entries", ENTRIES),
+        ("permits", PERMITS),
+        ("replicas", REPLICAS),
+        ("publish", PUBLISH),
+    ];
     let others = others.map(|(name, text)| (format!("{name}.lua"), Script::new(text.to_owned())));
     decide.chain(leased).chain(capped).chain(others)
 }
@@ -56,7 +78,9 @@ fn scripts() -> impl Iterator<Item = (String, Script)> {
 /// Returns where the folder shows a script: complete scripts, and what one copies to use without Rust. The others have the
 /// same sections in other frames, the leaky bucket those of the token bucket, and a calendar is needed for its window.
 fn shown(name: &str) -> Option<String> {
-    let is_bare = !["capped", "leased", "leaky", "calendar"].iter().any(|word| name.contains(word));
+    let is_bare = !["capped", "leased", "leaky", "calendar"]
+        .iter()
+        .any(|word| name.contains(word));
     match name {
         "entries.lua" | "permits.lua" | "replicas.lua" | "publish.lua" => Some(name.to_owned()),
         _ if is_bare && name.ends_with(".check.lua") => Some(format!("standalone/{name}")),
@@ -86,7 +110,11 @@ fn the_scripts_that_run_are_those_that_are_listed() {
         if bless {
             fs::write(folder.join(&path), &script.text).unwrap();
         }
-        assert_eq!(fs::read_to_string(folder.join(&path)).unwrap_or_default(), script.text, "{name}");
+        assert_eq!(
+            fs::read_to_string(folder.join(&path)).unwrap_or_default(),
+            script.text,
+            "{name}"
+        );
     }
     let path = folder.join("SHA1SUMS");
     if bless {
@@ -94,7 +122,10 @@ fn the_scripts_that_run_are_those_that_are_listed() {
     }
     let listed = fs::read_to_string(&path).unwrap_or_default();
     let exists = |line: &&str| cfg!(feature = "calendar") || !line.contains("calendar");
-    assert_eq!(listed.lines().filter(exists).collect::<Vec<_>>(), sums.lines().collect::<Vec<_>>());
+    assert_eq!(
+        listed.lines().filter(exists).collect::<Vec<_>>(),
+        sums.lines().collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -102,7 +133,9 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
     let kinds = Algorithm::ALL.len();
     for count in 1..=2 {
         for shape in 0..kinds.pow(count) {
-            let set: Vec<_> = (0..count).map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds]).collect();
+            let set: Vec<_> = (0..count)
+                .map(|at| Algorithm::ALL[shape / kinds.pow(at) % kinds])
+                .collect();
             let leased = framed(&set, Form::Leased).into_iter().chain([lease(&set)]);
             let scripts = framed(&set, Form::Plain).into_iter().zip([1; 7]);
             let capped = framed(&set, Form::Capped).into_iter().zip([1; 7]);
@@ -119,8 +152,16 @@ fn no_line_of_a_frame_or_a_place_is_left_over() {
                     "<policies>",
                     "<fits>",
                 ];
-                assert!(!left.iter().any(|left| script.text.contains(left)), "{}", script.text);
-                let key = if set.len() > 1 { "key_1 = KEYS[" } else { "key = KEYS[" };
+                assert!(
+                    !left.iter().any(|left| script.text.contains(left)),
+                    "{}",
+                    script.text
+                );
+                let key = if set.len() > 1 {
+                    "key_1 = KEYS["
+                } else {
+                    "key = KEYS["
+                };
                 assert_eq!(script.text.matches(key).count(), 1);
                 assert_eq!(script.text.matches(" = KEYS[").count(), keys * set.len());
                 assert!(!script.text.contains(&format!("_{}", set.len() + 1)));
@@ -137,13 +178,21 @@ fn a_set_of_the_most_policies_compiles() {
         let plain = framed(&[algorithm; 8], Form::Plain);
         let leased = framed(&[algorithm; 4], Form::Leased);
         let capped = framed(&[algorithm; 8], Form::Capped);
-        for script in plain.into_iter().chain(capped).chain(leased).chain([lease(&[algorithm; 4])]) {
+        for script in plain
+            .into_iter()
+            .chain(capped)
+            .chain(leased)
+            .chain([lease(&[algorithm; 4])])
+        {
             let (mut open, mut most) = (vec![0], 0);
             for line in script.text.lines() {
                 let depth = (line.len() - line.trim_start().len()) / 2;
                 open.resize(depth + 1, 0);
                 if let Some(names) = line.trim_start().strip_prefix("local ") {
-                    open[depth] += names.split(" = ").next().map_or(0, |names| names.split(", ").count());
+                    open[depth] += names
+                        .split(" = ")
+                        .next()
+                        .map_or(0, |names| names.split(", ").count());
                 } else if let Some(names) = line.trim_start().strip_prefix("for ") {
                     open.push(if names.contains(" in ") { 5 } else { 4 });
                 }
@@ -159,17 +208,25 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
     let quota = crate::Quota::per_minute(7);
     for algorithm in Algorithm::ALL {
         let policy = Policy::try_new("p", algorithm, quota).unwrap();
-        let named = part(algorithm, Form::Plain, true).list("quotas").unwrap().into_iter().map(|name| match name {
-            "amount" => policy.quota().amount(),
-            "period" => policy.quota().period().as_micros() as u64,
-            "burst" => policy.quota().burst(),
-            "width" => policy.buckets().width_us,
-            "lock" => policy.lock_times().first_us,
-            "longest" => policy.lock_times().longest_us,
-            "buckets" => policy.buckets().count,
-            _ => panic!("{name} is no number of a policy"),
-        });
-        assert_eq!(protocol::numbers(&policy).collect::<Vec<_>>(), named.collect::<Vec<_>>(), "{algorithm:?}");
+        let named = part(algorithm, Form::Plain, true)
+            .list("quotas")
+            .unwrap()
+            .into_iter()
+            .map(|name| match name {
+                "amount" => policy.quota().amount(),
+                "period" => policy.quota().period().as_micros() as u64,
+                "burst" => policy.quota().burst(),
+                "width" => policy.buckets().width_us,
+                "lock" => policy.lock_times().first_us,
+                "longest" => policy.lock_times().longest_us,
+                "buckets" => policy.buckets().count,
+                _ => panic!("{name} is no number of a policy"),
+            });
+        assert_eq!(
+            protocol::numbers(&policy).collect::<Vec<_>>(),
+            named.collect::<Vec<_>>(),
+            "{algorithm:?}"
+        );
     }
 }
 
@@ -177,27 +234,42 @@ fn a_policy_has_the_numbers_that_its_script_takes() {
 #[test]
 fn every_section_that_a_file_asks_for_exists_and_is_asked_for() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts");
-    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "lua"));
-    let text: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let text: String = files
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
     let (mut has, mut asked) = (BTreeSet::new(), BTreeSet::new());
     for line in text.lines().map(str::trim_start) {
-        let directive = line.strip_prefix("--@ ").map(|names| names.split_once(' ').unwrap_or((names, "")));
+        let directive = line
+            .strip_prefix("--@ ")
+            .map(|names| names.split_once(' ').unwrap_or((names, "")));
         match (line.strip_prefix("--# "), directive) {
             (Some(title), _) => has.extend(title.split(':').next()),
             (_, Some(("numbers" | "next" | "again" | "like", _))) | (_, None) => {}
             (_, Some(("own", name))) => asked.extend([name]),
-            (_, Some((first, rest))) => asked.extend([first].into_iter().chain(rest.split_terminator(' '))),
+            (_, Some((first, rest))) => {
+                asked.extend([first].into_iter().chain(rest.split_terminator(' ')))
+            }
         }
     }
     let plain = |name: &&str| !name.ends_with("_alone") && !name.ends_with("_capped");
-    assert_eq!(has.iter().copied().filter(plain).collect::<BTreeSet<_>>(), asked);
+    assert_eq!(
+        has.iter().copied().filter(plain).collect::<BTreeSet<_>>(),
+        asked
+    );
 }
 
 #[test]
 fn the_clock_is_read_once_and_numbers_are_never_concatenated() {
     for (name, script) in scripts() {
-        let code: String = script.text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+        let code: String = script
+            .text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"))
+            .collect();
         assert_eq!(code.matches("'TIME'").count(), 1, "{name}");
         // Three dots stand for the arguments of a function.
         assert!(!code.replace("...", "").contains(".."), "{name}");
